@@ -1,0 +1,139 @@
+//! What makes two requests the same request.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use sha2::{Digest, Sha256};
+use std::{fmt, str::FromStr};
+use url::Url;
+
+/// 96 bits that stand for a request within its run; as text, 24 hexadecimal digits: the `requestId`.
+///
+/// The first 12 bytes of a SHA-256. Among ten million requests the chance that any two differ and yet collide is about
+/// 6e-16 (n²/2 / 2^96).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint(pub [u8; 12]);
+
+impl Fingerprint {
+    /// Bytes of one fingerprint.
+    pub const LEN: usize = 12;
+
+    /// Of a request by what it asks for: `method LF canonical-url LF body`.
+    #[must_use]
+    pub fn of(method: &str, canonical_url: &str, body: &[u8]) -> Self {
+        Self::hash(&[method.as_bytes(), canonical_url.as_bytes(), body])
+    }
+
+    /// Of a request whose sender says itself what makes it unique: `key LF text`.
+    #[must_use]
+    pub fn of_key(key: &str) -> Self {
+        Self::hash(&[b"key", key.as_bytes()])
+    }
+
+    /// Of nothing else: for a request that asked not to be compared with others.
+    #[must_use]
+    pub fn unique() -> Self {
+        Self::hash(&[b"unique", uuid::Uuid::new_v4().as_bytes()])
+    }
+
+    fn hash(parts: &[&[u8]]) -> Self {
+        let mut sha = Sha256::new();
+        for (i, part) in parts.iter().enumerate() {
+            if i > 0 {
+                sha.update(b"\n");
+            }
+            sha.update(part);
+        }
+        let mut bytes = [0; Self::LEN];
+        bytes.copy_from_slice(&sha.finalize()[..Self::LEN]);
+        Self(bytes)
+    }
+
+    /// The 24 digits, without an allocation.
+    #[must_use]
+    pub fn hex(self) -> [u8; 24] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut out = [0; 24];
+        for (pair, byte) in out.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        out
+    }
+}
+
+/// The URL by which requests are compared: parsed by the WHATWG rules (lower-case scheme and host, no default port, dot
+/// segments resolved), without its fragment. Nothing else is changed: neither the order of the query, nor a trailing
+/// slash, nor the case of the path.
+#[must_use]
+pub fn canonical(mut url: Url) -> Url {
+    url.set_fragment(None);
+    url
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.hex()).expect("hexadecimal digits are ASCII"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || format!("`{}` is no request id: 24 hexadecimal digits are expected", text.chars().take(80).collect::<String>());
+        let digits = text.as_bytes();
+        if digits.len() != 24 {
+            return Err(invalid());
+        }
+        let mut bytes = [0; Self::LEN];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+            let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(invalid()) };
+            *byte = high << 4 | low;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(std::str::from_utf8(&self.hex()).expect("hexadecimal digits are ASCII"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_url(text: &str) -> Fingerprint {
+        Fingerprint::of("GET", canonical(Url::parse(text).expect("a url")).as_str(), b"")
+    }
+
+    #[test]
+    fn what_is_the_same_address_is_the_same_request() {
+        assert_eq!(of_url("HTTP://Example.com:80/a/../b#part"), of_url("http://example.com/b"));
+        assert_ne!(of_url("http://example.com/b"), of_url("http://example.com/b/"));
+        assert_ne!(of_url("http://example.com/?a=1&b=2"), of_url("http://example.com/?b=2&a=1"));
+        assert_ne!(Fingerprint::of("POST", "http://a/", b"x"), Fingerprint::of("POST", "http://a/", b"y"));
+        assert_ne!(Fingerprint::unique(), Fingerprint::unique());
+    }
+
+    #[test]
+    fn the_text_form_goes_there_and_back() {
+        let print = Fingerprint::of_key("k");
+        assert_eq!(print.to_string().parse(), Ok(print));
+        assert!("zz".parse::<Fingerprint>().is_err());
+        assert!("é".repeat(12).parse::<Fingerprint>().is_err());
+    }
+}

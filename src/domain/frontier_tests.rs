@@ -1,0 +1,237 @@
+//! The frontier against its promises: examples, then a seeded walk with a store that loses what was not committed.
+
+use super::*;
+use crate::domain::request::NewRequest;
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+fn batch(keys: &[u64]) -> RequestBatch {
+    let requests = keys
+        .iter()
+        .map(|k| NewRequest { id: Fingerprint::of_key(&k.to_string()), span: 0..2, depth: (*k % 7) as u32, dont_filter: false })
+        .collect();
+    RequestBatch { text: Bytes::from_static(b"{}"), requests }
+}
+
+fn settings(block_size: u32) -> QueueSettings {
+    QueueSettings { block_size, block_attempts: 3, lease: 1_000, ack_wait: 1_000, ..QueueSettings::default() }
+}
+
+fn node(n: u128) -> NodeId {
+    NodeId(uuid::Uuid::from_u128(n))
+}
+
+const T: Timestamp = Timestamp(1_000_000);
+
+fn pushed(frontier: &mut Frontier, keys: &[u64]) -> Admission {
+    let admission = frontier.begin_push(&batch(keys));
+    for (seq, requests) in &admission.blocks {
+        frontier.stored(*seq, requests.len() as u32);
+    }
+    admission
+}
+
+#[test]
+fn duplicates_are_dropped_and_repetitions_are_not() {
+    let mut frontier = Frontier::new(settings(2));
+    let first = pushed(&mut frontier, &[1, 2, 1, 3]);
+    assert_eq!((first.accepted, first.duplicates, first.blocks.len()), (3, 1, 2));
+    assert_eq!(pushed(&mut frontier, &[3, 2]).duplicates, 2);
+    let mut again = batch(&[3]);
+    again.requests[0].dont_filter = true;
+    assert_eq!(frontier.begin_push(&again).accepted, 1, "a retry is not taken for a duplicate");
+    assert_eq!(frontier.counters().total, 3, "what is not on disk is not counted");
+    assert!(frontier.is_storing());
+}
+
+#[test]
+fn depth_and_number_are_limited() {
+    let mut frontier = Frontier::new(QueueSettings { depth_limit: Some(2), max_requests: Some(2), ..settings(10) });
+    let admission = pushed(&mut frontier, &[0, 5, 1, 2]);
+    assert_eq!((admission.accepted, admission.too_deep, admission.over_limit), (2, 1, 1));
+}
+
+#[test]
+fn a_late_report_changes_nothing() {
+    let mut frontier = Frontier::new(settings(1));
+    pushed(&mut frontier, &[1]);
+    let (seq, first) = frontier.lease(node(1), T).expect("ready");
+    assert_eq!(frontier.check_report(seq, node(2), None), ReportVerdict::Late, "another's");
+    assert_eq!(frontier.lost(seq, node(1), first.attempt), Some(Lost::Retry(1)));
+    assert_eq!(frontier.check_report(seq, node(1), Some(1)), ReportVerdict::Current, "nobody else works on it");
+    let (_, second) = frontier.lease(node(2), T).expect("ready again");
+    assert_eq!(second.attempt, 2);
+    assert_eq!(frontier.check_report(seq, node(1), Some(1)), ReportVerdict::Late);
+    assert_eq!(frontier.lost(seq, node(1), 1), None, "nor does a late loss");
+    assert_eq!(frontier.check_report(seq, node(2), Some(2)), ReportVerdict::Current);
+    frontier.begin_report(seq);
+    assert_eq!(frontier.check_report(seq, node(2), Some(2)), ReportVerdict::Finished);
+}
+
+#[test]
+fn a_block_that_no_node_survives_is_given_up() {
+    let mut frontier = Frontier::new(settings(1));
+    pushed(&mut frontier, &[1]);
+    for attempt in 1..=3 {
+        let (seq, lease) = frontier.lease(node(1), T).expect("ready");
+        let lost = frontier.lost(seq, node(1), lease.attempt);
+        assert_eq!(lost, Some(if attempt < 3 { Lost::Retry(attempt) } else { Lost::Exhausted(3) }));
+    }
+    assert_eq!(frontier.phase(0), Some(Phase::Reporting));
+}
+
+#[test]
+fn what_is_not_acknowledged_comes_again() {
+    let mut frontier = Frontier::new(settings(1));
+    pushed(&mut frontier, &[1]);
+    frontier.set_start_returned();
+    let worker = WorkerId::random();
+    let (seq, _) = frontier.lease(node(1), T).expect("ready");
+    frontier.begin_report(seq);
+    frontier.reported(seq, 1, 0);
+    for _ in 0..2 {
+        assert_eq!(frontier.deliver(Some(worker), T), Some(seq));
+        assert_eq!(frontier.deliver(None, T), None);
+        assert!(frontier.worker_gone(worker));
+    }
+    assert_eq!(frontier.deliver(None, T), Some(seq));
+    assert!(!frontier.expire_deliveries(T.plus_ms(999)));
+    assert!(frontier.expire_deliveries(T.plus_ms(1_000)));
+    assert_eq!(frontier.check_ack(seq), AckVerdict::Current, "a late acknowledgement still counts");
+    frontier.begin_ack(seq);
+    assert!(!frontier.is_drained());
+    frontier.acked(seq);
+    assert_eq!(frontier.check_ack(seq), AckVerdict::Already);
+    assert!(frontier.is_drained());
+    assert_eq!(frontier.deliver(None, T), None, "its stale place in the queue is skipped");
+}
+
+/// What a store would hold: blocks by number.
+#[derive(Default)]
+struct Disk {
+    blocks: BTreeMap<Seq, (StoredBlock, Vec<Fingerprint>)>,
+    answered_pushes: BTreeSet<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Push(Vec<u64>),
+    Lease(u8),
+    Report(u8),
+    Lose(u8),
+    Poll,
+    Ack(u8, Vec<u64>),
+    Expire,
+    Crash,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let keys = || proptest::collection::vec(0_u64..60, 0..9);
+    proptest::collection::vec(
+        prop_oneof![
+            3 => keys().prop_map(Step::Push),
+            4 => any::<u8>().prop_map(Step::Lease),
+            4 => any::<u8>().prop_map(Step::Report),
+            1 => any::<u8>().prop_map(Step::Lose),
+            4 => Just(Step::Poll),
+            4 => (any::<u8>(), keys()).prop_map(|(n, keys)| Step::Ack(n, keys)),
+            1 => Just(Step::Expire),
+            1 => Just(Step::Crash),
+        ],
+        1..200,
+    )
+}
+
+fn push(frontier: &mut Frontier, disk: &mut Disk, keys: &[u64]) {
+    let sent = batch(keys);
+    for (seq, requests) in frontier.begin_push(&sent).blocks {
+        let prints = requests.iter().map(|i| sent.requests[*i].id).collect();
+        let n = requests.len() as u32;
+        disk.blocks.insert(seq, (StoredBlock { seq, phase: Phase::Ready, attempts: 0, requests: n, success: 0, error: 0 }, prints));
+        frontier.stored(seq, n);
+    }
+    disk.answered_pushes.extend(keys);
+}
+
+fn pick<T: Copy>(from: &[T], n: u8) -> Option<T> {
+    (!from.is_empty()).then(|| from[usize::from(n) % from.len()])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Whatever happens, each key that was answered is in exactly one block, the counters are those of the disk, and
+    /// when everything is let run to its end every block is acknowledged and the run is over.
+    #[test]
+    fn nothing_is_lost_and_nothing_doubled(steps in steps(), size in 1_u32..5) {
+        let mut frontier = Frontier::new(QueueSettings { block_attempts: 1_000, ..settings(size) });
+        let mut disk = Disk::default();
+        let mut now = T;
+        for step in steps {
+            now = now.plus_ms(1);
+            let delivered: Vec<Seq> = (0..frontier.phases.len() as Seq).filter(|s| frontier.phase(*s) == Some(Phase::Delivered)).collect();
+            let mut leases: Vec<(Seq, Lease)> = frontier.leases().map(|(s, l)| (s, *l)).collect();
+            leases.sort_by_key(|(s, _)| *s);
+            match step {
+                Step::Push(keys) => push(&mut frontier, &mut disk, &keys),
+                Step::Lease(n) => { frontier.lease(node(u128::from(n % 3)), now); }
+                Step::Report(n) => if let Some((seq, lease)) = pick(&leases, n) {
+                    prop_assert_eq!(frontier.check_report(seq, lease.node, Some(lease.attempt)), ReportVerdict::Current);
+                    frontier.begin_report(seq);
+                    let block = &mut disk.blocks.get_mut(&seq).expect("stored").0;
+                    (block.phase, block.success) = (Phase::Answered, block.requests);
+                    frontier.reported(seq, block.requests, 0);
+                },
+                Step::Lose(n) => if let Some((seq, lease)) = pick(&leases, n) {
+                    prop_assert!(matches!(frontier.lost(seq, lease.node, lease.attempt), Some(Lost::Retry(_))));
+                    let block = &mut disk.blocks.get_mut(&seq).expect("stored").0;
+                    (block.phase, block.attempts) = (Phase::Retry, lease.attempt);
+                },
+                Step::Poll => { frontier.deliver(None, now); }
+                Step::Ack(n, keys) => if let Some(seq) = pick(&delivered, n) {
+                    frontier.begin_ack(seq);
+                    push(&mut frontier, &mut disk, &keys);
+                    disk.blocks.get_mut(&seq).expect("stored").0.phase = Phase::Done;
+                    frontier.acked(seq);
+                },
+                Step::Expire => { frontier.expire_deliveries(now.plus_ms(2_000)); }
+                Step::Crash => {
+                    let rows: Vec<StoredBlock> = disk.blocks.values().map(|b| b.0).collect();
+                    let prints = disk.blocks.values().flat_map(|b| b.1.clone()).collect::<Vec<_>>();
+                    let settings = frontier.settings.clone();
+                    frontier = Frontier::restore(settings, false, &rows, prints);
+                }
+            }
+            let c = frontier.counters();
+            prop_assert_eq!(c.total, disk.blocks.values().map(|b| u64::from(b.0.requests)).sum::<u64>());
+            prop_assert_eq!(c.success, disk.blocks.values().map(|b| u64::from(b.0.success)).sum::<u64>());
+            prop_assert_eq!(c.left, c.total - c.success - c.error);
+        }
+        frontier.set_start_returned();
+        while !frontier.is_drained() {
+            frontier.expire_deliveries(now.plus_ms(10_000));
+            while let Some((seq, lease)) = frontier.lease(node(9), now) {
+                prop_assert_eq!(lease.node, node(9));
+                let _ = seq;
+            }
+            let out: Vec<Seq> = frontier.leases().map(|(s, _)| s).collect();
+            for seq in out {
+                frontier.begin_report(seq);
+                frontier.reported(seq, disk.blocks[&seq].0.requests, 0);
+            }
+            while let Some(seq) = frontier.deliver(None, now) {
+                frontier.begin_ack(seq);
+                frontier.acked(seq);
+            }
+        }
+        let mut seen = HashSet::new();
+        for print in disk.blocks.values().flat_map(|b| &b.1) {
+            prop_assert!(seen.insert(*print), "a request stands in two blocks");
+        }
+        for key in &disk.answered_pushes {
+            prop_assert!(seen.contains(&Fingerprint::of_key(&key.to_string())), "an answered request is in no block");
+        }
+        prop_assert_eq!(frontier.counters().left, 0);
+    }
+}

@@ -1,0 +1,231 @@
+//! Jobs: what to run.
+
+use super::ids::JobId;
+use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings};
+use super::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// What kind of work a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobKind {
+    /// Nodes download, a worker says what and reads what came.
+    Block,
+    /// A program on a group of nodes.
+    Application,
+}
+
+impl JobKind {
+    /// The name, as it is stored and sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Application => "application",
+        }
+    }
+}
+
+impl FromStr for JobKind {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Block, Self::Application]
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| format!("`{text}` is no kind of job: block or application is expected"))
+    }
+}
+
+/// The longest texts that a job may hold, in characters.
+pub mod limits {
+    /// Of a name.
+    pub const NAME: usize = 50;
+    /// Of a description.
+    pub const DESCRIPTION: usize = 500;
+    /// Of a property's key.
+    pub const KEY: usize = 50;
+    /// Of a property's value. The seeds say 500; a value that is a `Site` or a set of cookies needs more.
+    pub const VALUE: usize = 8_192;
+    /// Of a class name.
+    pub const CLASS: usize = 100;
+    /// Properties of one job.
+    pub const PROPERTIES: usize = 100;
+}
+
+/// A job as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Job {
+    /// Its id.
+    pub id: JobId,
+    /// Its name, unique among the jobs that are not deleted.
+    pub name: String,
+    /// Its kind.
+    pub job_type: JobKind,
+    /// For people.
+    pub description: Option<String>,
+    /// Whether a trigger starts it.
+    pub is_enabled: bool,
+    /// Whether it was deleted; its history stays.
+    pub is_deleted: bool,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Everything else, by key. Keys that nobody knows are kept.
+    pub properties: Properties,
+    /// Counts the changes; a change may name the version it was made for.
+    pub version: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
+    /// When it was last changed.
+    pub update_time: Timestamp,
+}
+
+/// A property that does not say what it should.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct InvalidProperty {
+    /// The key, as it was given.
+    pub key: String,
+    /// What is wrong.
+    pub detail: String,
+}
+
+/// Key and value texts. Keys are found whatever their case, with underscores or without (`NODE_COUNT` is `NodeCount`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Properties(pub BTreeMap<String, String>);
+
+fn same_key(a: &str, b: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect::<String>();
+    letters(a) == letters(b)
+}
+
+impl Properties {
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.entry(key).map(|(_, value)| value)
+    }
+
+    fn entry(&self, key: &str) -> Option<(&str, &str)> {
+        self.0.iter().find(|(k, _)| same_key(k, key)).map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+
+    /// A value that must parse.
+    ///
+    /// # Errors
+    /// The value is there and is no `T`, or `T` out of `range`.
+    fn parsed<T: FromStr + PartialOrd + std::fmt::Display>(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<T>,
+    ) -> Result<Option<T>, InvalidProperty> {
+        let Some((key, value)) = self.entry(key) else { return Ok(None) };
+        match value.trim().parse::<T>() {
+            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            _ => Err(InvalidProperty {
+                key: key.to_owned(),
+                detail: format!("`{value}` is not a whole number from {} to {}", range.start(), range.end()),
+            }),
+        }
+    }
+
+    /// The class whose worker carries out a block job.
+    #[must_use]
+    pub fn class_name(&self) -> Option<&str> {
+        // 002 has a column *Application* that holds the class of a block job.
+        self.get("FullClassName").or_else(|| self.get("Application")).filter(|name| !name.is_empty())
+    }
+
+    /// How the nodes are to download.
+    ///
+    /// # Errors
+    /// A property that is there does not parse.
+    pub fn download(&self) -> Result<DownloadSettings, InvalidProperty> {
+        let mut out = DownloadSettings::default();
+        if let Some(n) = self.parsed("ThreadNum", 1..=1_024)? {
+            out.thread_num = n;
+        }
+        out.change_ip_pattern = self.get("ChangeIpPattern").filter(|p| !p.is_empty()).map(str::to_owned);
+        if let Some((key, text)) = self.entry("Site").filter(|(_, text)| text.trim_start().starts_with('{')) {
+            out.site = serde_json::from_str::<SiteSettings>(text)
+                .map_err(|e| InvalidProperty { key: key.to_owned(), detail: format!("not the settings of a site: {e}") })?;
+        }
+        out.cookies = self.get("Cookies").filter(|c| !c.is_empty()).map(str::to_owned);
+        out.cookie_mode = match self.entry("CookieMode") {
+            None => CookieMode::Initial,
+            Some((_, mode)) if mode.eq_ignore_ascii_case("initial") => CookieMode::Initial,
+            Some((_, mode)) if mode.eq_ignore_ascii_case("fixed") => CookieMode::Fixed,
+            Some((key, mode)) => {
+                return Err(InvalidProperty { key: key.to_owned(), detail: format!("`{mode}` is neither initial nor fixed") });
+            }
+        };
+        if let Some(ms) = self.parsed("SleepTime", 0..=3_600_000)? {
+            out.sleep_time = ms;
+        }
+        if let Some(ms) = self.parsed("Timeout", 1..=3_600_000)? {
+            out.timeout = ms;
+        }
+        if let Some(bytes) = self.parsed("MaxBody", 1..=1 << 30)? {
+            out.max_body = bytes;
+        }
+        if let Some(n) = self.parsed("MaxRedirects", 0..=50)? {
+            out.max_redirects = n;
+        }
+        out.retry_download = self.parsed("RetryDownload", 0..=20)?;
+        Ok(out)
+    }
+
+    /// How the queue of a run is to behave.
+    ///
+    /// # Errors
+    /// A property that is there does not parse.
+    pub fn queue(&self) -> Result<QueueSettings, InvalidProperty> {
+        let mut out = QueueSettings::default();
+        if let Some(n) = self.parsed("BlockSize", 1..=1_000)? {
+            out.block_size = n;
+        }
+        out.depth_limit = self.parsed("DepthLimit", 0..=u32::MAX)?;
+        out.max_requests = self.parsed("MaxRequests", 1..=u64::MAX)?;
+        if let Some(n) = self.parsed("BlockAttempts", 1..=1_000)? {
+            out.block_attempts = n;
+        }
+        if let Some(ms) = self.parsed("AckWait", 100..=86_400_000)? {
+            out.ack_wait = ms;
+        }
+        if let Some(ms) = self.parsed("Lease", 100..=86_400_000)? {
+            out.lease = ms;
+        }
+        let any = |text: &&str| !text.is_empty() && !text.eq_ignore_ascii_case("all");
+        out.node_group = self.get("NodeGroup").filter(any).map(str::to_owned);
+        out.os = self.get("Os").filter(any).map(str::to_owned);
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Properties {
+        Properties(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn keys_are_found_in_both_spellings() {
+        let properties = of(&[("THREAD_NUM", "4"), ("fullclassname", "a.B"), ("Unknown", "kept")]);
+        assert_eq!(properties.download().map(|d| d.thread_num), Ok(4));
+        assert_eq!(properties.class_name(), Some("a.B"));
+        assert_eq!(properties.0.len(), 3);
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_key() {
+        for (key, value) in [("ThreadNum", "0"), ("ThreadNum", "many"), ("CookieMode", "sometimes"), ("Site", "{\"headers\":1}")] {
+            assert_eq!(of(&[(key, value)]).download().map_err(|e| e.key), Err(key.to_owned()), "{value}");
+        }
+        assert_eq!(of(&[("BLOCK_SIZE", "-1")]).queue().map_err(|e| e.key), Err("BLOCK_SIZE".to_owned()));
+    }
+}

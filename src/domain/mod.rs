@@ -1,0 +1,16 @@
+//! Values and decisions: what the house talks about, and the pure cores that decide.
+//!
+//! Nothing here does I/O, reads a clock or knows an actor: time comes in as a [`time::Timestamp`], what to do goes out
+//! as a value. This is where property tests and simulations live.
+
+pub mod fingerprint;
+pub mod frontier;
+pub mod ids;
+pub mod job;
+pub mod matchmaker;
+pub mod node;
+pub mod request;
+pub mod run;
+pub mod seen;
+pub mod settings;
+pub mod time;

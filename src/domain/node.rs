@@ -1,0 +1,68 @@
+//! Nodes: what is known of a machine, and what it says of itself now and then.
+
+use super::ids::NodeId;
+use super::time::Timestamp;
+use serde::Serialize;
+
+/// What a node says of itself when it connects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFacts {
+    /// Its id.
+    pub node_id: NodeId,
+    /// Console or Web.
+    pub node_type: String,
+    /// Where it is.
+    pub ip_address: String,
+    /// Processors.
+    pub processor_count: u32,
+    /// The group it belongs to.
+    pub group: String,
+    /// windows, linux …
+    pub operating_system: String,
+    /// MB.
+    pub memory: u64,
+    /// Blocks that it takes at once.
+    pub max_process_count: u32,
+}
+
+impl NodeFacts {
+    /// Whether it is in a group; none means any.
+    #[must_use]
+    pub fn in_group(&self, group: Option<&str>) -> bool {
+        group.is_none_or(|group| self.group.eq_ignore_ascii_case(group))
+    }
+
+    /// Whether its operating system is the one asked for: a part of its name, without case; none means any.
+    #[must_use]
+    pub fn has_os(&self, os: Option<&str>) -> bool {
+        os.is_none_or(|os| self.operating_system.to_lowercase().contains(&os.to_lowercase()))
+    }
+}
+
+/// How busy a node is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLoad {
+    /// Blocks and programs at work.
+    pub process_count: u32,
+    /// Percent of all processors.
+    pub cpu: u32,
+    /// MB.
+    pub free_memory: u64,
+}
+
+/// A node as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// What it said of itself.
+    #[serde(flatten)]
+    pub facts: NodeFacts,
+    /// The operator's word: whether it gets work.
+    pub is_enabled: bool,
+    /// When it was first seen.
+    pub creation_time: Timestamp,
+    /// When it was last heard.
+    pub last_online_time: Timestamp,
+}

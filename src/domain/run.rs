@@ -1,0 +1,104 @@
+//! Runs: one execution of a job each.
+
+use super::ids::{Identity, JobId};
+use super::settings::{DownloadSettings, QueueSettings};
+use super::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// Made, and nothing of it begun: no worker has been told.
+    Pending,
+    /// A worker has been told to start it.
+    Scheduled,
+    /// It works.
+    Running,
+    /// It ended, and not well; the reason is said.
+    Failed,
+    /// It ended.
+    Success,
+    /// Somebody ended it.
+    Stopped,
+}
+
+impl RunState {
+    const ALL: [Self; 6] = [Self::Pending, Self::Scheduled, Self::Running, Self::Failed, Self::Success, Self::Stopped];
+
+    /// The name, as it is stored and sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Scheduled => "scheduled",
+            Self::Running => "running",
+            Self::Failed => "failed",
+            Self::Success => "success",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// The state of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// It is over.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Failed | Self::Success | Self::Stopped)
+    }
+}
+
+/// Requests of a run, by what became of them. `left = total - success - error` at every moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counters {
+    /// Not yet downloaded.
+    pub left: u64,
+    /// Answered by their site with a status below 400, body and all.
+    pub success: u64,
+    /// Answered with a status of 400 and above, or not at all.
+    pub error: u64,
+    /// Taken into the run.
+    pub total: u64,
+}
+
+/// A run as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Its id.
+    pub identity: Identity,
+    /// A small number that stands for it in the keys of its blocks.
+    pub no: i64,
+    /// Its job.
+    pub job_id: JobId,
+    /// The job's name when the run began.
+    pub job_name: String,
+    /// The class whose worker carries it out.
+    pub class_name: String,
+    /// For the worker.
+    pub arguments: Option<String>,
+    /// Where it is.
+    pub state: RunState,
+    /// Why it is there, if there is more to say than the state does.
+    pub reason: Option<String>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// For the nodes.
+    pub download: DownloadSettings,
+    /// For its queue.
+    pub queue: QueueSettings,
+    /// The worker has pushed its first requests and said so.
+    pub start_returned: bool,
+    /// Blocks handed out; the fewer, the sooner it is next among runs of its priority.
+    pub block_times: i64,
+    /// At its end; while it works its actor knows.
+    pub counters: Counters,
+    /// When it was made.
+    pub creation_time: Timestamp,
+    /// When it ended.
+    pub finish_time: Option<Timestamp>,
+}

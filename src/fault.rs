@@ -1,0 +1,83 @@
+//! Named places where a test makes the program panic, fail or die: planned faults instead of lucky ones.
+//!
+//! Without the cargo feature `faults` every call here is empty. With it, the environment variable `WEBLOOM_FAULTS`, or
+//! [`plan`] in the same process, says what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
+//! passage of `run.report` and ends the process as `kill -9` would at the fortieth of `store.commit`.
+
+#[cfg(feature = "faults")]
+mod planned {
+    use std::collections::HashMap;
+    use std::sync::{LazyLock, Mutex, PoisonError};
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Deed {
+        Panic,
+        Die,
+        Fail,
+    }
+
+    static PLAN: LazyLock<Mutex<HashMap<String, (Deed, u64)>>> = LazyLock::new(|| {
+        let text = std::env::var("WEBLOOM_FAULTS").unwrap_or_default();
+        Mutex::new(parse(&text))
+    });
+
+    fn parse(text: &str) -> HashMap<String, (Deed, u64)> {
+        let one = |part: &str| {
+            let (place, rest) = part.split_once('=')?;
+            let (deed, at) = rest.split_once('@').unwrap_or((rest, "1"));
+            let deed = match deed {
+                "panic" => Deed::Panic,
+                "die" => Deed::Die,
+                "fail" => Deed::Fail,
+                _ => return None,
+            };
+            Some((place.trim().to_owned(), (deed, at.parse().ok()?)))
+        };
+        text.split(',').filter(|part| !part.is_empty()).map(|part| one(part).unwrap_or_else(|| panic!("no fault: {part}"))).collect()
+    }
+
+    /// Adds faults to the plan of this process.
+    pub fn plan(text: &str) {
+        PLAN.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(text));
+    }
+
+    pub fn passes(place: &str) -> bool {
+        let deed = {
+            let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+            match plan.get_mut(place) {
+                None => return false,
+                Some((_, left)) if *left > 1 => {
+                    *left -= 1;
+                    return false;
+                }
+                Some(_) => plan.remove(place).map(|(deed, _)| deed),
+            }
+        };
+        match deed {
+            Some(Deed::Panic) => panic!("a planned fault at {place}"),
+            Some(Deed::Die) => std::process::abort(),
+            Some(Deed::Fail) => true,
+            None => false,
+        }
+    }
+}
+
+#[cfg(feature = "faults")]
+pub use planned::plan;
+
+/// This place is passed. True if the plan wants it to fail; it may also not return at all.
+#[must_use]
+pub fn fails(place: &str) -> bool {
+    #[cfg(feature = "faults")]
+    return planned::passes(place);
+    #[cfg(not(feature = "faults"))]
+    {
+        let _ = place;
+        false
+    }
+}
+
+/// This place is passed; it cannot fail, but it may panic or die.
+pub fn point(place: &str) {
+    let _ = fails(place);
+}

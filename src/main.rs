@@ -1,0 +1,2 @@
+//! webloom
+fn main() {}

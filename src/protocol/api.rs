@@ -1,0 +1,271 @@
+//! What the REST API under `/api/v1` takes and gives.
+
+use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::run::{Counters, RunState};
+use crate::domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A list, and where it goes on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Give it back as `cursor` for what follows; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A job as it is created or changed. Names of both revisions of the seeds are taken.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobInput {
+    /// At creation, the id that it shall have; else one is made.
+    #[serde(default, alias = "Id")]
+    pub id: Option<JobId>,
+    /// At most 50 characters.
+    #[serde(default, alias = "Name")]
+    pub name: Option<String>,
+    /// `block` or `application`; 002 counts them from 0.
+    #[serde(default, alias = "JobType", alias = "type", alias = "kind")]
+    pub job_type: Option<JobTypeInput>,
+    /// Not yet taken: a job is triggered by hand.
+    #[serde(default, alias = "Cron")]
+    pub cron: Option<String>,
+    /// At most 500 characters.
+    #[serde(default, alias = "Description")]
+    pub description: Option<String>,
+    /// Whether a trigger starts it.
+    #[serde(default, alias = "IsEnabled", alias = "isEnable", alias = "IsEnable", alias = "enabled")]
+    pub is_enabled: Option<bool>,
+    /// Higher goes first.
+    #[serde(default, alias = "Priority")]
+    pub priority: Option<i32>,
+    /// 002's column: the class of a block job, the program of an application. Kept as a property.
+    #[serde(default, alias = "Application")]
+    pub application: Option<String>,
+    /// 002's column. Kept as a property.
+    #[serde(default, alias = "Arguments")]
+    pub arguments: Option<String>,
+    /// Everything else.
+    #[serde(default, alias = "Properties")]
+    pub properties: Option<BTreeMap<String, String>>,
+    /// At a change: the version that it was made for; another one is refused.
+    #[serde(default)]
+    pub version: Option<i64>,
+}
+
+/// A kind of job by name or, as 002 has it, by number.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum JobTypeInput {
+    /// Block 0, Application 1.
+    Number(i64),
+    /// In any case of letters.
+    Name(String),
+}
+
+/// How to trigger a job.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TriggerInput {
+    /// Instead of the job's own.
+    #[serde(default)]
+    pub arguments: Option<String>,
+    /// Instead of the job's own.
+    #[serde(default)]
+    pub priority: Option<i32>,
+    /// The instant that an outside scheduler planned: one instant makes one run, however often it is told.
+    #[serde(default)]
+    pub fire_time: Option<Timestamp>,
+}
+
+/// A run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunOutput {
+    /// Its id.
+    pub identity: Identity,
+    /// Its job.
+    pub job_id: JobId,
+    /// The job's name.
+    pub job_name: String,
+    /// The class.
+    pub class_name: String,
+    /// Where it is.
+    pub state: RunState,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Blocks at nodes now.
+    pub consuming: u64,
+    /// Blocks handed out so far.
+    pub block_times: i64,
+    /// Its worker has pushed the first requests.
+    pub start_returned: bool,
+    /// Its worker, if one is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// Requests by what became of them.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Blocks by where they are.
+    pub blocks: BlockCounts,
+    /// URLs that it has seen, and the bytes of memory this takes.
+    pub seen: u64,
+    /// Bytes.
+    pub seen_bytes: u64,
+    /// When it was made.
+    pub creation_time: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_time: Option<Timestamp>,
+}
+
+/// Blocks by where they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockCounts {
+    /// For a node.
+    pub ready: u64,
+    /// At a node.
+    pub using: u64,
+    /// With results that no worker has acknowledged.
+    pub answered: u64,
+    /// All.
+    pub total: u64,
+}
+
+/// What one node did for one run: the seeds' *JobStatus*.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobStatusOutput {
+    /// The job.
+    pub job_id: JobId,
+    /// The run.
+    pub identity: Identity,
+    /// The node; none for the sum of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<NodeId>,
+    /// Where the run is.
+    pub status: RunState,
+    /// Requests by what became of them.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Its last report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_time: Option<Timestamp>,
+}
+
+/// A block.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockOutput {
+    /// Its id.
+    pub block_id: crate::domain::ids::BlockId,
+    /// Its run.
+    pub identity: Identity,
+    /// ready, using, success, failed, retry.
+    pub state: String,
+    /// Requests in it.
+    pub requests: u32,
+    /// … answered well.
+    pub success: u32,
+    /// … and not.
+    pub error: u32,
+    /// Hand-outs so far.
+    pub attempt: u32,
+    /// Who has it or had it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<NodeId>,
+    /// When its node must have been heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_until: Option<Timestamp>,
+    /// A worker has acknowledged its results.
+    pub acknowledged: bool,
+    /// What kept it from being downloaded as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
+    /// When it was made.
+    pub creation_time: Timestamp,
+    /// When its results came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_time: Option<Timestamp>,
+}
+
+/// A node.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeOutput {
+    /// What is stored of it.
+    #[serde(flatten)]
+    pub record: crate::domain::node::NodeRecord,
+    /// It is there.
+    pub is_online: bool,
+    /// What it said last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<crate::domain::node::NodeLoad>,
+    /// Blocks in its hands.
+    pub holding: u32,
+}
+
+/// A worker's watch of one class, now or in the past.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerOutput {
+    /// Counts the watches.
+    pub id: i64,
+    /// The class.
+    pub full_class_name: String,
+    /// The worker.
+    pub connection_id: WorkerId,
+    /// Since when.
+    pub connect_time: Timestamp,
+    /// Until when; absent: it watches now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disconnect_time: Option<Timestamp>,
+}
+
+/// An actor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActorOutput {
+    /// registry, dispatcher, run, node, worker, session, persistence …
+    pub kind: String,
+    /// Which one.
+    pub name: String,
+    /// The actor that watches over it; none for the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// running, restarting, stopped …
+    pub state: String,
+    /// Milliseconds since it was (re)started.
+    pub age: i64,
+    /// How often it was rebuilt.
+    pub restarts: u32,
+    /// Messages that wait.
+    pub queue_depth: u64,
+    /// Messages handled, all its lives together.
+    pub messages_handled: u64,
+    /// The last thing that went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// The body of `POST /api/v1/workers`: a worker without a socket.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerInput {
+    /// The id that it had before, if it comes again.
+    #[serde(default)]
+    pub worker_id: Option<WorkerId>,
+    /// The classes that it watches.
+    #[serde(alias = "fullClassNames", alias = "FullClassNames", alias = "ClassNames")]
+    pub class_names: Vec<String>,
+    /// Runs that it has in hand already.
+    #[serde(default)]
+    pub runs: Vec<Identity>,
+}

@@ -1,0 +1,24 @@
+//! What crosses a wire: shared by the broker, the agent and the worker SDK. `docs/protocol.md` says the same in words.
+
+pub mod api;
+pub mod delivery;
+pub mod frame;
+pub mod node;
+pub mod pack;
+pub mod problem;
+pub mod push;
+pub mod sign;
+pub mod worker;
+
+/// The port of a broker.
+pub const PORT: u16 = 55_626;
+/// The media type of the bulk formats of [`pack`] and [`delivery`].
+pub const BULK: &str = "application/x-webloom";
+/// The header in which an answer about a queue names the state of its run.
+pub const RUN_STATE_HEADER: &str = "webloom-run-state";
+/// The longest WebSocket message, in bytes, on both sides.
+pub const MAX_FRAME: usize = 32 << 20;
+/// The largest body of a push, in bytes, decompressed.
+pub const MAX_PUSH: usize = 32 << 20;
+/// The largest body of a report of results, in bytes, decompressed.
+pub const MAX_REPORT: usize = 512 << 20;

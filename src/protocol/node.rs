@@ -1,0 +1,250 @@
+//! The broker and its nodes.
+
+use super::problem::Problem;
+use crate::domain::ids::{BlockId, Identity, NodeId};
+use crate::domain::settings::DownloadSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// From the broker to a node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum ToNode {
+    /// The first message: the rules of the house.
+    Welcome {
+        /// The id under which the node is known.
+        node_id: NodeId,
+        /// Milliseconds between two heartbeats.
+        heartbeat: u64,
+        /// Milliseconds of silence after which the node counts as lost.
+        offline: u64,
+        /// The most bytes of a message.
+        max_frame: usize,
+    },
+    /// Download this. As a text frame the requests are in it; as a binary frame they are its bulk, zstd-compressed.
+    Block(Box<Block>),
+    /// Forget this block: nobody waits for its results.
+    Drop {
+        /// The block.
+        block_id: BlockId,
+        /// The hand-out that is meant.
+        attempt: u32,
+    },
+    /// What the node sent could not be taken.
+    Error(Problem),
+}
+
+/// From a node to the broker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "t", content = "v", rename_all = "camelCase")]
+pub enum FromNode {
+    /// I live.
+    Heartbeat(Heartbeat),
+}
+
+/// How a node is, and what it holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Heartbeat {
+    /// Blocks and programs at work.
+    #[serde(default, alias = "ProcessCount")]
+    pub process_count: u32,
+    /// Percent of all processors.
+    #[serde(default, alias = "Cpu", alias = "CPU")]
+    pub cpu: u32,
+    /// MB.
+    #[serde(default, alias = "FreeMemory")]
+    pub free_memory: u64,
+    /// The blocks that it works on, or whose results are not yet taken. Absent: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holding: Option<Vec<Holding>>,
+}
+
+/// A block in the hands of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holding {
+    /// The run.
+    pub identity: Identity,
+    /// The block.
+    pub block_id: BlockId,
+    /// The hand-out.
+    pub attempt: u32,
+    /// The epoch of the hand-out.
+    pub epoch: i64,
+}
+
+/// A block as it is sent to a node: the seeds' *BlockDto*.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Block {
+    /// Its id.
+    pub block_id: BlockId,
+    /// Its run.
+    pub identity: Identity,
+    /// The run's epoch. Goes back with the results.
+    pub epoch: i64,
+    /// The hand-out, from 1. Goes back with the results.
+    pub attempt: u32,
+    /// How to download.
+    #[serde(flatten)]
+    pub settings: DownloadSettings,
+    /// The requests, a JSON array; none in a binary frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Box<RawValue>>,
+}
+
+/// The body of `POST /node/heartbeat`: a node without a socket says who and how it is, and gets a block or nothing. The
+/// names of both revisions of the seeds are taken, in camel or Pascal case.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeartbeatCall {
+    /// The node.
+    #[serde(alias = "NodeId", alias = "nodeid", alias = "id", alias = "Id")]
+    pub node_id: NodeId,
+    /// Where it says it is; else where the call came from.
+    #[serde(default, alias = "Ip", alias = "ipAddress", alias = "IPAddress", alias = "IpAddress")]
+    pub ip: Option<String>,
+    /// Processors.
+    #[serde(default, alias = "ProcessorCount", alias = "cpuCount", alias = "CpuCount", alias = "proccessorCount")]
+    pub processor_count: Option<u32>,
+    /// Its group.
+    #[serde(default, alias = "Group")]
+    pub group: Option<String>,
+    /// Its operating system.
+    #[serde(default, alias = "OperatingSystem", alias = "os", alias = "Os", alias = "OS")]
+    pub operating_system: Option<String>,
+    /// MB.
+    #[serde(default, alias = "Memory", alias = "totalMemory", alias = "TotalMemory")]
+    pub memory: Option<u64>,
+    /// Console or Web.
+    #[serde(default, alias = "NodeType", alias = "nodetype")]
+    pub node_type: Option<String>,
+    /// Runs that it works for already: it wants none of these.
+    #[serde(default, alias = "Runnings")]
+    pub runnings: Vec<Identity>,
+    /// How it is.
+    #[serde(flatten)]
+    pub heartbeat: Heartbeat,
+}
+
+/// The body of `POST /node/block` as JSON: the seeds' *BlockResponse*.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockReport {
+    /// The block.
+    #[serde(alias = "BlockId")]
+    pub block_id: BlockId,
+    /// Its run.
+    #[serde(alias = "Identity")]
+    pub identity: Identity,
+    /// Who reports.
+    #[serde(alias = "NodeId")]
+    pub node_id: NodeId,
+    /// As it came with the block; absent: the current one is meant.
+    #[serde(default, alias = "Epoch")]
+    pub epoch: Option<i64>,
+    /// As it came with the block; absent: the current one is meant.
+    #[serde(default, alias = "Attempt")]
+    pub attempt: Option<u32>,
+    /// What kept the block from being downloaded as a whole.
+    #[serde(default, alias = "Exception")]
+    pub exception: Option<String>,
+    /// The requests, each with what became of it.
+    #[serde(default, alias = "Results")]
+    pub results: Vec<RequestReport>,
+}
+
+/// What became of one request, in a [`BlockReport`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestReport {
+    /// The request.
+    #[serde(alias = "RequestId")]
+    pub request_id: crate::domain::fingerprint::Fingerprint,
+    /// The HTTP status; 0 or absent if there was no answer.
+    #[serde(default, alias = "Status", alias = "StatusCode", alias = "statusCode")]
+    pub status: u16,
+    /// How often it was tried.
+    #[serde(default = "one", alias = "Tries")]
+    pub tries: u32,
+    /// Milliseconds of the last try.
+    #[serde(default, alias = "Time")]
+    pub time: u32,
+    /// Where the redirects led.
+    #[serde(default, alias = "TargetUrl")]
+    pub target_url: Option<String>,
+    /// The headers of the answer, in its order.
+    #[serde(default, alias = "Headers")]
+    pub headers: Vec<(String, String)>,
+    /// The body in base64.
+    #[serde(default, alias = "Content")]
+    pub content: Option<String>,
+    /// The body as text, for who has no bytes.
+    #[serde(default, alias = "Text")]
+    pub text: Option<String>,
+    /// Why there is no answer, or not a whole one.
+    #[serde(default, alias = "Error")]
+    pub error: Option<FetchError>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The answer to a report that was taken: it is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reported {
+    /// Requests answered with a status below 400.
+    pub success: u32,
+    /// The others.
+    pub error: u32,
+}
+
+/// Why a request was not answered, or not wholly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchError {
+    /// One of a closed list.
+    pub kind: FetchErrorKind,
+    /// In words.
+    pub message: String,
+    /// Asked again later or elsewhere it may well be answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retryable: bool,
+}
+
+/// The closed list of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FetchErrorKind {
+    /// The host's name is not known.
+    Dns,
+    /// No connection.
+    Connect,
+    /// TLS was refused.
+    Tls,
+    /// It took too long.
+    Timeout,
+    /// The body is over the limit.
+    TooLarge,
+    /// The body is cut short or wrongly compressed.
+    Body,
+    /// Too many redirects, or one that leads nowhere.
+    Redirect,
+    /// The answer is no HTTP.
+    Protocol,
+    /// The body matches the pattern that asks for another IP address.
+    ChangeIp,
+    /// The request itself cannot be sent.
+    Invalid,
+    /// The node did not mention the request in its report.
+    NotReported,
+    /// No node survived the block.
+    NodeLost,
+    /// The block failed as a whole.
+    Block,
+    /// Any other.
+    Other,
+}

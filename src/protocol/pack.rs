@@ -1,0 +1,239 @@
+//! The results of a block as bytes: made by the agent, stored and handed on by the broker unopened, read by the worker.
+//!
+//! ```text
+//! "WLP1"  u32 length of index  index (JSON)  bulk (one zstd frame)
+//! ```
+//! Numbers are little-endian. The index says of every request what became of it and how long its two parts of the
+//! decompressed bulk are: a head (JSON: target URL, headers) and the body, as the site sent it after decompression.
+//! One frame for the whole block, since pages of one site repeat each other: about twice as small as a frame each.
+
+use super::node::FetchError;
+use super::problem::Problem;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{BlockId, Identity, NodeId};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+const MAGIC: &[u8; 4] = b"WLP1";
+/// zstd's level: 1 keeps up with a fast network on one core.
+const LEVEL: i32 = 1;
+
+/// What a pack says of itself without being decompressed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Index {
+    /// The block.
+    pub block_id: BlockId,
+    /// Its run.
+    pub identity: Identity,
+    /// Who downloaded it.
+    pub node_id: NodeId,
+    /// As it came with the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
+    /// As it came with the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// What kept the block from being downloaded as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
+    /// The requests, in the order in which their parts stand in the bulk.
+    pub results: Vec<Entry>,
+}
+
+/// What became of one request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// The request.
+    pub request_id: Fingerprint,
+    /// The HTTP status; 0 if there was no answer.
+    #[serde(default)]
+    pub status: u16,
+    /// How often it was tried.
+    #[serde(default)]
+    pub tries: u32,
+    /// Milliseconds of the last try.
+    #[serde(default)]
+    pub time: u32,
+    /// Why there is no answer, or not a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<FetchError>,
+    /// Bytes of its head in the bulk.
+    #[serde(default)]
+    pub head: u32,
+    /// Bytes of its body in the bulk.
+    #[serde(default)]
+    pub body: u32,
+}
+
+impl Entry {
+    /// Answered, wholly, with a status below 400.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.error.is_none() && (100..400).contains(&self.status)
+    }
+}
+
+/// The head of an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Head {
+    /// Where the redirects led, if anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_url: Option<String>,
+    /// The headers, in their order, repeated ones repeated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+}
+
+/// Puts a pack together.
+#[derive(Debug)]
+pub struct Builder {
+    index: Index,
+    bulk: Vec<u8>,
+}
+
+impl Builder {
+    /// Begins with what is known of the block; its `results` are to be empty.
+    #[must_use]
+    pub fn new(index: Index) -> Self {
+        Self { index, bulk: Vec::new() }
+    }
+
+    /// Adds a request; the lengths in `entry` are set here.
+    pub fn push(&mut self, mut entry: Entry, head: &Head, body: &[u8]) {
+        let before = self.bulk.len();
+        if *head != Head::default() {
+            serde_json::to_writer(&mut self.bulk, head).expect("a head is plain data");
+        }
+        entry.head = (self.bulk.len() - before) as u32;
+        entry.body = u32::try_from(body.len()).expect("the limit of a body is below 4 GiB");
+        self.bulk.extend_from_slice(body);
+        self.index.results.push(entry);
+    }
+
+    /// The index so far.
+    #[must_use]
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The bytes of the pack.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let index = serde_json::to_vec(&self.index).expect("an index is plain data");
+        let bulk = zstd::bulk::compress(&self.bulk, LEVEL).expect("zstd compresses any memory");
+        let mut out = Vec::with_capacity(8 + index.len() + bulk.len());
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&(index.len() as u32).to_le_bytes());
+        out.extend_from_slice(&index);
+        out.extend_from_slice(&bulk);
+        out
+    }
+}
+
+/// Reads the index of a pack; the rest is not looked at.
+///
+/// # Errors
+/// It is no pack.
+pub fn read_index(pack: &[u8]) -> Result<Index, Problem> {
+    let (index, _) = parts(pack)?;
+    serde_json::from_slice(index).map_err(|e| Problem::malformed(format!("the index of the pack: {e}")).at("index"))
+}
+
+fn parts(pack: &[u8]) -> Result<(&[u8], &[u8]), Problem> {
+    let cut = pack.strip_prefix(MAGIC).and_then(|rest| rest.split_first_chunk::<4>());
+    cut.and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize))
+        .ok_or_else(|| Problem::malformed("not a pack of results, or a pack cut short"))
+}
+
+/// One request's results, opened.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// What became of it.
+    pub entry: Entry,
+    /// The head of the answer.
+    pub head: Head,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Opens a whole pack. `most` bounds the decompressed bytes.
+///
+/// # Errors
+/// It is no pack, damaged, or larger than `most`.
+pub fn open(pack: &[u8], most: usize) -> Result<(Index, Vec<Opened>), Problem> {
+    let mut index = read_index(pack)?;
+    let (_, frame) = parts(pack)?;
+    let length: usize = index.results.iter().map(|e| e.head as usize + e.body as usize).sum();
+    if length > most {
+        return Err(Problem::too_large(most));
+    }
+    // What is longer than the index says does not fit and is refused here.
+    let bulk = Bytes::from(
+        zstd::bulk::decompress(frame, length).map_err(|e| Problem::malformed(format!("the bulk of the pack: {e}")).at("bulk"))?,
+    );
+    if bulk.len() != length {
+        return Err(Problem::malformed("the bulk of the pack is shorter than its index says").at("bulk"));
+    }
+    let mut at = 0;
+    let mut out = Vec::with_capacity(index.results.len());
+    for entry in std::mem::take(&mut index.results) {
+        let (head, body) = (at + entry.head as usize, at + entry.head as usize + entry.body as usize);
+        let text = &bulk[at..head];
+        let parsed = if text.is_empty() { Ok(Head::default()) } else { serde_json::from_slice(text) };
+        let parsed = parsed.map_err(|e| Problem::malformed(format!("the head of {}: {e}", entry.request_id)).at("bulk"))?;
+        out.push(Opened { entry, head: parsed, body: bulk.slice(head..body) });
+        at = body;
+    }
+    Ok((index, out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let identity = Identity::random();
+        let index = Index {
+            block_id: BlockId::new(identity, 3),
+            identity,
+            node_id: NodeId::random(),
+            epoch: Some(1),
+            attempt: Some(2),
+            exception: None,
+            results: Vec::new(),
+        };
+        let mut pack = Builder::new(index);
+        let entry = |n: u8, status| Entry { request_id: Fingerprint([n; 12]), status, tries: 1, time: 5, error: None, head: 0, body: 0 };
+        let head = Head { target_url: None, headers: vec![("a".into(), "b".into()), ("a".into(), "c".into())] };
+        pack.push(entry(1, 200), &head, b"hello");
+        pack.push(entry(2, 404), &Head::default(), b"");
+        pack.finish()
+    }
+
+    #[test]
+    fn a_pack_opens_to_what_was_put_in() {
+        let pack = sample();
+        let (_, results) = open(&pack, 1 << 20).expect("a pack");
+        assert_eq!(results[0].body, "hello");
+        assert_eq!(results[0].head.headers.len(), 2);
+        assert!(results[0].entry.is_success() && !results[1].entry.is_success());
+        assert!(results[1].body.is_empty());
+    }
+
+    #[test]
+    fn damage_is_told() {
+        let pack = sample();
+        for length in 0..pack.len() {
+            assert!(open(&pack[..length], 1 << 20).is_err(), "cut at {length}");
+        }
+        assert_eq!(open(&pack, 4).map_err(|p| p.status).err(), Some(413));
+        let mut longer = Index { results: Vec::new(), ..read_index(&pack).expect("index") };
+        longer.results.push(Entry { request_id: Fingerprint([1; 12]), status: 200, tries: 1, time: 0, error: None, head: 0, body: 0 });
+        let mut liar = Builder::new(longer);
+        liar.bulk = vec![0; 100];
+        assert!(open(&liar.finish(), 1 << 20).is_err(), "more bulk than the index says");
+    }
+}

@@ -1,0 +1,93 @@
+//! Errors as they are told to clients: problem details (RFC 9457), the same shape on every route and socket.
+
+use serde::{Deserialize, Serialize};
+
+/// The media type of a problem.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// What went wrong, for a program (`type`, `status`, `field`) and for a person (`title`, `detail`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{title}: {detail}")]
+pub struct Problem {
+    /// `/problems/` and a word that never changes.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The same in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong this time.
+    pub detail: String,
+    /// The part of the input that is meant: `requests[3].url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+impl Problem {
+    fn new(word: &str, title: &str, status: u16, detail: impl Into<String>) -> Self {
+        Self { kind: format!("/problems/{word}"), title: title.into(), status, detail: detail.into(), field: None }
+    }
+
+    /// Names the part of the input that is meant.
+    #[must_use]
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// 400: it cannot be read.
+    #[must_use]
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new("malformed", "The input cannot be read", 400, detail)
+    }
+    /// 401: no token, or one that is nobody's.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::new("unauthorized", "A token is needed", 401, "send a token in `Token: …` or `Authorization: Bearer …`")
+    }
+    /// 403: a token that may not do this.
+    #[must_use]
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new("forbidden", "This token may not do that", 403, detail)
+    }
+    /// 404: nothing of that name.
+    #[must_use]
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new("not-found", "There is no such thing", 404, detail)
+    }
+    /// 405: not with this method.
+    #[must_use]
+    pub fn method_not_allowed() -> Self {
+        Self::new("method-not-allowed", "Not with this method", 405, "the address is there, but not for this method")
+    }
+    /// 409: it does not fit what is.
+    #[must_use]
+    pub fn conflict(word: &str, detail: impl Into<String>) -> Self {
+        Self::new(word, "It does not fit the present state", 409, detail)
+    }
+    /// 413: more than is taken.
+    #[must_use]
+    pub fn too_large(limit: usize) -> Self {
+        Self::new("too-large", "The body is too large", 413, format!("at most {limit} bytes are taken"))
+    }
+    /// 415: a format or an encoding that is not taken.
+    #[must_use]
+    pub fn unsupported(detail: impl Into<String>) -> Self {
+        Self::new("unsupported-media-type", "This format is not taken", 415, detail)
+    }
+    /// 422: it can be read, and a value is not allowed.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new("invalid", "A value is not allowed", 422, detail).at(field)
+    }
+    /// 503: come again.
+    #[must_use]
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self::new("busy", "Come again in a moment", 503, detail)
+    }
+    /// 500: our own fault.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self::new("internal", "The broker failed", 500, "the broker's log says more")
+    }
+}

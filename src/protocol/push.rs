@@ -1,0 +1,372 @@
+//! Requests on their way into a run: how they are written, read and checked.
+
+use super::problem::Problem;
+use crate::domain::fingerprint::{Fingerprint, canonical};
+use crate::domain::ids::BlockId;
+use crate::domain::request::{NewRequest, RequestBatch};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Requests of one call.
+pub const MOST_REQUESTS: usize = 100_000;
+/// Characters of a URL.
+pub const MOST_URL: usize = 8_192;
+/// Characters of a key.
+pub const MOST_KEY: usize = 1_024;
+/// Bytes of one request's JSON.
+pub const MOST_REQUEST: usize = 1 << 20;
+
+/// A request as a worker writes it and a node reads it. Members that nobody knows travel along and come back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Request {
+    /// Given by the broker; what is sent here is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<Fingerprint>,
+    /// `http` or `https`.
+    pub url: String,
+    /// GET if it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Headers of this request.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// A body as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Links between it and a first request.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub depth: u32,
+    /// What makes it unique in its run, instead of method, URL and body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// A deliberate repetition: it is not compared with what the run has seen.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dont_filter: bool,
+    /// A character encoding that is known better than the page knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// The worker's own; handed back as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<serde_json::Value>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if hands a reference")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// What a check has to look at, without copying it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Checked<'a> {
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    headers: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    body: Option<Cow<'a, str>>,
+    #[serde(default)]
+    depth: Option<u32>,
+    #[serde(borrow, default)]
+    key: Option<Cow<'a, str>>,
+    #[serde(default)]
+    dont_filter: Option<bool>,
+    #[serde(borrow, default)]
+    #[expect(dead_code, reason = "checked to be text")]
+    encoding: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    request_id: Option<&'a RawValue>,
+}
+
+/// The body of an acknowledgement: blocks that are done, and what follows from them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AckCall<R> {
+    /// The blocks.
+    #[serde(default)]
+    pub blocks: Vec<BlockId>,
+    /// The requests that follow.
+    #[serde(default = "Vec::new")]
+    pub requests: Vec<R>,
+}
+
+#[derive(Deserialize)]
+struct AckText<'a> {
+    #[serde(default)]
+    blocks: Vec<BlockId>,
+    #[serde(borrow, default)]
+    requests: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct PushText<'a> {
+    #[serde(borrow)]
+    requests: Vec<&'a RawValue>,
+}
+
+/// The answer to a push or an acknowledgement: it is on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pushed {
+    /// The blocks that the requests went into.
+    pub block_ids: Vec<BlockId>,
+    /// Requests taken.
+    pub accepted: u64,
+    /// Requests that the run had seen.
+    pub duplicates: u64,
+    /// Requests deeper than the run goes.
+    pub too_deep: u64,
+    /// Requests past the most that the run takes.
+    pub over_limit: u64,
+    /// Blocks of an acknowledgement that were acknowledged before.
+    #[serde(default)]
+    pub already: u64,
+}
+
+/// Reads any JSON body; the error names the place.
+///
+/// # Errors
+/// It is no JSON, or a value is not of its type.
+pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
+        let path = e.path().to_string();
+        let problem = Problem::malformed(e.inner().to_string());
+        if path == "." { problem } else { problem.at(path) }
+    })?;
+    json.end().map_err(|e| Problem::malformed(e.to_string()))?;
+    Ok(value)
+}
+
+/// Reads and checks the body of a push: an array of requests, or an object whose member `requests` is one.
+///
+/// # Errors
+/// Names the first request that is not allowed; then none is taken.
+pub fn read_push(body: Bytes) -> Result<RequestBatch, Problem> {
+    let is_object = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
+    let raw: Vec<&RawValue> =
+        if is_object { serde_json::from_slice::<PushText<'_>>(&body).map(|text| text.requests) } else { serde_json::from_slice(&body) }
+            .map_err(|e| Problem::malformed(format!("an array of requests is expected: {e}")))?;
+    let (requests, rewritten) = check_all(&body, &raw)?;
+    Ok(batch(body, requests, &rewritten))
+}
+
+/// Reads and checks the body of an acknowledgement.
+///
+/// # Errors
+/// As [`read_push`].
+pub fn read_ack(body: Bytes) -> Result<(Vec<BlockId>, RequestBatch), Problem> {
+    let text: AckText<'_> = serde_json::from_slice(&body).map_err(|_| {
+        // Read once more, slowly, to say where.
+        read_json::<AckCall<Box<RawValue>>>(&body).err().unwrap_or_else(|| Problem::malformed("not an acknowledgement"))
+    })?;
+    if text.blocks.len() > MOST_REQUESTS {
+        return Err(Problem::invalid("blocks", format!("at most {MOST_REQUESTS} blocks are taken at once")));
+    }
+    let blocks = text.blocks;
+    let (requests, rewritten) = check_all(&body, &text.requests)?;
+    Ok((blocks, batch(body, requests, &rewritten)))
+}
+
+fn batch(body: Bytes, requests: Vec<NewRequest>, rewritten: &[u8]) -> RequestBatch {
+    let text = if rewritten.is_empty() { body } else { Bytes::from([&body[..], rewritten].concat()) };
+    RequestBatch { text, requests }
+}
+
+fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<(Vec<NewRequest>, Vec<u8>), Problem> {
+    if raw.len() > MOST_REQUESTS {
+        return Err(Problem::invalid("requests", format!("at most {MOST_REQUESTS} requests are taken at once")));
+    }
+    let base = body.as_ptr() as usize;
+    let mut rewritten = Vec::new();
+    let mut requests = Vec::with_capacity(raw.len());
+    for (i, value) in raw.iter().enumerate() {
+        let text = value.get();
+        let at = |problem: Problem| {
+            let field = problem.field.as_deref().map_or(String::new(), |f| format!(".{f}"));
+            problem.at(format!("requests[{i}]{field}"))
+        };
+        let (checked, id) = check(text).map_err(at)?;
+        let (start, length) = if checked.request_id.is_some() {
+            // An echo of a request that came back: it gets an id of its own.
+            let mut members: serde_json::Map<String, serde_json::Value> = read_json(text.as_bytes())?;
+            members.remove("requestId");
+            let start = body.len() + rewritten.len();
+            serde_json::to_writer(&mut rewritten, &members).expect("it was JSON before");
+            (start, body.len() + rewritten.len() - start)
+        } else {
+            (text.as_ptr() as usize - base, text.len())
+        };
+        requests.push(NewRequest {
+            id,
+            span: start as u32..(start + length) as u32,
+            depth: checked.depth.unwrap_or(0),
+            dont_filter: checked.dont_filter.unwrap_or(false),
+        });
+    }
+    Ok((requests, rewritten))
+}
+
+fn check(text: &str) -> Result<(Checked<'_>, Fingerprint), Problem> {
+    if !text.starts_with('{') {
+        return Err(Problem::malformed("a request is an object"));
+    }
+    if text.len() > MOST_REQUEST {
+        return Err(Problem::invalid("", format!("a request has at most {MOST_REQUEST} bytes")));
+    }
+    let checked: Checked<'_> = serde_json::from_str(text).map_err(|_| why_not(text))?;
+    let url = check_url(&checked.url)?;
+    let method = checked.method.as_deref().unwrap_or("GET");
+    if method.is_empty() || method.len() > 20 || !method.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
+        return Err(Problem::invalid("method", "a method is a word of at most 20 letters"));
+    }
+    for (name, value) in checked.headers.iter().flatten() {
+        let good_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+        let good_value = !value.bytes().any(|b| b == b'\r' || b == b'\n' || b == 0);
+        if !good_name || !good_value {
+            return Err(Problem::invalid(format!("headers.{name}"), "not a header"));
+        }
+    }
+    let id = match (&checked.dont_filter, &checked.key) {
+        (Some(true), _) => Fingerprint::unique(),
+        (_, Some(key)) if key.chars().count() > MOST_KEY => {
+            return Err(Problem::invalid("key", format!("a key has at most {MOST_KEY} characters")));
+        }
+        (_, Some(key)) => Fingerprint::of_key(key),
+        _ => {
+            let upper = if method.bytes().any(|b| b.is_ascii_lowercase()) {
+                Cow::Owned(method.to_ascii_uppercase())
+            } else {
+                Cow::Borrowed(method)
+            };
+            Fingerprint::of(&upper, url.as_str(), checked.body.as_deref().unwrap_or("").as_bytes())
+        }
+    };
+    Ok((checked, id))
+}
+
+/// The canonical form of a URL that may be crawled.
+///
+/// # Errors
+/// It is too long, no URL, without a host, or not `http` or `https`.
+pub fn check_url(text: &str) -> Result<url::Url, Problem> {
+    if text.len() > MOST_URL {
+        return Err(Problem::invalid("url", format!("a URL has at most {MOST_URL} bytes")));
+    }
+    let url = url::Url::parse(text).map_err(|e| Problem::invalid("url", format!("`{}` is no URL: {e}", shorten(text))))?;
+    match url.scheme() {
+        "http" | "https" => Ok(canonical(url)),
+        other => Err(Problem::invalid("url", format!("the scheme `{other}` is not crawled: http or https is expected"))),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// Reads a request that does not parse once more, slowly, to say where.
+fn why_not(text: &str) -> Problem {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    #[expect(dead_code, reason = "only its types count")]
+    struct Owned {
+        url: String,
+        method: Option<String>,
+        headers: Option<BTreeMap<String, String>>,
+        body: Option<String>,
+        depth: Option<u32>,
+        key: Option<String>,
+        dont_filter: Option<bool>,
+        encoding: Option<String>,
+    }
+    match read_json::<Owned>(text.as_bytes()) {
+        Err(problem) => problem,
+        Ok(_) => Problem::malformed("a member stands twice"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(text: &str) -> Result<RequestBatch, Problem> {
+        read_push(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn both_shapes_are_read_and_packed_with_ids() {
+        for text in [r#"[{"url":"http://a/","x":{"y":[1]}}]"#, r#" {"requests":[ {"url":"http://a/","x":{"y":[1]}} ]}"#] {
+            let batch = push(text).expect("a push");
+            let packed = batch.pack(&[0]);
+            let back: Vec<serde_json::Value> = serde_json::from_slice(&packed).expect("packed JSON");
+            assert_eq!(back[0]["requestId"], batch.requests[0].id.to_string());
+            assert_eq!(back[0]["x"]["y"][0], 1, "what nobody knows is kept");
+        }
+        assert_eq!(push("[]").expect("nothing").pack(&[]), b"[]");
+    }
+
+    #[test]
+    fn an_echo_loses_its_old_id() {
+        let batch = push(r#"[{"url":"http://b/"},{"requestId":"00","url":"http://a/","meta":1},{"url":"http://c/"}]"#).expect("a push");
+        let back: Vec<Request> = serde_json::from_slice(&batch.pack(&[0, 1, 2])).expect("packed JSON, each member once");
+        assert_eq!(back[1].request_id, Some(batch.requests[1].id));
+        assert_eq!(back[1].meta, Some(serde_json::json!(1)));
+        assert_eq!(back[2].url, "http://c/");
+    }
+
+    #[test]
+    fn the_same_request_has_the_same_id() {
+        let batch = push(
+            r##"[{"url":"http://A/x#1"},{"url":"http://a/x","method":"get"},{"url":"http://a/x","method":"POST"},
+                {"url":"http://a/1","key":"k"},{"url":"http://a/2","key":"k"},{"url":"http://a/2","key":"k","dontFilter":true}]"##,
+        )
+        .expect("a push");
+        let ids: Vec<_> = batch.requests.iter().map(|r| r.id).collect();
+        assert_eq!(ids[0], ids[1]);
+        assert_ne!(ids[0], ids[2]);
+        assert_eq!(ids[3], ids[4]);
+        assert_ne!(ids[4], ids[5]);
+    }
+
+    #[test]
+    fn bad_input_names_the_place() {
+        let cases = [
+            ("", 400, None),
+            ("{}", 400, None),
+            ("[1]", 400, Some("requests[0]")),
+            (r#"[{"url":"http://a/"},{}]"#, 400, Some("requests[1]")),
+            (r#"[{"url":5}]"#, 400, Some("requests[0].url")),
+            (r#"[{"url":"http://a/","depth":-1}]"#, 400, Some("requests[0].depth")),
+            (r#"[{"url":"http://a/","headers":{"a":1}}]"#, 400, Some("requests[0].headers.a")),
+            (r#"[{"url":"nothing"}]"#, 422, Some("requests[0].url")),
+            (r#"[{"url":"http://"}]"#, 422, Some("requests[0].url")),
+            (r#"[{"url":"ftp://a/"}]"#, 422, Some("requests[0].url")),
+            (r#"[{"url":"http://a/","method":"G T"}]"#, 422, Some("requests[0].method")),
+            (r#"[{"url":"http://a/","headers":{"a b":"c"}}]"#, 422, Some("requests[0].headers.a b")),
+            (r#"[{"url":"http://a/","headers":{"a":"b\r\nc: d"}}]"#, 422, Some("requests[0].headers.a")),
+        ];
+        for (text, status, field) in cases {
+            let problem = push(text).expect_err(text);
+            assert_eq!((problem.status, problem.field.as_deref()), (status, field), "{text}: {problem}");
+        }
+        let long = format!(r#"[{{"url":"http://a/{}"}}]"#, "x".repeat(MOST_URL));
+        assert_eq!(push(&long).expect_err("too long").field.as_deref(), Some("requests[0].url"));
+    }
+
+    #[test]
+    fn an_acknowledgement_names_blocks_and_what_follows() {
+        let (blocks, batch) =
+            read_ack(Bytes::from_static(br#"{"blocks":["6f9619ff8b86d0110000000000000007"],"requests":[{"url":"http://a/"}]}"#))
+                .expect("an ack");
+        assert_eq!((blocks.len(), batch.requests.len()), (1, 1));
+        let problem = read_ack(Bytes::from_static(br#"{"blocks":["6f"]}"#)).expect_err("no id");
+        assert_eq!((problem.status, problem.field.as_deref()), (400, Some("blocks[0]")));
+    }
+}
