@@ -41,8 +41,14 @@ def call(path, body):
         return 0, None
 
 
-def heartbeat(holding):
-    """Says that we live, and with empty hands asks for a block."""
+def held(block):
+    """A block as heartbeats and reports name it."""
+    return {key: block[key] for key in ("identity", "blockId", "attempt", "epoch")}
+
+
+def heartbeat(blocks):
+    """Says that we live and what we hold; the answer may be one more block."""
+    holding = [held(block) for block in blocks]
     return call("/node/heartbeat", {
         "nodeId": NODE,
         "processorCount": os.cpu_count(),
@@ -84,31 +90,39 @@ def download(request, timeout_s, most):
     return result
 
 
-def work(block):
-    """Downloads a block and reports it."""
-    holding = [{key: block[key] for key in ("identity", "blockId", "attempt", "epoch")}]
-    report = {**holding[0], "nodeId": NODE, "results": []}
+def work(blocks):
+    """Downloads the first of some blocks and reports it; more may come in meanwhile."""
+    block = blocks[0]
+    report = {**held(block), "nodeId": NODE, "results": []}
     heard = time.monotonic()
     for request in block["requests"]:
         report["results"].append(download(request, block["timeout"] / 1000, block["maxBody"]))
         time.sleep(block.get("sleepTime", 0) / 1000)
         if time.monotonic() - heard > HEARTBEAT_S:
-            heartbeat(holding)
+            status, another = heartbeat(blocks)
+            # The broker says a block again when it is not sure that we have it.
+            if status == 200 and held(another) not in [held(block) for block in blocks]:
+                blocks.append(another)
             heard = time.monotonic()
     while True:
         status, counts = call("/node/block", report)
         if 0 < status < 500:
             # 4xx is final: the block is finished already, or somebody else's by now.
             print(f"block {block['blockId']}: {status} {counts or ''}", flush=True)
+            blocks.pop(0)
             return
         time.sleep(2)
 
 
 def main():
+    blocks = []
     while True:
-        status, block = heartbeat([])
+        if blocks:
+            work(blocks)
+            continue
+        status, block = heartbeat(blocks)
         if status == 200:
-            work(block)
+            blocks.append(block)
         elif status in (401, 403):
             sys.exit("the broker does not want this node: is the token right?")
         else:
