@@ -55,7 +55,7 @@ pub fn serve() -> io::Result<(Site, Server)> {
             .route("/article/{n}", web::get().to(article))
             .route("/slow", web::get().to(slow))
             .route("/compressed", web::get().to(compressed))
-            .route("/caf%C3%A9", web::get().to(latin))
+            .route("/café", web::get().to(latin))
             .route("/old", web::get().to(old))
     };
     let server = HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(1).bind(("127.0.0.1", 0))?;
