@@ -1,0 +1,313 @@
+//! `cargo bench --bench queue`: how fast requests go through a broker, and what they cost.
+//!
+//! A real broker process on an empty database; 4 producers push requests of about 300 bytes in calls of 100, 4 nodes
+//! take them as blocks and report 100 results of 2 KB each, 2 workers poll and acknowledge. Everything the broker answers
+//! is on disk by then. One JSON line for each run and one with the medians. `--help` lists what can be changed.
+//!
+//! The load is made by threads of this process with blocking sockets, so that the broker gets as much of the machine as
+//! can be; the pages that the nodes report were compressed beforehand. By default the producers wait when they are
+//! `--window` blocks ahead of the workers, else the time from push to delivery is only the length of the backlog.
+#![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use support::http::Http;
+use support::node::{Results, node};
+use support::process::{self, Process};
+use support::producer::produce;
+use support::run::{Run, percentile_ms, trigger};
+use support::worker::{Worker, poll};
+
+const HELP: &str = "cargo bench --bench queue -- [options]
+  --requests N         requests of a run (2000000)
+  --runs N             runs, of which the medians are given (3)
+  --window N           blocks that producers may be ahead of the workers; 0: any number (512)
+  --rate N             requests a second at which they push; 0: as fast as they can (0)
+  --calm-rate N        one more run at this rate, to see latencies without a jam; 0: none (50000)
+  --producers N (4)  --nodes N (4)  --workers N (2)
+  --blocks N           blocks that a node takes at once (8)
+  --reporters N        reports that a node sends at once (4)
+  --poll N             blocks that a worker asks for at once (32)
+  --memory-requests N  requests of the memory part; 0: skip it (10000000)
+  --memory             the memory part alone
+  --dir PATH           where the databases are made (the target directory)";
+
+type Failure = Box<dyn Error>;
+
+struct Options {
+    requests: u64,
+    runs: u64,
+    window: u64,
+    rate: u64,
+    calm_rate: u64,
+    producers: u64,
+    nodes: u64,
+    workers: u64,
+    blocks: u64,
+    reporters: u64,
+    poll: u64,
+    memory_requests: u64,
+    memory_only: bool,
+    dir: String,
+}
+
+impl Options {
+    fn read() -> Result<Option<Self>, Failure> {
+        let mut options = Self {
+            requests: 2_000_000,
+            runs: 3,
+            window: 512,
+            rate: 0,
+            calm_rate: 50_000,
+            producers: 4,
+            nodes: 4,
+            workers: 2,
+            blocks: 8,
+            reporters: 4,
+            poll: 32,
+            memory_requests: 10_000_000,
+            memory_only: false,
+            dir: env!("CARGO_TARGET_TMPDIR").to_owned(),
+        };
+        let mut arguments = std::env::args().skip(1);
+        let mut is_bench = false;
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{name} asks for a value"));
+            let place = match name.as_str() {
+                "--bench" => {
+                    is_bench = true;
+                    continue;
+                }
+                "--help" => {
+                    println!("{HELP}");
+                    return Ok(None);
+                }
+                "--memory" => {
+                    options.memory_only = true;
+                    continue;
+                }
+                "--dir" => {
+                    options.dir = value()?;
+                    continue;
+                }
+                "--requests" => &mut options.requests,
+                "--runs" => &mut options.runs,
+                "--window" => &mut options.window,
+                "--rate" => &mut options.rate,
+                "--calm-rate" => &mut options.calm_rate,
+                "--producers" => &mut options.producers,
+                "--nodes" => &mut options.nodes,
+                "--workers" => &mut options.workers,
+                "--blocks" => &mut options.blocks,
+                "--reporters" => &mut options.reporters,
+                "--poll" => &mut options.poll,
+                "--memory-requests" => &mut options.memory_requests,
+                _ => return Err(format!("{name} is not known\n{HELP}").into()),
+            };
+            *place = value()?.parse().map_err(|e| format!("{name}: {e}"))?;
+        }
+        // `cargo test --benches` runs this too, and means no measurement.
+        Ok(is_bench.then_some(options))
+    }
+}
+
+const BATCH: usize = 100;
+
+fn main() -> Result<(), Failure> {
+    let Some(options) = Options::read()? else { return Ok(()) };
+    if !options.memory_only {
+        let results: Vec<_> = (1..=8).map(|seed| Results::new(BATCH, seed)).collect();
+        let mut figures = Vec::new();
+        for n in 1..=options.runs {
+            let mut line = through(&options, options.requests, options.rate, &results)?;
+            line["run"] = json!(n);
+            println!("{line}");
+            figures.push(line);
+        }
+        if let Some(median) = medians(&figures) {
+            println!("{median}");
+        }
+        if options.calm_rate > 0 {
+            let mut line = through(&options, options.calm_rate * 10, options.calm_rate, &results)?;
+            line["run"] = json!("calm");
+            println!("{line}");
+        }
+    }
+    if options.memory_requests > 0 {
+        println!("{}", memory(&options)?);
+    }
+    Ok(())
+}
+
+/// One run from the first push to the last acknowledgement.
+fn through(options: &Options, requests: u64, rate: u64, results: &[Results]) -> Result<Value, Failure> {
+    let dir = tempfile::tempdir_in(&options.dir)?;
+    let (broker, address) = process::broker(&dir.path().join("b.db"))?;
+    let mut http = Http::connect(address)?;
+    let mut workers = (0..options.workers).map(|_| Worker::watch(address)).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    let identity = trigger(&mut http, BATCH)?;
+    let run = Arc::new(Run::new(address, identity, requests, BATCH, options.window, rate));
+    let cpu_before = (process::cpu_seconds(broker.pid()), process::cpu_seconds(std::process::id()));
+    let begun = Instant::now();
+    let (mut pushes, mut acks) = (Vec::new(), Vec::new());
+    let run_ref = &*run;
+    std::thread::scope(|threads| -> Result<(), Failure> {
+        let mut others = Vec::new();
+        for n in 0..options.nodes as usize {
+            others.push(threads.spawn(move || node(run_ref, n, options.blocks as usize, options.reporters as usize, results)));
+        }
+        let ids: Vec<_> = workers.iter().map(Worker::id).collect();
+        for worker in &mut workers {
+            others.push(threads.spawn(move || worker.attend(run_ref)));
+        }
+        let polls: Vec<_> =
+            ids.into_iter().map(|id| threads.spawn(move || stop_on_error(run_ref, poll(run_ref, &id, options.poll as usize)))).collect();
+        let producers: Vec<_> = (0..options.producers).map(|_| threads.spawn(move || stop_on_error(run_ref, produce(run_ref)))).collect();
+        for producer in producers {
+            pushes.extend(producer.join().map_err(|_| "a producer panicked")?.map_err(|e| e.to_string())?);
+        }
+        run.all_pushed.store(true, Ordering::Release);
+        for poll in polls {
+            acks.extend(poll.join().map_err(|_| "a worker panicked")?.map_err(|e| e.to_string())?);
+        }
+        for other in others {
+            other.join().map_err(|_| "a client panicked")?.map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let cpu = (process::cpu_seconds(broker.pid()) - cpu_before.0, process::cpu_seconds(std::process::id()) - cpu_before.1);
+    let state = ended(&mut http, &run.identity)?;
+    if (state["total"].as_u64(), state["success"].as_u64()) != (Some(requests), Some(requests)) {
+        return Err(format!("the counters are not right: {state}").into());
+    }
+    let millions = requests as f64 / 1e6;
+    let mut deliveries = run.deliveries();
+    Ok(json!({
+        "bench": "queue", "requests": requests, "window": options.window, "rate": rate, "seconds": round(seconds),
+        "requests_per_s": (requests as f64 / seconds).round(),
+        "push_p50_ms": percentile_ms(&mut pushes, 0.5), "push_p99_ms": percentile_ms(&mut pushes, 0.99),
+        "push_to_delivery_p50_ms": percentile_ms(&mut deliveries, 0.5),
+        "push_to_delivery_p99_ms": percentile_ms(&mut deliveries, 0.99),
+        "ack_p50_ms": percentile_ms(&mut acks, 0.5), "ack_p99_ms": percentile_ms(&mut acks, 0.99),
+        "broker_cpu_s_per_million": round(cpu.0 / millions), "client_cpu_s_per_million": round(cpu.1 / millions),
+        "broker_rss_mb": mb(process::memory(broker.pid(), "VmRSS")), "broker_peak_mb": mb(process::memory(broker.pid(), "VmHWM")),
+        "disk_bytes_per_request": size(dir.path()) / requests, "result_bytes_per_block": results.first().map_or(0, Results::len),
+        "busy": run.busy.load(Ordering::Relaxed), "refused": run.refused.load(Ordering::Relaxed),
+    }))
+}
+
+/// A client that failed ends the run for all, else they would wait for what never comes.
+fn stop_on_error<T, E>(run: &Run, outcome: Result<T, E>) -> Result<T, E> {
+    if outcome.is_err() {
+        run.over.store(true, Ordering::Release);
+        run.note_acknowledged(run.batches);
+    }
+    outcome
+}
+
+/// Waits until the run has ended; the run.
+fn ended(http: &mut Http, identity: &str) -> Result<Value, Failure> {
+    let begun = Instant::now();
+    loop {
+        let (_, run) = http.json(&format!("GET /api/v1/runs/{identity}"), "")?;
+        match run["state"].as_str() {
+            Some("success") => return Ok(run),
+            Some("running" | "scheduled" | "pending") if begun.elapsed() < Duration::from_secs(10) => {}
+            _ => return Err(format!("the run did not end well: {run}").into()),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A broker at rest, one with a long queue, and the same one started again.
+fn memory(options: &Options) -> Result<Value, Failure> {
+    let requests = options.memory_requests;
+    let dir = tempfile::tempdir_in(&options.dir)?;
+    let database = dir.path().join("b.db");
+    let (broker, address) = process::broker(&database)?;
+    let mut http = Http::connect(address)?;
+    http.json("GET /healthz", "")?;
+    let at_rest = process::memory(broker.pid(), "VmRSS");
+    let mut worker = Worker::watch(address).map_err(|e| e.to_string())?;
+    let identity = trigger(&mut http, BATCH)?;
+    let run = Run::new(address, identity.clone(), requests, BATCH, 0, 0);
+    let before = process::memory(broker.pid(), "VmRSS");
+    let begun = Instant::now();
+    let run_ref = &run;
+    std::thread::scope(|threads| -> Result<(), Failure> {
+        let attending = threads.spawn(|| worker.attend(run_ref));
+        let producers: Vec<_> = (0..2).map(|_| threads.spawn(move || produce(run_ref))).collect();
+        let pushed: Vec<_> = producers.into_iter().map(|p| p.join().map_err(|_| "a producer panicked".to_owned())).collect();
+        run.over.store(true, Ordering::Release);
+        attending.join().map_err(|_| "a worker panicked")?.map_err(|e| e.to_string())?;
+        pushed.into_iter().try_for_each(|outcome| outcome?.map(drop).map_err(|e| e.to_string().into()))
+    })?;
+    let pushing = begun.elapsed().as_secs_f64();
+    let after = process::memory(broker.pid(), "VmRSS");
+    let peak = process::memory(broker.pid(), "VmHWM");
+    let (_, state) = http.json(&format!("GET /api/v1/runs/{identity}"), "")?;
+    drop(http);
+    kill(broker);
+    let begun = Instant::now();
+    let (broker, address) = process::broker(&database)?;
+    let listening = begun.elapsed();
+    let mut http = Http::connect(address)?;
+    let restored = loop {
+        let (status, run) = http.json(&format!("GET /api/v1/runs/{identity}"), "")?;
+        if status == 200 && run["seen"] == requests {
+            break begun.elapsed();
+        }
+        if begun.elapsed() > Duration::from_secs(300) {
+            return Err(format!("the run did not come back: {status} {run}").into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let seen = state["seen"].as_f64().unwrap_or(f64::NAN);
+    Ok(json!({
+        "bench": "memory", "requests": requests, "pushes_seconds": round(pushing),
+        "at_rest_mb": mb(at_rest), "before_mb": mb(before), "after_mb": mb(after), "peak_mb": mb(peak),
+        "growth_bytes_per_url": round((after as f64 - before as f64) / requests as f64),
+        "seen": state["seen"], "seen_bytes_per_url": round(state["seenBytes"].as_f64().unwrap_or(f64::NAN) / seen),
+        "disk_bytes_per_request": size(dir.path()) / requests,
+        "restart_listening_s": round(listening.as_secs_f64()), "restart_restored_s": round(restored.as_secs_f64()),
+        "restarted_mb": mb(process::memory(broker.pid(), "VmRSS")), "restarted_peak_mb": mb(process::memory(broker.pid(), "VmHWM")),
+    }))
+}
+
+/// As a power cut would end it.
+fn kill(broker: Process) {
+    drop(broker);
+}
+
+fn medians(lines: &[Value]) -> Option<Value> {
+    let mut out = lines.first()?.clone();
+    for (key, value) in out.as_object_mut()? {
+        let mut all: Vec<_> = lines.iter().filter_map(|line| line[key].as_f64()).collect();
+        all.sort_by(f64::total_cmp);
+        if value.is_number() && !all.is_empty() {
+            *value = json!(all[all.len() / 2]);
+        }
+    }
+    out["run"] = json!("median");
+    Some(out)
+}
+
+fn size(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    entries.map(|e| if e.path().is_dir() { size(&e.path()) } else { e.metadata().map_or(0, |m| m.len()) }).sum()
+}
+
+fn round(number: f64) -> f64 {
+    (number * 1_000.0).round() / 1_000.0
+}
+
+fn mb(bytes: u64) -> f64 {
+    round(bytes as f64 / 1e6)
+}

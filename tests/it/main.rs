@@ -1,0 +1,7 @@
+//! One binary for all tests that run the real program: a file per journey.
+
+mod support;
+
+mod bad_input;
+mod plain_http;
+mod tokens;

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The whole check, from a fresh clone on a Debian that has a Rust toolchain and gcc. It asks nothing, so CI runs it as well.
+# Options: --no-install  take the machine as it is
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+# What the tests on real input compare with: a web server, another crawler, a documentation tree.
+packages=(nginx wget python3-doc)
+# Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
+there() {
+    local path
+    PATH="$PATH:/usr/sbin"
+    for path in nginx wget; do command -v "$path" >/dev/null || return 1; done
+    [[ -e /usr/share/doc/python3-doc/html/index.html ]]
+}
+
+say() { printf '\n== %s\n' "$*"; }
+
+install() {
+    local root=()
+    if [[ $(id -u) != 0 ]]; then
+        command -v sudo >/dev/null && sudo -n true 2>/dev/null || {
+            echo "these packages are missing and only root can install them: apt-get install ${packages[*]}" >&2
+            exit 1
+        }
+        root=(sudo -n)
+    fi
+    local keep_stopped=/usr/sbin/policy-rc.d
+    if [[ ! -e $keep_stopped ]]; then
+        # The tests start a server of their own; the system's is not to run.
+        printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee $keep_stopped >/dev/null
+        "${root[@]}" chmod +x $keep_stopped
+        # shellcheck disable=SC2064
+        trap "${root[*]} rm -f $keep_stopped" EXIT
+    fi
+    local how=(env DEBIAN_FRONTEND=noninteractive apt-get -y -q -o Dpkg::Use-Pty=0)
+    "${root[@]}" "${how[@]}" update
+    "${root[@]}" "${how[@]}" -o 'Dpkg::Options::=--path-include=/usr/share/doc/*' \
+        install --no-install-recommends --reinstall "${packages[@]}"
+    trap - EXIT
+    if [[ -e $keep_stopped ]]; then "${root[@]}" rm -f $keep_stopped; fi
+}
+
+if ! there && [[ ${1:-} != --no-install ]]; then
+    say "packages: ${packages[*]}"
+    install
+fi
+for tool in rustfmt clippy; do
+    cargo "${tool/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$tool"
+done
+
+say "format"
+cargo fmt --all --check
+
+say "lints"
+cargo clippy --locked --all-targets --features faults -- -D warnings
+
+say "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+
+say "the SDK alone"
+cargo check --locked --no-default-features --features sdk --lib --examples
+if cargo tree --locked --no-default-features --features sdk --edges normal,build --prefix none |
+    grep -E '^(diesel|libsqlite3-sys|actix-web|actix-web-actors) '; then
+    echo "the SDK must not bring the crates above" >&2
+    exit 1
+fi
+
+say "tests"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cargo test --locked --features faults --doc 2>&1 | tee "$log"
+cargo test --locked --features faults --lib --bins --tests --examples 2>&1 | tee -a "$log"
+
+say "all tests together"
+awk '/^test result: ok/ { passed += $4; failed += $6; ignored += $8; suites += 1 }
+     END { printf "test result: ok. %d passed; %d failed; %d ignored; in %d suites\n", passed, failed, ignored, suites; exit suites == 0 }' "$log"
