@@ -1,1 +1,17 @@
-//! Not yet furnished.
+//! The actors, one room each: a pure core that decides (in `domain`), a shell that sends and stores.
+//!
+//! Other rooms hold handles, never addresses: what may be sent to an actor, and how, is said once, in its `message.rs`.
+//! Asks go down one rank (desk, registry and job, dispatcher and run, node and worker, store); sideways and up an actor
+//! tells, and is answered by another message.
+
+pub mod desk;
+pub mod dispatcher;
+pub mod house;
+pub mod job;
+pub mod node;
+pub mod outlet;
+pub mod registry;
+pub mod reply;
+pub mod run;
+pub mod supervision;
+pub mod worker;

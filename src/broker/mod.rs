@@ -1,1 +1,104 @@
-//! Not yet furnished.
+//! The broker: boot in short steps, shutdown in order.
+
+use crate::actors::desk::Desk;
+use crate::actors::house::{House, Times};
+use crate::actors::registry::{Registry, RegistryHandle};
+use crate::actors::supervision::log_panics;
+use crate::config::broker::BrokerConfig;
+use crate::domain::time::Timestamp;
+use crate::edge::{Edge, routes};
+use crate::store::{Barrier, CloseWorkers, OpenRuns, Store, StoreConfig, StoreError};
+use actix_web::dev::ServerHandle;
+use actix_web::{App, HttpServer};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Operations that may wait to be written, before callers are told to come again.
+const WRITE_QUEUE: usize = 10_000;
+/// Seconds that requests under way have at a shutdown.
+const SHUTDOWN_SECONDS: u64 = 5;
+
+/// Why a broker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The database.
+    #[error("the database {0} cannot be used: {1}")]
+    Store(std::path::PathBuf, StoreError),
+    /// The address.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+}
+
+/// A broker that runs.
+#[derive(Debug)]
+pub struct Broker {
+    /// Where it listens.
+    pub address: SocketAddr,
+    server: ServerHandle,
+    registry: RegistryHandle,
+    store: Store,
+}
+
+impl Broker {
+    /// Starts a broker; to be called inside an actix system.
+    ///
+    /// # Errors
+    /// The database cannot be opened, or the address not be listened on.
+    pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
+        log_panics();
+        let (store, open_runs) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
+        let house = House::new(store.clone(), times(config));
+        if !open_runs.is_empty() {
+            log::info!("taking over runs that are not over: {}", open_runs.len());
+        }
+        let registry = Registry::start(&house, open_runs);
+        let (address, server) = listen(config, Desk::new(house)).map_err(|e| BootError::Listen(config.listen, e))?;
+        log::info!("broker started address={address} database={} tokens={:?}", config.database.display(), config.tokens);
+        Ok(Self { address, server, registry, store })
+    }
+
+    /// Stops: peers are told first, since an open socket would keep the server waiting; then the requests under way are
+    /// answered; what was answered is on disk already.
+    pub async fn stop(self) {
+        if let Err(problem) = self.registry.shutdown().wait().await {
+            log::warn!("the registry did not say good-bye: {problem}");
+        }
+        self.server.stop(true).await;
+        if let Err(error) = self.store.write(Barrier).await {
+            log::error!("the last writes failed: {error}");
+        }
+        log::info!("broker stopped");
+    }
+}
+
+async fn open_store(config: &BrokerConfig) -> Result<(Store, Vec<crate::domain::ids::Identity>), StoreError> {
+    let store = Store::open(&StoreConfig { database: config.database.clone(), write_queue: WRITE_QUEUE, readers: 1 })?;
+    // Whoever watched when the last broker died will say so again.
+    store.write(CloseWorkers { now: Timestamp::now() }).await?;
+    let open_runs = store.read(OpenRuns).await?;
+    Ok((store, open_runs))
+}
+
+fn times(config: &BrokerConfig) -> Times {
+    let t = config.times;
+    Times { node_heartbeat: t.node_heartbeat, node_offline: t.node_offline, worker_offline: t.worker_offline, grace: t.grace, ..Times::default() }
+}
+
+fn listen(config: &BrokerConfig, desk: Desk) -> std::io::Result<(SocketAddr, ServerHandle)> {
+    let routes = routes(Edge { desk, tokens: config.tokens.clone() });
+    let server = HttpServer::new(move || App::new().configure(routes.clone()))
+        .workers(config.threads)
+        .keep_alive(Duration::from_secs(75))
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        .disable_signals()
+        .bind(config.listen)?;
+    let address = server.addrs().first().copied().unwrap_or(config.listen);
+    let server = server.run();
+    let handle = server.handle();
+    actix::spawn(async move {
+        if let Err(error) = server.await {
+            log::error!("the server ended: {error}");
+        }
+    });
+    Ok((address, handle))
+}

@@ -1,1 +1,1 @@
-//! Not yet furnished.
+//! x

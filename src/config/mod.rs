@@ -1,1 +1,8 @@
-//! Not yet furnished.
+//! Settings: one struct per concern, validated before anything starts.
+
+#[cfg(feature = "agent")]
+pub mod agent;
+#[cfg(feature = "broker")]
+pub mod broker;
+#[cfg(feature = "broker")]
+pub mod tokens;

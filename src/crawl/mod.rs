@@ -1,1 +1,2 @@
-//! Not yet furnished.
+//! x
+pub mod links;

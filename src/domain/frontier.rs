@@ -334,6 +334,22 @@ impl Frontier {
         }
     }
 
+    /// A node says that it holds a block which is ready here, from an earlier hand-out: it may keep it. So a restart of
+    /// the broker costs no download twice. False if the block is not ready.
+    pub fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
+        match self.phase(seq) {
+            Some(Phase::Ready) => self.ready -= 1,
+            Some(Phase::Retry) => self.retry.retain(|s| *s != seq),
+            _ => return false,
+        }
+        let attempts = self.attempts.entry(seq).or_insert(0);
+        *attempts = (*attempts).max(attempt);
+        let until = now.plus_ms(self.settings.lease as i64);
+        self.set(seq, Phase::Using);
+        self.leases.insert(seq, Lease { node, attempt, since: now, until, confirmed: true });
+        true
+    }
+
     /// The block was sent to its node once more: the same hand-out, since the node never got the first.
     pub fn sent_again(&mut self, seq: Seq, now: Timestamp) {
         if let Some(lease) = self.leases.get_mut(&seq) {

@@ -106,6 +106,14 @@ impl Matchmaker {
         }
     }
 
+    /// A block has left a node: it has room for one more.
+    pub fn credit(&mut self, node: NodeId) {
+        if let Some(slot) = self.nodes.get(&node) {
+            let free = (slot.free + 1).min(slot.facts.max_process_count);
+            self.node_free(node, free);
+        }
+    }
+
     /// A node is gone.
     pub fn node_gone(&mut self, node: NodeId) {
         if let Some(slot) = self.nodes.remove(&node) {

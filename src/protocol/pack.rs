@@ -122,14 +122,8 @@ impl Builder {
     /// The bytes of the pack.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
-        let index = serde_json::to_vec(&self.index).expect("an index is plain data");
         let bulk = zstd::bulk::compress(&self.bulk, LEVEL).expect("zstd compresses any memory");
-        let mut out = Vec::with_capacity(8 + index.len() + bulk.len());
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&(index.len() as u32).to_le_bytes());
-        out.extend_from_slice(&index);
-        out.extend_from_slice(&bulk);
-        out
+        assemble(&self.index, &bulk)
     }
 }
 
@@ -140,6 +134,25 @@ impl Builder {
 pub fn read_index(pack: &[u8]) -> Result<Index, Problem> {
     let (index, _) = parts(pack)?;
     serde_json::from_slice(index).map_err(|e| Problem::malformed(format!("the index of the pack: {e}")).at("index"))
+}
+
+/// The same pack with another index.
+///
+/// # Errors
+/// It is no pack.
+pub fn with_index(pack: &[u8], index: &Index) -> Result<Vec<u8>, Problem> {
+    let (_, frame) = parts(pack)?;
+    Ok(assemble(index, frame))
+}
+
+fn assemble(index: &Index, frame: &[u8]) -> Vec<u8> {
+    let index = serde_json::to_vec(index).expect("an index is plain data");
+    let mut out = Vec::with_capacity(8 + index.len() + frame.len());
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&(index.len() as u32).to_le_bytes());
+    out.extend_from_slice(&index);
+    out.extend_from_slice(frame);
+    out
 }
 
 fn parts(pack: &[u8]) -> Result<(&[u8], &[u8]), Problem> {

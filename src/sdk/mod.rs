@@ -1,1 +1,62 @@
-//! Not yet furnished.
+//! The worker SDK: implement [`Spider`], name your class, run.
+//!
+//! ```no_run
+//! use webloom::sdk::{Follow, Page, Request, Result, RunContext, Spider, Worker};
+//!
+//! struct Titles;
+//!
+//! impl Spider for Titles {
+//!     fn class_name(&self) -> &str {
+//!         "demo.Titles"
+//!     }
+//!     async fn start(&self, _run: &RunContext) -> Result<Vec<Request>> {
+//!         Ok(vec![Request::get("http://example.com/")])
+//!     }
+//!     async fn page(&self, page: &Page, follow: &mut Follow) -> Result {
+//!         log::info!("{} has {} bytes", page.url(), page.body.len());
+//!         follow.push(Request::get("http://example.com/next"));
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), webloom::sdk::Error> {
+//!     Worker::new("http://127.0.0.1:55626").watch(Titles).run_blocking()
+//! }
+//! ```
+//!
+//! What a worker may rely on: every page of a run is handed to it at least once, failed ones too. A block of pages is
+//! acknowledged together with the requests that follow from it, in one call that is repeated until it is taken, so a
+//! worker that dies loses nothing: the broker delivers the block again. Everything runs on one thread; handlers need
+//! not be `Send`, and should not compute for seconds without an `await`, since the heartbeat shares their thread.
+
+mod backoff;
+mod carry;
+mod charset;
+mod client;
+mod error;
+mod follow;
+mod page;
+mod request;
+mod run;
+mod sent;
+mod signal;
+mod socket;
+mod spider;
+mod worker;
+
+#[cfg(all(test, feature = "broker"))]
+mod tests;
+
+pub use crate::domain::ids::{BlockId, Identity, JobId, WorkerId};
+pub use crate::domain::run::RunState;
+pub use crate::protocol::node::{FetchError, FetchErrorKind};
+pub use crate::protocol::push::Request;
+pub use charset::{decode, encoding_of};
+pub use client::{Answer, Client, Failure};
+pub use error::{Abort, BoxError, Error, Result};
+pub use follow::{Follow, Mark, Took};
+pub use page::{FinishedBlock, Page};
+pub use run::RunContext;
+pub use signal::stop_signal;
+pub use spider::{Failed, Spider};
+pub use worker::Worker;

@@ -1,1 +1,157 @@
-//! Not yet furnished.
+//! What is stored, and the one way to it.
+//!
+//! Writes gather in front of one writer that commits them together, and are answered when they are on disk; reads have
+//! connections of their own. Every statement is an operation with a name: a struct here, in one file for each group of
+//! tables. Result packs, which are large and short-lived, stand in segment files beside the database.
+//!
+//! Nothing here decides anything; see `domain` for that.
+
+mod columns;
+mod dialect;
+mod error;
+mod gauge;
+mod op;
+mod persistence;
+mod reader;
+mod schema;
+mod segments;
+mod writer;
+
+pub mod blocks;
+pub mod fires;
+pub mod jobs;
+pub mod nodes;
+pub mod results;
+pub mod runs;
+pub mod workers;
+
+pub use error::StoreError;
+pub use gauge::StoreStats;
+pub use op::{Barrier, ReadOp, Source, Tx, WriteOp};
+
+use actix::prelude::*;
+use gauge::Gauge;
+use segments::Segments;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Where the store is and how much it takes on.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// The SQLite file. Results stand in the folder `<file>-results` beside it.
+    pub database: PathBuf,
+    /// Writes that may wait; more are refused as [`StoreError::Busy`].
+    pub write_queue: usize,
+    /// Threads that read.
+    pub readers: usize,
+}
+
+impl StoreConfig {
+    /// The usual, on this file.
+    #[must_use]
+    pub fn new(database: impl Into<PathBuf>) -> Self {
+        Self { database: database.into(), write_queue: 10_000, readers: 2 }
+    }
+}
+
+/// A handle of the store; cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    front: Addr<persistence::Persistence>,
+    readers: Addr<reader::Reader>,
+    gauge: Arc<Gauge>,
+}
+
+impl Store {
+    /// Opens the store, making it if need be, and starts its actors. To be called inside an actix system.
+    ///
+    /// # Errors
+    /// Another broker has it open, it cannot be opened, or its tables cannot be brought up to date.
+    pub fn open(config: &StoreConfig) -> Result<Self, StoreError> {
+        Self::open_with(config, |_| ())
+    }
+
+    fn open_with(config: &StoreConfig, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
+        let path = std::path::absolute(&config.database)?;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let lock = lock(&path)?;
+        dialect::current::migrate(&path)?;
+        let folder = beside(&path, "-results");
+        let mut segments = results::open_segments(&mut dialect::current::reader(&path)?, &folder)?;
+        adjust(&mut segments);
+        let gauge = Arc::new(Gauge::new(config.write_queue.max(1)));
+
+        let writer = writer::Writer::new(path.clone(), segments, Arc::clone(&gauge), lock);
+        // There is one thread, and so one call; a factory that could be called again is what the arbiter asks for.
+        let writer = std::sync::Mutex::new(Some(writer));
+        let writer = SyncArbiter::start(1, move || {
+            let taken = writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            taken.expect("a writer is never restarted")
+        });
+        let reader_gauge = Arc::clone(&gauge);
+        let readers =
+            SyncArbiter::start(config.readers.max(1), move || reader::Reader::new(path.clone(), folder.clone(), Arc::clone(&reader_gauge)));
+        Ok(Self { front: persistence::Persistence::new(writer).start(), readers, gauge })
+    }
+
+    /// Writes something. It is in the queue when this returns, behind all that was there; the future only waits, and
+    /// gives the outcome once it is on disk. Dropping the future takes nothing back.
+    pub fn write<O: WriteOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
+        let answer = self.enqueue(op);
+        async move { answer?.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer is gone".into()))) }
+    }
+
+    fn enqueue<O: WriteOp>(&self, op: O) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
+        if !self.front.connected() {
+            return Err(StoreError::Failed("the store is closed".into()));
+        }
+        let waiting = self.gauge.enter(op.weight()).ok_or(StoreError::Busy)?;
+        let (entry, answer) = op::Entry::new(op, waiting);
+        // The mailbox has no bound for this; the gauge has.
+        self.front.do_send(persistence::Enqueue(entry));
+        Ok(answer)
+    }
+
+    /// Reads something.
+    pub fn read<O: ReadOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
+        let answer = self.readers.send(reader::Read(op));
+        async move { answer.await.unwrap_or_else(|_| Err(StoreError::Failed("the readers are gone".into()))) }
+    }
+
+    /// How it is doing.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        self.gauge.stats()
+    }
+
+    /// Writes what waits, then lets go of the database; later writes fail. Another store can open it after that.
+    pub async fn close(self) {
+        let (done, closed) = oneshot::channel();
+        self.front.do_send(persistence::Finish(done));
+        let _ = closed.await;
+    }
+}
+
+/// `<file><suffix>` beside a file.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Two brokers on one file would each believe their own memory.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(beside(path, ".lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Failed(format!("another broker has {} open", path.display()))),
+        Err(TryLockError::Error(e)) => Err(StoreError::Failed(format!("locking {}: {e}", path.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+DROP TABLE worker;
+DROP TABLE node_status;
+DROP TABLE node;
+DROP TABLE block_payload;
+DROP TABLE block;
+DROP TABLE fire;
+DROP TABLE run;
+DROP TABLE job_property;
+DROP TABLE job;
+DROP TABLE meta;

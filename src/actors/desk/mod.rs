@@ -1,0 +1,79 @@
+//! The desk: all that the edge may ask for, in one place. It finds the actor that is asked, or reads what is stored.
+//!
+//! It holds no state. What it reads of runs that are at work it asks their actors for; of others the store knows.
+
+mod jobs;
+mod peers;
+mod queue;
+mod runs;
+
+pub use jobs::JobFilter;
+pub use peers::NodeMeeting;
+pub use queue::PollOptions;
+pub use runs::RunFilter;
+
+use super::house::House;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::ActorOutput;
+use crate::protocol::problem::Problem;
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    house: House,
+}
+
+impl Desk {
+    /// The desk of a house.
+    #[must_use]
+    pub fn new(house: House) -> Self {
+        Self { house }
+    }
+
+    /// The actors that live.
+    #[must_use]
+    pub fn actors(&self) -> Vec<ActorOutput> {
+        let now = Timestamp::now();
+        let mut actors = self.house.directory.census.list(now);
+        let stats = self.house.store.stats();
+        actors.push(ActorOutput {
+            kind: "persistence".to_owned(),
+            name: "writer".to_owned(),
+            parent: None,
+            state: if stats.is_busy { "busy" } else { "running" }.to_owned(),
+            age: now.since_ms(stats.since),
+            restarts: stats.restarts,
+            queue_depth: stats.depth,
+            messages_handled: stats.written,
+            last_error: stats.last_error,
+        });
+        actors
+    }
+
+    /// Whether requests can be served: the store answers.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn ready(&self) -> Result<(), Problem> {
+        self.house.store.write(crate::store::Barrier).await.map_err(|e| super::reply::problem_of(&e))
+    }
+
+    /// The times by which peers are to live.
+    #[must_use]
+    pub fn times(&self) -> super::house::Times {
+        self.house.times
+    }
+
+    /// Enters something that is no child of the registry, a session, among the actors that can be seen.
+    #[must_use]
+    pub fn enter_session(&self, name: String) -> std::sync::Arc<super::supervision::Stats> {
+        let stats = super::supervision::Stats::new("session", name, None);
+        self.house.directory.census.enter(&stats);
+        stats
+    }
+
+    /// Takes it out again.
+    pub fn leave_session(&self, stats: &super::supervision::Stats) {
+        self.house.directory.census.leave(stats);
+    }
+}

@@ -1,0 +1,159 @@
+//! Nodes and workers: they come in, and operators look at them.
+
+use super::Desk;
+use crate::actors::node::NodeHandle;
+use crate::actors::outlet::Outlet;
+use crate::actors::reply::problem_of;
+use crate::actors::worker::WorkerHandle;
+use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::{NodeOutput, WorkerOutput};
+use crate::protocol::node::{Block, Heartbeat};
+use crate::protocol::problem::Problem;
+use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::store::{GetNode, ListNodes, ListWorkers, NodeStatus, SetNodeEnabled};
+use std::time::Duration;
+
+/// A node that calls by HTTP.
+#[derive(Debug)]
+pub struct NodeMeeting {
+    /// What it says of itself.
+    pub facts: NodeFacts,
+    /// How it is.
+    pub heartbeat: Heartbeat,
+    /// Runs that it wants nothing of.
+    pub without: Vec<Identity>,
+}
+
+impl Desk {
+    /// A node has opened a session.
+    ///
+    /// # Errors
+    /// Its record could not be stored.
+    pub async fn node_connected(&self, facts: NodeFacts, outlet: Outlet, binary: bool) -> Result<NodeHandle, Problem> {
+        self.house.registry().node_connected(facts, Some((outlet, binary))).wait().await
+    }
+
+    /// The actor of a node, if it lives.
+    #[must_use]
+    pub fn node_handle(&self, id: NodeId) -> Option<NodeHandle> {
+        self.house.directory.nodes.get(id)
+    }
+
+    /// A node without a session lives, and asks for a block.
+    ///
+    /// # Errors
+    /// Its record could not be stored.
+    pub async fn node_calls(&self, call: NodeMeeting) -> Result<Option<Block>, Problem> {
+        let node = match self.house.directory.nodes.get(call.facts.node_id) {
+            Some(node) => node,
+            None => self.house.registry().node_connected(call.facts, None).wait().await?,
+        };
+        node.pull(call.heartbeat, call.without).wait().await
+    }
+
+    /// A worker has opened a session.
+    ///
+    /// # Errors
+    /// The registry is gone.
+    pub async fn worker_connected(&self, id: WorkerId, outlet: Outlet) -> Result<WorkerHandle, Problem> {
+        self.house.registry().worker_connected(id, Some(outlet)).wait().await
+    }
+
+    /// The actor of a worker, if it lives.
+    #[must_use]
+    pub fn worker_handle(&self, id: WorkerId) -> Option<WorkerHandle> {
+        self.house.directory.workers.get(id)
+    }
+
+    /// A worker without a session says which classes it watches.
+    ///
+    /// # Errors
+    /// A name is not allowed, or it could not be stored.
+    pub async fn register_worker(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) -> Result<(), Problem> {
+        let worker = self.house.registry().worker_connected(id, None).wait().await?;
+        worker.said(FromWorker::Watch { class_names, runs }).wait().await
+    }
+
+    /// What the broker has to say to a worker without a session.
+    ///
+    /// # Errors
+    /// The worker is not known (any more).
+    pub async fn worker_messages(&self, id: WorkerId, wait: Duration) -> Result<Vec<ToWorker>, Problem> {
+        let unknown = || Problem::not_found(format!("worker {id} is not registered, or was silent for too long"));
+        self.worker_handle(id).ok_or_else(unknown)?.fetch(wait).wait().await
+    }
+
+    /// All nodes that were ever there.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn nodes(&self) -> Result<Vec<NodeOutput>, Problem> {
+        let records = self.house.store.read(ListNodes).await.map_err(|e| problem_of(&e))?;
+        let mut out = Vec::with_capacity(records.len());
+        for record in records {
+            out.push(self.node_output(record).await);
+        }
+        Ok(out)
+    }
+
+    /// A node.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn node(&self, id: NodeId) -> Result<NodeOutput, Problem> {
+        let record = self.house.store.read(GetNode(id)).await.map_err(|e| problem_of(&e))?;
+        Ok(self.node_output(record.ok_or_else(|| Problem::not_found(format!("there is no node {id}")))?).await)
+    }
+
+    async fn node_output(&self, record: NodeRecord) -> NodeOutput {
+        let asked = match self.house.directory.nodes.get(record.facts.node_id) {
+            Some(node) => node.describe().wait().await.ok(),
+            None => None,
+        };
+        match asked {
+            Some(d) => NodeOutput { record, is_online: d.is_online, load: d.load, holding: d.holding },
+            None => NodeOutput { record, is_online: false, load: None, holding: 0 },
+        }
+    }
+
+    /// The operator's word on a node: it gets work or not.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn enable_node(&self, id: NodeId, enabled: bool) -> Result<NodeOutput, Problem> {
+        let record = self.house.store.write(SetNodeEnabled { node: id, enabled }).await.map_err(|e| problem_of(&e))?;
+        if let Some(node) = self.house.directory.nodes.get(id) {
+            node.set_enabled(enabled);
+        }
+        Ok(self.node_output(record).await)
+    }
+
+    /// What a node said of itself, newest first.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn node_status(&self, id: NodeId, limit: usize) -> Result<Vec<(NodeLoad, Timestamp)>, Problem> {
+        self.node(id).await?;
+        self.house.store.read(NodeStatus { node: id, limit }).await.map_err(|e| problem_of(&e))
+    }
+
+    /// Who watches or watched what, newest first.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn workers(&self, limit: usize) -> Result<Vec<WorkerOutput>, Problem> {
+        let rows = self.house.store.read(ListWorkers { limit }).await.map_err(|e| problem_of(&e))?;
+        Ok(rows
+            .into_iter()
+            .map(|row| WorkerOutput {
+                id: row.id,
+                full_class_name: row.full_class_name,
+                connection_id: row.worker,
+                connect_time: row.connect_time,
+                disconnect_time: row.disconnect_time,
+            })
+            .collect())
+    }
+}

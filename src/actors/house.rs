@@ -1,0 +1,151 @@
+//! What the actors of one broker share: the store, the settings, and the directory of who lives where.
+
+use super::dispatcher::DispatcherHandle;
+use super::job::JobHandle;
+use super::node::NodeHandle;
+use super::registry::RegistryHandle;
+use super::run::RunHandle;
+use super::supervision::Census;
+use super::worker::WorkerHandle;
+use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::store::Store;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+/// Times that the actors go by, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Between two heartbeats of a node.
+    pub node_heartbeat: u64,
+    /// Silence after which a node is lost.
+    pub node_offline: u64,
+    /// Between two heartbeats of a worker.
+    pub worker_heartbeat: u64,
+    /// Silence after which a worker is lost.
+    pub worker_offline: u64,
+    /// A peer whose socket closed may come back within this time and finds everything as it was.
+    pub grace: u64,
+    /// Node statuses older than this are forgotten.
+    pub node_status_kept: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            node_heartbeat: 5_000,
+            node_offline: 30_000,
+            worker_heartbeat: 3_000,
+            worker_offline: 10_000,
+            grace: 3_000,
+            node_status_kept: 7 * 86_400_000,
+        }
+    }
+}
+
+/// A map that many read and the registry writes.
+#[derive(Debug)]
+pub struct Shelf<K, V>(RwLock<HashMap<K, V>>);
+
+impl<K, V> Default for Shelf<K, V> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<K: Eq + Hash + Copy, V: Clone> Shelf<K, V> {
+    /// The one of this key.
+    #[must_use]
+    pub fn get(&self, key: K) -> Option<V> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    /// Puts one in.
+    pub fn put(&self, key: K, value: V) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+
+    /// Takes one out.
+    pub fn remove(&self, key: K) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<(K, V)> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(k, v)| (*k, v.clone())).collect()
+    }
+}
+
+/// Who lives where. The registry writes it; a message may still come too late.
+#[derive(Debug, Default)]
+pub struct Directory {
+    /// Runs that are not over.
+    pub runs: Shelf<Identity, RunHandle>,
+    /// Nodes that are there, or were a moment ago.
+    pub nodes: Shelf<NodeId, NodeHandle>,
+    /// Workers that are there, or were a moment ago.
+    pub workers: Shelf<WorkerId, WorkerHandle>,
+    /// Jobs that have something to do.
+    pub jobs: Shelf<JobId, JobHandle>,
+    dispatcher: RwLock<Option<DispatcherHandle>>,
+    /// Everybody, for those who look on.
+    pub census: Census,
+}
+
+impl Directory {
+    /// Says who the dispatcher is.
+    pub fn set_dispatcher(&self, handle: DispatcherHandle) {
+        *self.dispatcher.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+    }
+
+    /// The dispatcher, if it lives.
+    #[must_use]
+    pub fn dispatcher(&self) -> Option<DispatcherHandle> {
+        self.dispatcher.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What the actors of one broker share.
+#[derive(Clone)]
+pub struct House {
+    /// The store.
+    pub store: Store,
+    /// Who lives where.
+    pub directory: Arc<Directory>,
+    /// Times that the actors go by.
+    pub times: Times,
+    registry: Arc<OnceLock<RegistryHandle>>,
+}
+
+impl std::fmt::Debug for House {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("house")
+    }
+}
+
+impl House {
+    /// A house in which nobody lives yet.
+    #[must_use]
+    pub fn new(store: Store, times: Times) -> Self {
+        Self { store, directory: Arc::default(), times, registry: Arc::default() }
+    }
+
+    /// The registry moves in, first and once.
+    pub fn set_registry(&self, handle: RegistryHandle) {
+        // A second registry in one house would be a bug at the boot; the first one stays.
+        let _ = self.registry.set(handle);
+    }
+
+    /// The registry.
+    #[must_use]
+    pub fn registry(&self) -> &RegistryHandle {
+        self.registry.get().expect("the registry moves in before anybody asks for it")
+    }
+
+    /// The dispatcher, if it lives.
+    #[must_use]
+    pub fn dispatcher(&self) -> Option<DispatcherHandle> {
+        self.directory.dispatcher()
+    }
+}

@@ -1,0 +1,82 @@
+//! Heartbeats: what a node says of itself.
+
+use super::{Beat, Held, NodeActor, PullBeat};
+use crate::actors::dispatcher::PullBlock;
+use crate::domain::ids::{Identity, Seq};
+use crate::domain::node::NodeLoad;
+use crate::domain::time::Timestamp;
+use crate::protocol::node::Heartbeat;
+use crate::store::AddNodeStatus;
+use actix::{Context, Handler};
+use std::collections::HashMap;
+
+impl NodeActor {
+    fn heard(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        self.last_heard = now;
+        let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
+        self.load = Some(load);
+        // For people who look later; nobody waits for it, and one that is lost in a crash is no loss.
+        drop(self.house.store.write(AddNodeStatus { node: self.id(), load, now }));
+        if let Some(holding) = &heartbeat.holding {
+            self.compare(holding);
+        }
+        if !self.greeted {
+            self.greeted = true;
+            self.announce(ctx);
+        }
+    }
+
+    /// Tells each run concerned what the node holds of it: it renews the leases, and sends again what did not arrive.
+    fn compare(&mut self, holding: &[crate::protocol::node::Holding]) {
+        let mut by_run: HashMap<Identity, Vec<(Seq, u32)>> = self.held.values().map(|held| (held.identity, Vec::new())).collect();
+        for block in holding {
+            if let Some(seq) = block.block_id.seq_in(block.identity) {
+                by_run.entry(block.identity).or_default().push((seq, block.attempt));
+            }
+        }
+        for (identity, blocks) in by_run {
+            match self.house.directory.runs.get(identity) {
+                Some(run) => run.node_holds(self.id(), blocks),
+                None => self.forget(identity, holding),
+            }
+        }
+    }
+
+    /// A run that is over wants nothing back.
+    fn forget(&mut self, identity: Identity, holding: &[crate::protocol::node::Holding]) {
+        for block in holding.iter().filter(|block| block.identity == identity) {
+            self.send(&crate::protocol::node::ToNode::Drop { block_id: block.block_id, attempt: block.attempt });
+        }
+        let gone: Vec<_> = self.held.iter().filter(|(_, held): &(_, &Held)| held.identity == identity).map(|(id, _)| *id).collect();
+        for block_id in gone {
+            self.release(block_id);
+        }
+    }
+}
+
+impl Handler<Beat> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, Beat(heartbeat): Beat, ctx: &mut Self::Context) {
+        self.notice.message("node.beat");
+        self.heard(&heartbeat, ctx);
+    }
+}
+
+impl Handler<PullBeat> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: PullBeat, ctx: &mut Self::Context) {
+        self.notice.message("node.pull");
+        self.heard(&m.heartbeat, ctx);
+        if let Some(block) = self.undelivered.take().filter(|block| self.held.contains_key(&block.block_id)) {
+            return m.reply.send(Ok(Some(block)));
+        }
+        let full = self.held.len() as u32 >= self.facts.max_process_count;
+        match self.house.dispatcher() {
+            Some(dispatcher) if self.enabled && !full => {
+                dispatcher.pull(PullBlock { facts: self.facts.clone(), node: self.link(ctx), without: m.without, reply: m.reply });
+            }
+            _ => m.reply.send(Ok(None)),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Blocks on their way to a node, and off its hands.
+
+use super::{BlockDone, Held, Holds, NodeActor, SendBlock};
+use crate::actors::outlet::Frame;
+use crate::domain::ids::BlockId;
+use crate::protocol::frame;
+use crate::protocol::node::{Block, ToNode};
+use actix::Handler;
+use bytes::Bytes;
+
+impl NodeActor {
+    /// A block is off the node's hands: it has room for one more.
+    pub(super) fn release(&mut self, block_id: BlockId) {
+        if self.held.remove(&block_id).is_some()
+            && self.outlet.is_some()
+            && let Some(dispatcher) = self.house.dispatcher()
+        {
+            dispatcher.credit(self.id());
+        }
+    }
+}
+
+/// Puts the requests into a block, for a peer that wants them as plain JSON.
+///
+/// # Errors
+/// The stored requests are damaged.
+pub fn with_requests(mut block: Block, requests: &[u8], raw_length: u32) -> Result<Block, String> {
+    let text = zstd::bulk::decompress(requests, raw_length as usize).map_err(|e| e.to_string())?;
+    let text = String::from_utf8(text).map_err(|e| e.to_string())?;
+    block.requests = Some(serde_json::value::RawValue::from_string(text).map_err(|e| e.to_string())?);
+    Ok(block)
+}
+
+impl Handler<SendBlock> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
+        self.notice.message("node.send_block");
+        let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt });
+        self.held.insert(block_id, held);
+        let Some(outlet) = &self.outlet else {
+            // A node that only calls gets it with its next call. One whose session is gone says with its first heartbeat
+            // what it has not got.
+            if self.closed_at.is_none() {
+                self.undelivered = with_requests(m.block, &m.requests, m.raw_length).ok();
+            }
+            return;
+        };
+        if self.binary {
+            outlet.send(Frame::Binary(Bytes::from(frame::binary(&ToNode::Block(Box::new(m.block)), &m.requests))));
+            return;
+        }
+        match with_requests(m.block, &m.requests, m.raw_length) {
+            Ok(block) => outlet.send(Frame::Text(frame::text(&ToNode::Block(Box::new(block))))),
+            Err(error) => log::error!("the stored requests of a block cannot be read block={block_id}: {error}"),
+        }
+    }
+}
+
+impl Handler<Holds> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: Holds, _: &mut Self::Context) {
+        self.notice.message("node.holds");
+        self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt });
+    }
+}
+
+impl Handler<BlockDone> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: BlockDone, _: &mut Self::Context) {
+        self.notice.message("node.block_done");
+        if m.tell {
+            self.send(&ToNode::Drop { block_id: m.block_id, attempt: m.attempt });
+        }
+        if self.held.get(&m.block_id).is_some_and(|held| held.attempt <= m.attempt) {
+            self.release(m.block_id);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A node: its facts, whether it lives, what it holds. It survives a reconnect of its session.
+//!
+//! Promises: a node is never handed more blocks than it said it takes; when it is lost, each run whose blocks it held is
+//! told, once. It stores nothing but what operators look at: the record of the node and its statuses.
+
+mod beats;
+mod blocks;
+mod message;
+
+pub use message::{
+    Beat, BlockDone, DescribeNode, HangUp, Holds, NodeDescription, NodeHandle, PullBeat, Reannounce, SendBlock, SessionClosed, SessionOpened,
+    SetEnabled,
+};
+
+pub use blocks::with_requests;
+
+use super::dispatcher::NodeOpen;
+use super::house::House;
+use super::outlet::{Frame, Outlet};
+use super::supervision::{Link, Notice};
+use crate::domain::ids::{BlockId, Identity, NodeId};
+use crate::domain::node::{NodeFacts, NodeLoad};
+use crate::domain::time::Timestamp;
+use crate::protocol::frame;
+use crate::protocol::node::{Block, ToNode};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long a node that has just connected may take to say what it still holds, before it is sent more.
+const FIRST_BEAT: Duration = Duration::from_millis(500);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct NodeActor {
+    notice: Notice,
+    house: House,
+    facts: NodeFacts,
+    enabled: bool,
+    outlet: Option<Outlet>,
+    binary: bool,
+    load: Option<NodeLoad>,
+    last_heard: Timestamp,
+    /// The session is gone since.
+    closed_at: Option<Timestamp>,
+    /// It has said what it holds, or had the time to.
+    greeted: bool,
+    held: HashMap<BlockId, Held>,
+    /// For a node that only calls: a block that it was given and has not got.
+    undelivered: Option<Block>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    identity: Identity,
+    attempt: u32,
+}
+
+impl NodeActor {
+    /// A node that has connected or called. `outlet` is its session, if it has one already.
+    #[must_use]
+    pub fn new(notice: Notice, house: House, facts: NodeFacts, enabled: bool, session: Option<(Outlet, bool)>) -> Self {
+        let (outlet, binary) = session.map_or((None, false), |(outlet, binary)| (Some(outlet), binary));
+        Self {
+            notice,
+            house,
+            facts,
+            enabled,
+            outlet,
+            binary,
+            load: None,
+            last_heard: Timestamp::now(),
+            closed_at: None,
+            greeted: false,
+            held: HashMap::new(),
+            undelivered: None,
+        }
+    }
+
+    fn id(&self) -> NodeId {
+        self.facts.node_id
+    }
+
+    fn link(&self, ctx: &Context<Self>) -> NodeHandle {
+        use actix::AsyncContext as _;
+        NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.notice.stats())))
+    }
+
+    /// Tells the dispatcher what it may send.
+    fn announce(&self, ctx: &Context<Self>) {
+        let Some(dispatcher) = self.house.dispatcher() else { return };
+        let free = self.facts.max_process_count.saturating_sub(self.held.len() as u32);
+        let open = self.enabled && self.greeted && self.outlet.is_some();
+        dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, open });
+    }
+
+    fn send(&self, message: &ToNode) {
+        if let Some(outlet) = &self.outlet {
+            outlet.send(Frame::Text(frame::text(message)));
+        }
+    }
+
+    fn welcome(&mut self, ctx: &mut Context<Self>) {
+        let times = self.house.times;
+        self.send(&ToNode::Welcome {
+            node_id: self.id(),
+            heartbeat: times.node_heartbeat,
+            offline: times.node_offline,
+            max_frame: crate::protocol::MAX_FRAME,
+        });
+        self.greeted = false;
+        self.announce(ctx);
+        ctx.run_later(FIRST_BEAT, |this, ctx| {
+            if !this.greeted {
+                this.greeted = true;
+                this.announce(ctx);
+            }
+        });
+    }
+
+    /// Looks whether the node is still there.
+    fn watch(&mut self, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        let times = self.house.times;
+        let silent = now.since_ms(self.last_heard) > times.node_offline as i64;
+        let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
+        if silent || closed {
+            self.lost(if silent { "silent for too long" } else { "its connection closed" }, ctx);
+        }
+    }
+
+    fn lost(&mut self, why: &str, ctx: &mut Context<Self>) {
+        log::warn!("node lost node={} held={}: {why}", self.id(), self.held.len());
+        for (block_id, held) in std::mem::take(&mut self.held) {
+            if let Some(run) = self.house.directory.runs.get(held.identity) {
+                run.node_lost(self.id(), block_id, held.attempt);
+            }
+        }
+        if let Some(outlet) = self.outlet.take() {
+            outlet.send(message::close(why));
+        }
+        if let Some(dispatcher) = self.house.dispatcher() {
+            dispatcher.node_gone(self.id());
+        }
+        self.house.registry().node_gone(self.id());
+        self.notice.finish();
+        ctx.stop();
+    }
+}
+
+impl Actor for NodeActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(1 << 12);
+        if self.outlet.is_some() {
+            self.welcome(ctx);
+        }
+        let period = (self.house.times.grace / 3).clamp(20, 1_000);
+        ctx.run_interval(Duration::from_millis(period), Self::watch);
+    }
+}
+
+impl Handler<SessionOpened> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: SessionOpened, ctx: &mut Self::Context) {
+        self.notice.message("node.session_opened");
+        if let Some(old) = self.outlet.replace(m.outlet) {
+            log::info!("node connected anew, its old session is closed node={}", self.id());
+            old.send(message::close("the node has connected anew"));
+        }
+        self.facts = m.facts;
+        self.binary = m.binary;
+        self.closed_at = None;
+        self.last_heard = Timestamp::now();
+        self.welcome(ctx);
+    }
+}
+
+impl Handler<SessionClosed> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, SessionClosed(number): SessionClosed, ctx: &mut Self::Context) {
+        self.notice.message("node.session_closed");
+        if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
+            self.outlet = None;
+            self.closed_at = Some(Timestamp::now());
+            self.announce(ctx);
+        }
+    }
+}
+
+impl Handler<SetEnabled> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, SetEnabled(enabled): SetEnabled, ctx: &mut Self::Context) {
+        self.notice.message("node.set_enabled");
+        self.enabled = enabled;
+        self.announce(ctx);
+    }
+}
+
+impl Handler<Reannounce> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, _: Reannounce, ctx: &mut Self::Context) {
+        self.notice.message("node.reannounce");
+        self.announce(ctx);
+    }
+}
+
+impl Handler<HangUp> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, HangUp(why): HangUp, ctx: &mut Self::Context) {
+        self.notice.message("node.hang_up");
+        if let Some(outlet) = self.outlet.take() {
+            outlet.send(message::close(&why));
+        }
+        self.notice.finish();
+        ctx.stop();
+    }
+}
+
+impl Handler<DescribeNode> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, DescribeNode(reply): DescribeNode, _: &mut Self::Context) {
+        self.notice.message("node.describe");
+        reply.send(Ok(NodeDescription {
+            facts: self.facts.clone(),
+            load: self.load,
+            holding: self.held.len() as u32,
+            is_online: self.closed_at.is_none(),
+        }));
+    }
+}

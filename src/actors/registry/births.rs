@@ -1,0 +1,185 @@
+//! Children begin: when a peer connects, a job is triggered, a run is stored.
+
+use super::{ChildKey, JobIdle, NodeConnected, OpenJob, Registry, RunEnded, StartRunActor, WorkerConnected};
+use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
+use crate::actors::job::{JobActor, JobHandle};
+use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
+use crate::actors::reply::{Reply, problem_of};
+use crate::actors::run::{RunActor, RunHandle};
+use crate::actors::supervision::Link;
+use crate::actors::worker::{WorkerActor, WorkerHandle};
+use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::node::NodeRecord;
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{StoreError, UpsertNode};
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::sync::Arc;
+
+impl Registry {
+    pub(super) fn start_dispatcher(&mut self) {
+        let notice = self.enter(ChildKey::Dispatcher);
+        let stats = Arc::clone(notice.stats());
+        let handle = DispatcherHandle(Link::new(Dispatcher::new(notice).start(), stats));
+        self.house.directory.set_dispatcher(handle);
+    }
+
+    /// Takes a run over from the store and starts its actor; until then it is in no directory.
+    pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
+        let loaded = RunActor::load(self.house.clone(), identity);
+        ctx.spawn(wrap_future(loaded).map(move |loaded, this: &mut Self, ctx: &mut Context<Self>| {
+            let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
+            match loaded {
+                Ok(loaded) => {
+                    let notice = this.enter(ChildKey::Run(identity));
+                    let stats = Arc::clone(notice.stats());
+                    let house = this.house.clone();
+                    let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(notice, house, loaded)), stats));
+                    this.house.directory.runs.put(identity, handle.clone());
+                    for reply in waiting {
+                        reply.send(Ok(handle.clone()));
+                    }
+                }
+                Err(StoreError::NotFound) => {
+                    for reply in waiting {
+                        reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
+                    }
+                }
+                Err(error) => {
+                    log::error!("a run could not be loaded, trying again run={identity}: {error}");
+                    for reply in waiting {
+                        reply.send(Err(problem_of(&error)));
+                    }
+                    ctx.run_later(std::time::Duration::from_secs(1), move |this, ctx| this.start_run(identity, ctx));
+                }
+            }
+        }));
+    }
+
+    pub(super) fn start_node(&mut self, record: NodeRecord) -> NodeHandle {
+        let id = record.facts.node_id;
+        let notice = self.enter(ChildKey::Node(id));
+        let stats = Arc::clone(notice.stats());
+        let session = self.node_sessions.get(&id).cloned();
+        let actor = NodeActor::new(notice, self.house.clone(), record.facts, record.is_enabled, session);
+        let handle = NodeHandle(Link::new(actor.start(), stats));
+        self.house.directory.nodes.put(id, handle.clone());
+        handle
+    }
+
+    pub(super) fn start_worker(&mut self, id: WorkerId) -> WorkerHandle {
+        let notice = self.enter(ChildKey::Worker(id));
+        let stats = Arc::clone(notice.stats());
+        let outlet = self.worker_sessions.get(&id).cloned();
+        let actor = WorkerActor::new(notice, self.house.clone(), id, outlet);
+        let handle = WorkerHandle(Link::new(actor.start(), stats));
+        self.house.directory.workers.put(id, handle.clone());
+        handle
+    }
+
+    fn node_is_there(&mut self, record: NodeRecord, session: Option<(crate::actors::outlet::Outlet, bool)>, reply: Reply<NodeHandle>) {
+        let id: NodeId = record.facts.node_id;
+        let living = self.house.directory.nodes.get(id);
+        let handle = match (living, session) {
+            (Some(handle), Some((outlet, binary))) => {
+                self.node_sessions.insert(id, (outlet.clone(), binary));
+                handle.session_opened(SessionOpened { facts: record.facts, outlet, binary });
+                handle
+            }
+            (Some(handle), None) => handle,
+            (None, session) => {
+                if let Some(session) = session {
+                    self.node_sessions.insert(id, session);
+                }
+                self.start_node(record)
+            }
+        };
+        reply.send(Ok(handle));
+    }
+}
+
+impl Handler<NodeConnected> for Registry {
+    type Result = ();
+    fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
+        self.message("registry.node_connected");
+        let stored = self.house.store.write(UpsertNode { facts: m.facts, now: Timestamp::now() });
+        ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
+            Ok(record) => this.node_is_there(record, m.session, m.reply),
+            Err(error) => {
+                log::error!("a node's record could not be stored: {error}");
+                m.reply.send(Err(problem_of(&error)));
+            }
+        }));
+    }
+}
+
+impl Handler<WorkerConnected> for Registry {
+    type Result = ();
+    fn handle(&mut self, m: WorkerConnected, _: &mut Self::Context) {
+        self.message("registry.worker_connected");
+        if let Some(outlet) = &m.outlet {
+            self.worker_sessions.insert(m.id, outlet.clone());
+        }
+        let handle = match (self.house.directory.workers.get(m.id), m.outlet) {
+            (Some(handle), Some(outlet)) => {
+                handle.session_opened(outlet);
+                handle
+            }
+            (Some(handle), None) => handle,
+            (None, _) => self.start_worker(m.id),
+        };
+        m.reply.send(Ok(handle));
+    }
+}
+
+impl Handler<OpenJob> for Registry {
+    type Result = ();
+    fn handle(&mut self, OpenJob { id, reply }: OpenJob, _: &mut Self::Context) {
+        self.message("registry.open_job");
+        let handle = self.house.directory.jobs.get(id).unwrap_or_else(|| {
+            let notice = self.enter(ChildKey::Job(id));
+            let stats = Arc::clone(notice.stats());
+            let handle = JobHandle(Link::new(JobActor::new(notice, self.house.clone(), id).start(), stats));
+            self.house.directory.jobs.put(id, handle.clone());
+            handle
+        });
+        reply.send(Ok(handle));
+    }
+}
+
+impl Handler<JobIdle> for Registry {
+    type Result = ();
+    fn handle(&mut self, JobIdle(id): JobIdle, _: &mut Self::Context) {
+        self.message("registry.job_idle");
+        // What was sent to it meanwhile is answered before it stops: its mailbox is emptied first.
+        if let Some(handle) = self.house.directory.jobs.get(id) {
+            self.house.directory.jobs.remove(id);
+            self.leave(ChildKey::Job(id));
+            handle.rest();
+        }
+    }
+}
+
+impl Handler<StartRunActor> for Registry {
+    type Result = ();
+    fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
+        self.message("registry.start_run");
+        if let Some(handle) = self.house.directory.runs.get(identity) {
+            return reply.send(Ok(handle));
+        }
+        let waiting = self.awaited_runs.entry(identity).or_default();
+        waiting.push(reply);
+        if waiting.len() == 1 {
+            self.start_run(identity, ctx);
+        }
+    }
+}
+
+impl Handler<RunEnded> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunEnded(identity): RunEnded, _: &mut Self::Context) {
+        self.message("registry.run_ended");
+        self.house.directory.runs.remove(identity);
+        self.leave(ChildKey::Run(identity));
+    }
+}

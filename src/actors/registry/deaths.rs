@@ -1,0 +1,184 @@
+//! Children end: rebuilt with a growing pause, or given up when they die too often.
+
+use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
+use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+use crate::store::{AdoptRun, FinishRun, GetNode, LoadFrontier, StoreError, WorkerGone};
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::time::Duration;
+
+impl Registry {
+    fn rebuild(&mut self, key: ChildKey, ctx: &mut Context<Self>) {
+        match key {
+            ChildKey::Dispatcher => {
+                self.start_dispatcher();
+                for (_, node) in self.house.directory.nodes.all() {
+                    node.reannounce();
+                }
+                for (_, run) in self.house.directory.runs.all() {
+                    run.reannounce();
+                }
+            }
+            ChildKey::Run(identity) => self.start_run(identity, ctx),
+            ChildKey::Node(id) => self.rebuild_node(id, ctx),
+            ChildKey::Worker(id) => {
+                // Its watches are the registry's, so nothing of it is lost; what runs wanted of it they say again.
+                self.start_worker(id);
+                for (_, run) in self.house.directory.runs.all() {
+                    run.worker_back(id);
+                }
+            }
+            ChildKey::Job(id) => {
+                self.house.directory.jobs.remove(id);
+                self.leave(key);
+            }
+        }
+    }
+
+    fn rebuild_node(&mut self, id: NodeId, ctx: &mut Context<Self>) {
+        let read = self.house.store.read(GetNode(id));
+        ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
+            Ok(Some(record)) => {
+                this.start_node(record);
+                // It knows no longer what it was sent: the runs tell it.
+                for (_, run) in this.house.directory.runs.all() {
+                    run.node_restarted(id);
+                }
+            }
+            Ok(None) => log::error!("a node that died is not stored node={id}"),
+            Err(error) => {
+                log::error!("a node could not be loaded, trying again node={id}: {error}");
+                ctx.run_later(Duration::from_secs(1), move |this, ctx| this.rebuild_node(id, ctx));
+            }
+        }));
+    }
+
+    /// Dead too often: it is not built again, and what depended on it is told.
+    fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
+        log::error!("{key:?} died too often and is given up: {error}");
+        match key {
+            ChildKey::Dispatcher => {
+                log::error!("without a dispatcher there is no broker");
+                std::process::abort();
+            }
+            ChildKey::Run(identity) => {
+                let house = self.house.clone();
+                let reason = format!("its actor died too often, last of: {error}");
+                ctx.spawn(wrap_future(async move { fail_run(house, identity, reason).await }).map(move |done, this: &mut Self, _| {
+                    if let Err(error) = done {
+                        log::error!("a run that was given up could not be closed run={identity}: {error}");
+                    }
+                    this.leave(key);
+                }));
+            }
+            ChildKey::Node(id) => {
+                for (_, run) in self.house.directory.runs.all() {
+                    run.node_vanished(id);
+                }
+                self.forget_node(id);
+            }
+            ChildKey::Worker(id) => self.forget_worker(id),
+            ChildKey::Job(_) => self.leave(key),
+        }
+    }
+
+    fn forget_node(&mut self, id: NodeId) {
+        self.house.directory.nodes.remove(id);
+        self.node_sessions.remove(&id);
+        self.leave(ChildKey::Node(id));
+    }
+
+    fn forget_worker(&mut self, id: WorkerId) {
+        self.house.directory.workers.remove(id);
+        self.worker_sessions.remove(&id);
+        self.watches.remove(&id);
+        self.leave(ChildKey::Worker(id));
+        drop(self.house.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
+        for (_, run) in self.house.directory.runs.all() {
+            run.worker_gone(id);
+        }
+    }
+}
+
+/// Closes a run whose actor cannot live.
+async fn fail_run(house: crate::actors::house::House, identity: Identity, reason: String) -> Result<(), StoreError> {
+    let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
+    let (blocks, _) = house.store.read(LoadFrontier { no: run.no }).await?;
+    let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, []).counters();
+    let end = FinishRun {
+        no: run.no,
+        epoch,
+        state: RunState::Failed,
+        reason: Some(reason),
+        counters,
+        block_times: run.block_times,
+        now: Timestamp::now(),
+    };
+    house.store.write(end).await.map(drop)
+}
+
+impl Handler<ChildDied> for Registry {
+    type Result = ();
+    fn handle(&mut self, ChildDied(death): ChildDied, ctx: &mut Self::Context) {
+        self.message("registry.child_died");
+        let Some(child) = self.children.get_mut(&death.key).filter(|child| child.generation == death.generation) else { return };
+        // Nobody shall speak to the dead: without an entry, callers are told to come again.
+        match death.key {
+            ChildKey::Run(id) => {
+                self.house.directory.runs.remove(id);
+                if let Some(dispatcher) = self.house.directory.dispatcher() {
+                    dispatcher.run_gone(id);
+                }
+            }
+            ChildKey::Node(id) => {
+                self.house.directory.nodes.remove(id);
+                if let Some(dispatcher) = self.house.directory.dispatcher() {
+                    dispatcher.node_gone(id);
+                }
+            }
+            ChildKey::Worker(id) => self.house.directory.workers.remove(id),
+            _ => {}
+        }
+        let Some(pause) = child.budget.spend(Timestamp::now()) else { return self.give_up(death.key, &death.error, ctx) };
+        log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);
+        child.stats.restarted();
+        child.stats.set_state("restarting");
+        ctx.run_later(Duration::from_millis(pause), move |this, ctx| {
+            if let Some(child) = this.children.get(&death.key).filter(|child| child.generation == death.generation) {
+                child.stats.set_state("running");
+                this.rebuild(death.key, ctx);
+            }
+        });
+    }
+}
+
+impl Handler<NodeLeft> for Registry {
+    type Result = ();
+    fn handle(&mut self, NodeLeft(id): NodeLeft, _: &mut Self::Context) {
+        self.message("registry.node_left");
+        self.forget_node(id);
+    }
+}
+
+impl Handler<WorkerLeft> for Registry {
+    type Result = ();
+    fn handle(&mut self, WorkerLeft(id): WorkerLeft, _: &mut Self::Context) {
+        self.message("registry.worker_left");
+        self.forget_worker(id);
+    }
+}
+
+impl Handler<Shutdown> for Registry {
+    type Result = ();
+    fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
+        self.message("registry.shutdown");
+        for (_, node) in self.house.directory.nodes.all() {
+            node.hang_up("the broker goes down");
+        }
+        for (_, worker) in self.house.directory.workers.all() {
+            worker.hang_up("the broker goes down");
+        }
+        reply.send(Ok(()));
+    }
+}

@@ -1,0 +1,179 @@
+//! What the registry is told, and its handle.
+
+use super::Registry;
+use crate::actors::job::JobHandle;
+use crate::actors::node::NodeHandle;
+use crate::actors::outlet::Outlet;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::run::RunHandle;
+use crate::actors::supervision::{Death, Link};
+use crate::actors::worker::WorkerHandle;
+use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::node::NodeFacts;
+use actix::Message;
+
+/// From a session or the HTTP road: a node is there. Its record is stored, its actor started if need be.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct NodeConnected {
+    /// What it says of itself.
+    pub facts: NodeFacts,
+    /// Its session and whether it takes binary frames, unless it came by HTTP.
+    pub session: Option<(Outlet, bool)>,
+    /// Its actor.
+    pub reply: Reply<NodeHandle>,
+}
+
+/// From a session or the HTTP road: a worker is there.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerConnected {
+    /// Which one.
+    pub id: WorkerId,
+    /// Its session, unless it came by HTTP.
+    pub outlet: Option<Outlet>,
+    /// Its actor.
+    pub reply: Reply<WorkerHandle>,
+}
+
+/// From a node's actor: it is lost or has left.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct NodeLeft(pub NodeId);
+
+/// From a worker's actor: it is lost or has left.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerLeft(pub WorkerId);
+
+/// From a worker's actor: it watches these classes, and has these runs in hand.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerWatches {
+    /// Who.
+    pub id: WorkerId,
+    /// What.
+    pub class_names: Vec<String>,
+    /// Runs that it goes on with after a reconnect.
+    pub runs: Vec<Identity>,
+}
+
+/// From a run: who watches this class? The one that was chosen longest ago is answered with `WorkerFound`.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct FindWorker {
+    /// Who asks.
+    pub identity: Identity,
+    /// The class.
+    pub class_name: String,
+}
+
+/// From the desk: the actor of this job.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct OpenJob {
+    /// Which.
+    pub id: JobId,
+    /// Its actor.
+    pub reply: Reply<JobHandle>,
+}
+
+/// From a job's actor: it has nothing to do.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct JobIdle(pub JobId);
+
+/// From a job: a run is stored; start its actor.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StartRunActor {
+    /// Which.
+    pub identity: Identity,
+    /// Its actor.
+    pub reply: Reply<RunHandle>,
+}
+
+/// From a run's actor: it is over, and that is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunEnded(pub Identity);
+
+/// From the notice of a child.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ChildDied(pub Death);
+
+/// From the boot: the broker goes down; everybody is told.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Shutdown(pub Reply<()>);
+
+/// The registry, for other rooms.
+#[derive(Debug, Clone)]
+pub struct RegistryHandle(pub(in crate::actors) Link<Registry>);
+
+impl RegistryHandle {
+    /// See [`NodeConnected`].
+    #[must_use]
+    pub fn node_connected(&self, facts: NodeFacts, session: Option<(Outlet, bool)>) -> Answer<NodeHandle> {
+        let (reply, answer) = reply();
+        self.0.tell(NodeConnected { facts, session, reply });
+        answer
+    }
+    /// See [`WorkerConnected`].
+    #[must_use]
+    pub fn worker_connected(&self, id: WorkerId, outlet: Option<Outlet>) -> Answer<WorkerHandle> {
+        let (reply, answer) = reply();
+        self.0.tell(WorkerConnected { id, outlet, reply });
+        answer
+    }
+    /// See [`NodeLeft`].
+    pub fn node_gone(&self, id: NodeId) {
+        self.0.tell(NodeLeft(id));
+    }
+    /// See [`WorkerLeft`].
+    pub fn worker_gone(&self, id: WorkerId) {
+        self.0.tell(WorkerLeft(id));
+    }
+    /// See [`WorkerWatches`].
+    pub fn worker_watches(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) {
+        self.0.tell(WorkerWatches { id, class_names, runs });
+    }
+    /// See [`FindWorker`].
+    pub fn find_worker(&self, identity: Identity, class_name: String) {
+        self.0.tell(FindWorker { identity, class_name });
+    }
+    /// See [`OpenJob`].
+    #[must_use]
+    pub fn open_job(&self, id: JobId) -> Answer<JobHandle> {
+        let (reply, answer) = reply();
+        self.0.tell(OpenJob { id, reply });
+        answer
+    }
+    /// See [`JobIdle`].
+    pub fn job_idle(&self, id: JobId) {
+        self.0.tell(JobIdle(id));
+    }
+    /// See [`StartRunActor`].
+    #[must_use]
+    pub fn start_run(&self, identity: Identity) -> Answer<RunHandle> {
+        let (reply, answer) = reply();
+        self.0.tell(StartRunActor { identity, reply });
+        answer
+    }
+    /// See [`RunEnded`].
+    pub fn run_ended(&self, identity: Identity) {
+        self.0.tell(RunEnded(identity));
+    }
+    /// See [`ChildDied`].
+    pub fn child_died(&self, death: Death) {
+        self.0.tell(ChildDied(death));
+    }
+    /// See [`Shutdown`].
+    #[must_use]
+    pub fn shutdown(&self) -> Answer<()> {
+        let (reply, answer) = reply();
+        self.0.tell(Shutdown(reply));
+        answer
+    }
+}

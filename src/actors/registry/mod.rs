@@ -1,0 +1,134 @@
+//! The root of the actors: starts them, keeps their handles in the directory, rebuilds what died from what is stored.
+//!
+//! It is the only one that starts children and the only one that writes the directory. If it panics, the broker ends:
+//! there is nobody above it, and a process that starts anew loses nothing.
+
+mod births;
+mod deaths;
+mod message;
+mod watches;
+
+pub use message::{
+    ChildDied, FindWorker, JobIdle, NodeConnected, NodeLeft, OpenJob, RegistryHandle, RunEnded, Shutdown, StartRunActor, WorkerConnected, WorkerLeft,
+    WorkerWatches,
+};
+
+use super::house::House;
+use super::outlet::Outlet;
+use super::reply::Reply;
+use super::run::RunHandle;
+use super::supervision::{Budget, ChildKey, Link, Notice, Stats};
+use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::time::Timestamp;
+use crate::store::PruneNodeStatus;
+use actix::{Actor, AsyncContext, Context};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Registry {
+    house: House,
+    stats: Arc<Stats>,
+    children: HashMap<ChildKey, Child>,
+    generation: u64,
+    /// Sessions outlive their actors, which need them when they are rebuilt.
+    node_sessions: HashMap<NodeId, (Outlet, bool)>,
+    worker_sessions: HashMap<WorkerId, Outlet>,
+    watches: HashMap<WorkerId, watches::Watch>,
+    /// Callers that wait for an actor that is being started.
+    awaited_runs: HashMap<Identity, Vec<Reply<RunHandle>>>,
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Child {
+    stats: Arc<Stats>,
+    generation: u64,
+    budget: Budget,
+}
+
+impl Registry {
+    /// Starts the registry of a house; it starts the dispatcher and all runs that are not over.
+    #[must_use]
+    pub fn start(house: &House, open_runs: Vec<Identity>) -> RegistryHandle {
+        let stats = Stats::new("registry", "registry".to_owned(), None);
+        house.directory.census.enter(&stats);
+        let inner = house.clone();
+        let actor_stats = Arc::clone(&stats);
+        let addr = Self::create(move |ctx| {
+            let handle = RegistryHandle(Link::new(ctx.address(), Arc::clone(&actor_stats)));
+            inner.set_registry(handle);
+            let mut this = Self {
+                house: inner,
+                stats: actor_stats,
+                children: HashMap::new(),
+                generation: 0,
+                node_sessions: HashMap::new(),
+                worker_sessions: HashMap::new(),
+                watches: HashMap::new(),
+                awaited_runs: HashMap::new(),
+                turn: 0,
+            };
+            this.start_dispatcher();
+            for identity in open_runs {
+                this.start_run(identity, ctx);
+            }
+            this
+        });
+        RegistryHandle(Link::new(addr, stats))
+    }
+
+    fn message(&self, place: &str) {
+        self.stats.handled();
+        crate::fault::point(place);
+    }
+
+    /// Enters a child, or its next life.
+    fn enter(&mut self, key: ChildKey) -> Notice {
+        self.generation += 1;
+        let generation = self.generation;
+        let (kind, name) = key.names();
+        let child = self.children.entry(key).or_insert_with(|| Child {
+            stats: Stats::new(kind, name, Some("registry")),
+            generation,
+            budget: Budget::default(),
+        });
+        child.generation = generation;
+        self.house.directory.census.enter(&child.stats);
+        let registry = self.house.registry().clone();
+        Notice::new(Arc::clone(&child.stats), key, generation, move |death| registry.child_died(death))
+    }
+
+    fn leave(&mut self, key: ChildKey) {
+        if let Some(child) = self.children.remove(&key) {
+            self.house.directory.census.leave(&child.stats);
+        }
+    }
+
+    /// Small chores, now and then.
+    fn chores(&mut self, _: &mut Context<Self>) {
+        let before = Timestamp::now().plus_ms(-(self.house.times.node_status_kept as i64));
+        drop(self.house.store.write(PruneNodeStatus { before }));
+    }
+}
+
+impl Actor for Registry {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(1 << 14);
+        ctx.run_interval(Duration::from_secs(60), Self::chores);
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Nobody is above: end the process, and let it be started anew.
+            log::error!("the registry is dead, and with it the broker");
+            std::process::abort();
+        }
+    }
+}

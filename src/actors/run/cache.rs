@@ -1,0 +1,85 @@
+//! Payloads that will be wanted in a moment, within bounds. What is not here is read from the store.
+
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::Seq;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of requests of blocks that wait for a node. The first ones pushed are the first ones wanted, so what does not
+/// fit is not taken.
+const READY_BYTES: usize = 4 << 20;
+/// Bytes of results that wait for a worker.
+const RESULT_BYTES: usize = 16 << 20;
+
+/// The requests of a block.
+#[derive(Debug, Clone)]
+pub(super) struct Payload {
+    pub requests: Bytes,
+    pub raw_length: u32,
+    pub prints: Arc<[Fingerprint]>,
+}
+
+/// What waits for a worker.
+#[derive(Debug, Clone)]
+pub(super) struct Finished {
+    pub requests: Bytes,
+    pub raw_length: u32,
+    pub pack: Bytes,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    ready: HashMap<Seq, Payload>,
+    ready_bytes: usize,
+    /// Of blocks at nodes: as many as the nodes have room for.
+    leased: HashMap<Seq, Payload>,
+    finished: HashMap<Seq, Finished>,
+    finished_bytes: usize,
+}
+
+impl Cache {
+    pub fn put_ready(&mut self, seq: Seq, payload: Payload) {
+        let bytes = payload.requests.len() + payload.prints.len() * Fingerprint::LEN;
+        if self.ready_bytes + bytes <= READY_BYTES {
+            self.ready_bytes += bytes;
+            self.ready.insert(seq, payload);
+        }
+    }
+
+    pub fn has_ready(&self, seq: Seq) -> bool {
+        self.ready.contains_key(&seq)
+    }
+
+    pub fn take_ready(&mut self, seq: Seq) -> Option<Payload> {
+        let payload = self.ready.remove(&seq)?;
+        self.ready_bytes -= payload.requests.len() + payload.prints.len() * Fingerprint::LEN;
+        Some(payload)
+    }
+
+    pub fn put_leased(&mut self, seq: Seq, payload: Payload) {
+        self.leased.insert(seq, payload);
+    }
+
+    pub fn leased(&self, seq: Seq) -> Option<&Payload> {
+        self.leased.get(&seq)
+    }
+
+    pub fn take_leased(&mut self, seq: Seq) -> Option<Payload> {
+        self.leased.remove(&seq)
+    }
+
+    pub fn put_finished(&mut self, seq: Seq, finished: Finished) {
+        let bytes = finished.requests.len() + finished.pack.len();
+        if self.finished_bytes + bytes <= RESULT_BYTES {
+            self.finished_bytes += bytes;
+            self.finished.insert(seq, finished);
+        }
+    }
+
+    pub fn take_finished(&mut self, seq: Seq) -> Option<Finished> {
+        let finished = self.finished.remove(&seq)?;
+        self.finished_bytes -= finished.requests.len() + finished.pack.len();
+        Some(finished)
+    }
+}

@@ -1,0 +1,86 @@
+//! The end of a run: exact, stored first, told then.
+
+use super::{Delivered, RunActor, Stop};
+use crate::actors::reply::Reply;
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::protocol::problem::Problem;
+use crate::protocol::worker::ToWorker;
+use crate::store::FinishRun;
+use actix::{ActorContext, Context, Handler};
+
+impl RunActor {
+    /// What is answered to those who come after the end.
+    pub(super) fn over(&self) -> Problem {
+        Problem::conflict("run-over", format!("run {} is over or about to be: {}", self.identity(), self.run.state.name()))
+    }
+
+    /// Nothing is left and nothing can come: the run is a success. Known at once, by counting; never by waiting.
+    pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
+        if self.frontier.is_drained() {
+            self.end(RunState::Success, None, None, ctx);
+        }
+    }
+
+    /// Ends the run, once.
+    pub(super) fn end(&mut self, state: RunState, reason: Option<String>, reply: Option<Reply<RunOutput>>, ctx: &mut Context<Self>) {
+        if self.ending {
+            if let Some(reply) = reply {
+                reply.send(Err(self.over()));
+            }
+            return;
+        }
+        self.ending = true;
+        let now = Timestamp::now();
+        let write = FinishRun {
+            no: self.run.no,
+            epoch: self.epoch,
+            state,
+            reason: reason.clone(),
+            counters: self.frontier.counters(),
+            block_times: self.run.block_times,
+            now,
+        };
+        Self::then(ctx, self.house.store.write(write), move |this, _, ctx| {
+            this.run.state = state;
+            this.run.reason = reason;
+            this.run.finish_time = Some(now);
+            this.run.counters = this.frontier.counters();
+            log::info!("run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
+            if let Some(reply) = reply {
+                reply.send(Ok(this.output()));
+            }
+            this.farewell();
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+
+    fn farewell(&mut self) {
+        for waiting in self.pollers.drain(..) {
+            waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
+        }
+        for (seq, lease) in self.frontier.leases() {
+            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+                node.block_done(self.block_id(seq), lease.attempt, true);
+            }
+        }
+        if let Some(worker) = self.worker.and_then(|id| self.house.directory.workers.get(id)) {
+            let Self { run, .. } = self;
+            worker.send(ToWorker::Ended { identity: run.identity, state: run.state, reason: run.reason.clone(), counters: run.counters });
+        }
+        if let Some(dispatcher) = self.house.dispatcher() {
+            dispatcher.run_gone(self.identity());
+        }
+        self.house.registry().run_ended(self.identity());
+    }
+}
+
+impl Handler<Stop> for RunActor {
+    type Result = ();
+    fn handle(&mut self, Stop { reason, reply }: Stop, ctx: &mut Self::Context) {
+        self.notice.message("run.stop");
+        self.end(RunState::Stopped, Some(reason), Some(reply), ctx);
+    }
+}

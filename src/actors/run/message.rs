@@ -1,0 +1,284 @@
+//! What a run's actor is told, and its handle.
+
+use super::RunActor;
+use crate::actors::node::NodeHandle;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::supervision::Link;
+use crate::domain::ids::{BlockId, NodeId, Seq, WorkerId};
+use crate::domain::request::RequestBatch;
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::protocol::node::{Block, Reported};
+use crate::protocol::pack::Index;
+use crate::protocol::push::Pushed;
+use actix::Message;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// From the edge: requests for the run, and blocks that are done. Answered when both are on disk.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Push {
+    /// Blocks that are done.
+    pub acks: Vec<BlockId>,
+    /// Requests that follow from them, or just come.
+    pub batch: RequestBatch,
+    /// The answer.
+    pub reply: Reply<Pushed>,
+}
+
+/// From the edge: finished blocks, please. Answered when there are some, when the wait is over, or when the run is.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Poll {
+    /// Who asks, if it says so.
+    pub worker: Option<WorkerId>,
+    /// At most so many blocks.
+    pub max: usize,
+    /// At most this long.
+    pub wait: Duration,
+    /// Delivered is done.
+    pub auto_ack: bool,
+    /// The answer.
+    pub reply: Reply<Delivered>,
+}
+
+/// The answer to a [`Poll`].
+#[derive(Debug)]
+pub struct Delivered {
+    /// Where the run is.
+    pub state: RunState,
+    /// The blocks.
+    pub blocks: Vec<DeliveredBlock>,
+}
+
+/// A finished block.
+#[derive(Debug)]
+pub struct DeliveredBlock {
+    /// Which.
+    pub block_id: BlockId,
+    /// Its requests: zstd of a JSON array.
+    pub requests: Bytes,
+    /// Their length, decompressed.
+    pub raw_length: u32,
+    /// Its results.
+    pub pack: Bytes,
+}
+
+/// From the edge: the results of a block. Answered when they are on disk.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Report {
+    /// The index of the pack.
+    pub index: Index,
+    /// The pack.
+    pub pack: Bytes,
+    /// The answer.
+    pub reply: Reply<Reported>,
+}
+
+/// From the dispatcher: hand a block to this node.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Grant {
+    /// Which node.
+    pub node: NodeId,
+    /// Its actor.
+    pub to: NodeHandle,
+}
+
+/// From the dispatcher: answer this node, which asked for a block, with one.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct HandOver {
+    /// Which node.
+    pub node: NodeId,
+    /// Its actor.
+    pub to: NodeHandle,
+    /// The answer to the node.
+    pub reply: Reply<Option<Block>>,
+}
+
+/// From a node: it holds these blocks of the run, in these hand-outs, and no others.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct NodeHolds {
+    /// Which node.
+    pub node: NodeId,
+    /// Number and attempt of each.
+    pub blocks: Vec<(Seq, u32)>,
+}
+
+/// From a node: it is lost, and with it this block.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct NodeLost {
+    /// Which node.
+    pub node: NodeId,
+    /// The block.
+    pub block_id: BlockId,
+    /// The hand-out.
+    pub attempt: u32,
+}
+
+/// From the registry: something happened to a node's actor.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub enum NodeNews {
+    /// It was rebuilt, and knows no longer what its node was sent.
+    Restarted(NodeId),
+    /// It cannot live; its node is lost.
+    Vanished(NodeId),
+}
+
+/// From the registry: something happened to the workers.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "()")]
+pub enum WorkerNews {
+    /// Others watch other classes now.
+    Changed,
+    /// The answer to a search: this one watches the class, or none does.
+    Found(Option<WorkerId>),
+    /// This one has come back and has the run in hand.
+    Has(WorkerId),
+    /// This one's actor was rebuilt.
+    Back(WorkerId),
+    /// This one is lost.
+    Gone(WorkerId),
+}
+
+/// From a worker or the edge: the first requests are pushed, or they are not and why.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StartReturned {
+    /// Who says so.
+    pub worker: Option<WorkerId>,
+    /// Why the run cannot go on.
+    pub error: Option<String>,
+    /// Stored.
+    pub reply: Reply<()>,
+}
+
+/// From the desk: end it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Stop {
+    /// Why.
+    pub reason: String,
+    /// Stored.
+    pub reply: Reply<RunOutput>,
+}
+
+/// From the registry: the dispatcher was rebuilt and knows nobody.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ReannounceRun;
+
+/// From the desk: how is it?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DescribeRun(pub Reply<RunDescription>);
+
+/// The answer to [`DescribeRun`].
+#[derive(Debug)]
+pub struct RunDescription {
+    /// The run.
+    pub output: RunOutput,
+    /// Blocks at nodes: number, node, attempt, end of the lease.
+    pub leases: Vec<(Seq, NodeId, u32, Timestamp)>,
+}
+
+/// A run, for other rooms.
+#[derive(Debug, Clone)]
+pub struct RunHandle(pub(in crate::actors) Link<RunActor>);
+
+impl RunHandle {
+    /// See [`Push`].
+    #[must_use]
+    pub fn push(&self, acks: Vec<BlockId>, batch: RequestBatch) -> Answer<Pushed> {
+        let (reply, answer) = reply();
+        self.0.tell(Push { acks, batch, reply });
+        answer
+    }
+    /// See [`Poll`].
+    #[must_use]
+    pub fn poll(&self, worker: Option<WorkerId>, max: usize, wait: Duration, auto_ack: bool) -> Answer<Delivered> {
+        let (reply, answer) = reply();
+        self.0.tell(Poll { worker, max, wait, auto_ack, reply });
+        answer
+    }
+    /// See [`Report`].
+    #[must_use]
+    pub fn report(&self, index: Index, pack: Bytes) -> Answer<Reported> {
+        let (reply, answer) = reply();
+        self.0.tell(Report { index, pack, reply });
+        answer
+    }
+    /// See [`Grant`].
+    pub fn grant(&self, node: NodeId, to: NodeHandle) {
+        self.0.tell(Grant { node, to });
+    }
+    /// See [`HandOver`].
+    pub fn pull(&self, node: NodeId, to: NodeHandle, reply: Reply<Option<Block>>) {
+        self.0.tell(HandOver { node, to, reply });
+    }
+    /// See [`NodeHolds`].
+    pub fn node_holds(&self, node: NodeId, blocks: Vec<(Seq, u32)>) {
+        self.0.tell(NodeHolds { node, blocks });
+    }
+    /// See [`NodeLost`].
+    pub fn node_lost(&self, node: NodeId, block_id: BlockId, attempt: u32) {
+        self.0.tell(NodeLost { node, block_id, attempt });
+    }
+    /// See [`NodeNews::Restarted`].
+    pub fn node_restarted(&self, node: NodeId) {
+        self.0.tell(NodeNews::Restarted(node));
+    }
+    /// See [`NodeNews::Vanished`].
+    pub fn node_vanished(&self, node: NodeId) {
+        self.0.tell(NodeNews::Vanished(node));
+    }
+    /// See [`WorkerNews::Changed`].
+    pub fn workers_changed(&self) {
+        self.0.tell(WorkerNews::Changed);
+    }
+    /// See [`WorkerNews::Found`].
+    pub fn worker_found(&self, worker: Option<WorkerId>) {
+        self.0.tell(WorkerNews::Found(worker));
+    }
+    /// See [`WorkerNews::Has`].
+    pub fn worker_has(&self, worker: WorkerId) {
+        self.0.tell(WorkerNews::Has(worker));
+    }
+    /// See [`WorkerNews::Back`].
+    pub fn worker_back(&self, worker: WorkerId) {
+        self.0.tell(WorkerNews::Back(worker));
+    }
+    /// See [`WorkerNews::Gone`].
+    pub fn worker_gone(&self, worker: WorkerId) {
+        self.0.tell(WorkerNews::Gone(worker));
+    }
+    /// See [`StartReturned`].
+    pub fn start_returned(&self, worker: Option<WorkerId>, error: Option<String>, reply: Reply<()>) {
+        self.0.tell(StartReturned { worker, error, reply });
+    }
+    /// See [`Stop`].
+    #[must_use]
+    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(Stop { reason, reply });
+        answer
+    }
+    /// See [`ReannounceRun`].
+    pub fn reannounce(&self) {
+        self.0.tell(ReannounceRun);
+    }
+    /// See [`DescribeRun`].
+    #[must_use]
+    pub fn describe(&self) -> Answer<RunDescription> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeRun(reply));
+        answer
+    }
+}

@@ -1,0 +1,251 @@
+//! A run: the shell around its [`Frontier`].
+//!
+//! It owns every write that concerns the run, so that a caller who hangs up takes nothing with him, and it answers only
+//! when the write is committed. A write that failed, for certain or perhaps, ends this actor: the registry builds the
+//! next one from what is stored.
+
+mod blocks;
+mod cache;
+mod delivery;
+mod end;
+mod message;
+mod queue;
+mod workers;
+
+pub use message::{
+    Delivered, DeliveredBlock, DescribeRun, Grant, HandOver, NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report, RunDescription,
+    RunHandle, StartReturned, Stop, WorkerNews,
+};
+
+use super::dispatcher::RunReady;
+use super::house::House;
+use super::reply::Reply;
+use super::supervision::{Link, Notice};
+use crate::domain::frontier::Frontier;
+use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
+use crate::domain::run::{Run, RunState};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::{BlockCounts, RunOutput};
+use crate::store::{AdoptRun, LoadFrontier, SetRunState, StoreError};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use cache::Cache;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct RunActor {
+    notice: Notice,
+    house: House,
+    run: Run,
+    epoch: i64,
+    properties: BTreeMap<String, String>,
+    frontier: Frontier,
+    cache: Cache,
+    worker: Option<WorkerId>,
+    /// A search for a worker is under way.
+    searching: bool,
+    pollers: VecDeque<Waiting>,
+    /// The end is decided and on its way to the disk.
+    ending: bool,
+    announced: usize,
+}
+
+/// A worker that waits for finished blocks.
+#[derive(Debug)]
+struct Waiting {
+    worker: Option<WorkerId>,
+    max: usize,
+    until: Timestamp,
+    auto_ack: bool,
+    reply: Reply<Delivered>,
+}
+
+/// What a run's actor begins with.
+#[derive(Debug)]
+pub struct Loaded {
+    run: Run,
+    epoch: i64,
+    properties: BTreeMap<String, String>,
+    frontier: Frontier,
+}
+
+impl RunActor {
+    /// Takes a run over: a new epoch, and its frontier as it was stored.
+    ///
+    /// # Errors
+    /// It is not stored, or the store fails.
+    pub async fn load(house: House, identity: Identity) -> Result<Loaded, StoreError> {
+        let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
+        let (blocks, prints) = house.store.read(LoadFrontier { no: run.no }).await?;
+        let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
+        let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, prints);
+        Ok(Loaded { run, epoch, properties: job.map(|job| job.properties.0).unwrap_or_default(), frontier })
+    }
+
+    /// The actor of a run that was loaded.
+    #[must_use]
+    pub fn new(notice: Notice, house: House, loaded: Loaded) -> Self {
+        let Loaded { run, epoch, properties, frontier } = loaded;
+        Self {
+            notice,
+            house,
+            run,
+            epoch,
+            properties,
+            frontier,
+            cache: Cache::default(),
+            worker: None,
+            searching: false,
+            pollers: VecDeque::new(),
+            ending: false,
+            announced: 0,
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        self.run.identity
+    }
+
+    fn block_id(&self, seq: Seq) -> BlockId {
+        BlockId::new(self.identity(), seq)
+    }
+
+    /// Sends a write and goes on when it is committed. If it is not, this actor ends, and whoever waits is told to come
+    /// again when the next one is there.
+    fn then<T: 'static>(
+        ctx: &mut Context<Self>,
+        write: impl Future<Output = Result<T, StoreError>> + 'static,
+        done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+    ) {
+        ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(value) => done(this, value, ctx),
+            Err(error) => this.die(&format!("the store: {error}"), ctx),
+        }));
+    }
+
+    fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
+        log::error!("the actor of a run ends and is built anew run={}: {why}", self.identity());
+        self.notice.stats().set_error(why);
+        ctx.stop();
+    }
+
+    /// Tells the dispatcher how many blocks are ready, if that has changed since it knew.
+    fn announce(&mut self, ctx: &Context<Self>) {
+        let ready = if self.ending { 0 } else { self.frontier.ready() };
+        if ready == self.announced {
+            return;
+        }
+        self.announce_anyway(ready, ctx);
+    }
+
+    fn announce_anyway(&mut self, ready: usize, ctx: &Context<Self>) {
+        let Some(dispatcher) = self.house.dispatcher() else { return };
+        self.announced = ready;
+        dispatcher.run_ready(RunReady {
+            identity: self.identity(),
+            run: RunHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats()))),
+            priority: self.run.priority,
+            ready,
+            node_group: self.run.queue.node_group.clone(),
+            os: self.run.queue.os.clone(),
+        });
+    }
+
+    fn set_state(&mut self, state: RunState, ctx: &mut Context<Self>) {
+        if self.run.state == state || self.ending {
+            return;
+        }
+        self.run.state = state;
+        let write = SetRunState { no: self.run.no, epoch: self.epoch, state, reason: self.run.reason.clone(), worker: self.worker };
+        Self::then(ctx, self.house.store.write(write), |_, _, _| {});
+    }
+
+    fn output(&self) -> RunOutput {
+        let (ready, using, answered, total) = self.frontier.block_counts();
+        let (seen, seen_bytes) = self.frontier.seen_size();
+        RunOutput {
+            worker_id: self.worker,
+            start_returned: self.frontier.start_returned(),
+            counters: self.frontier.counters(),
+            consuming: using as u64,
+            blocks: BlockCounts { ready: ready as u64, using: using as u64, answered: answered as u64, total: total as u64 },
+            seen: seen as u64,
+            seen_bytes: seen_bytes as u64,
+            ..stored_output(&self.run)
+        }
+    }
+
+    /// Once a second: what has run out.
+    fn tick(&mut self, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        for (seq, lease) in self.frontier.expired_leases(now) {
+            log::warn!("a block's lease ran out block={} node={} attempt={}", self.block_id(seq), lease.node, lease.attempt);
+            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+                node.block_done(self.block_id(seq), lease.attempt, true);
+            }
+            self.block_lost(seq, lease.node, lease.attempt, "its lease ran out", ctx);
+        }
+        self.frontier.expire_deliveries(now);
+        self.serve_pollers(ctx);
+        if self.worker.is_none() {
+            self.find_worker();
+        }
+    }
+}
+
+/// A run as the API shows it, as far as its row tells.
+#[must_use]
+pub fn stored_output(run: &Run) -> RunOutput {
+    RunOutput {
+        identity: run.identity,
+        job_id: run.job_id,
+        job_name: run.job_name.clone(),
+        class_name: run.class_name.clone(),
+        state: run.state,
+        reason: run.reason.clone(),
+        priority: run.priority,
+        consuming: 0,
+        block_times: run.block_times,
+        start_returned: run.start_returned,
+        worker_id: None,
+        counters: run.counters,
+        blocks: BlockCounts::default(),
+        seen: 0,
+        seen_bytes: 0,
+        creation_time: run.creation_time,
+        finish_time: run.finish_time,
+    }
+}
+
+impl Actor for RunActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(1 << 16);
+        self.announce(ctx);
+        self.find_worker();
+        ctx.run_interval(Duration::from_secs(1), Self::tick);
+        // It may have been everything but closed.
+        self.end_if_drained(ctx);
+    }
+}
+
+impl Handler<ReannounceRun> for RunActor {
+    type Result = ();
+    fn handle(&mut self, _: ReannounceRun, ctx: &mut Self::Context) {
+        self.notice.message("run.reannounce");
+        self.announce_anyway(self.frontier.ready(), ctx);
+    }
+}
+
+impl Handler<DescribeRun> for RunActor {
+    type Result = ();
+    fn handle(&mut self, DescribeRun(reply): DescribeRun, _: &mut Self::Context) {
+        self.notice.message("run.describe");
+        let leases = self.frontier.leases().map(|(seq, lease)| (seq, lease.node, lease.attempt, lease.until)).collect();
+        reply.send(Ok(RunDescription { output: self.output(), leases }));
+    }
+}

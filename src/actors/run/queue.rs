@@ -1,0 +1,151 @@
+//! Requests come in, blocks are acknowledged: one message, one transaction, answered after its commit.
+
+use super::cache::Payload;
+use super::{Push, RunActor};
+use crate::actors::reply::Reply;
+use crate::domain::frontier::AckVerdict;
+use crate::domain::ids::{BlockId, Seq};
+use crate::domain::request::RequestBatch;
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::protocol::push::Pushed;
+use crate::store::{Ack, Barrier, NewBlock, PushBlocks};
+use actix::{Context, Handler};
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// zstd's level for requests: they are many and alike, and 1 is fast.
+const LEVEL: i32 = 1;
+
+thread_local! {
+    // A compressor's tables are larger than a block; all runs of an arbiter share one.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compress(text: &[u8]) -> std::io::Result<Vec<u8>> {
+    COMPRESSOR.with(|cell| {
+        let mut slot = cell.borrow_mut();
+        if slot.is_none() {
+            *slot = Some(zstd::bulk::Compressor::new(LEVEL)?);
+        }
+        slot.as_mut().map_or_else(|| zstd::bulk::compress(text, LEVEL), |compressor| compressor.compress(text))
+    })
+}
+
+impl RunActor {
+    /// Which blocks an acknowledgement closes, and how many were closed before.
+    fn check_acks(&self, acks: &[BlockId]) -> Result<(Vec<Seq>, u64), Problem> {
+        let (mut current, mut already) = (Vec::with_capacity(acks.len()), 0);
+        for (i, block_id) in acks.iter().enumerate() {
+            let at = |problem: Problem| problem.at(format!("blocks[{i}]"));
+            let seq = block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is no block of this run"))))?;
+            match self.frontier.check_ack(seq) {
+                AckVerdict::Current if !current.contains(&seq) => current.push(seq),
+                AckVerdict::Current | AckVerdict::Already => already += 1,
+                AckVerdict::NotAnswered => return Err(at(Problem::conflict("not-answered", format!("{block_id} has no results yet")))),
+                AckVerdict::Unknown => return Err(at(Problem::not_found(format!("{block_id} is no block of this run")))),
+            }
+        }
+        Ok((current, already))
+    }
+
+    /// Admits requests and packs the blocks to store.
+    fn admit(&mut self, batch: &RequestBatch) -> Result<(Vec<NewBlock>, Pushed), Problem> {
+        let admission = self.frontier.begin_push(batch);
+        let mut blocks = Vec::with_capacity(admission.blocks.len());
+        for (seq, chosen) in &admission.blocks {
+            let text = batch.pack(chosen);
+            let payload = compress(&text).map_err(|error| {
+                log::error!("requests could not be compressed: {error}");
+                Problem::internal()
+            })?;
+            let prints: Arc<[_]> = chosen.iter().map(|i| batch.requests[*i].id).collect();
+            blocks.push(NewBlock { seq: *seq, requests: chosen.len() as u32, raw_length: text.len() as u32, payload: Bytes::from(payload), prints });
+        }
+        let pushed = Pushed {
+            block_ids: admission.blocks.iter().map(|(seq, _)| self.block_id(*seq)).collect(),
+            accepted: admission.accepted,
+            duplicates: admission.duplicates,
+            too_deep: admission.too_deep,
+            over_limit: admission.over_limit,
+            already: 0,
+        };
+        Ok((blocks, pushed))
+    }
+
+    fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
+        for block in blocks {
+            self.frontier.stored(block.seq, block.requests);
+            self.cache.put_ready(block.seq, Payload { requests: block.payload, raw_length: block.raw_length, prints: block.prints });
+        }
+        if matches!(self.run.state, RunState::Pending | RunState::Scheduled) {
+            self.set_state(RunState::Running, ctx);
+        }
+        self.announce(ctx);
+    }
+
+    fn push(&mut self, acks: &[BlockId], batch: &RequestBatch, reply: Reply<Pushed>, ctx: &mut Context<Self>) {
+        if self.ending {
+            return reply.send(Err(self.over()));
+        }
+        let stats = self.house.store.stats();
+        if stats.is_busy {
+            return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+        }
+        let (acked, already) = match self.check_acks(acks) {
+            Ok(checked) => checked,
+            Err(problem) => return reply.send(Err(problem)),
+        };
+        if acked.is_empty() && already > 0 && batch.requests.is_empty() {
+            return reply.send(Ok(Pushed { already, ..Pushed::default() }));
+        }
+        let (blocks, mut pushed) = match self.admit(batch) {
+            Ok(admitted) => admitted,
+            Err(problem) => {
+                // What the frontier holds for seen is not stored: a new actor knows better.
+                reply.send(Err(problem));
+                return self.die("a push could not be packed", ctx);
+            }
+        };
+        pushed.already = already;
+        for seq in &acked {
+            self.frontier.begin_ack(*seq);
+            self.cache.take_finished(*seq);
+        }
+        let (no, epoch, now) = (self.run.no, self.epoch, Timestamp::now());
+        let store = &self.house.store;
+        if !acked.is_empty() {
+            let write = store.write(Ack { no, epoch, seqs: acked.clone(), push: blocks.clone(), now });
+            Self::then(ctx, write, move |this, (), ctx| {
+                for seq in acked {
+                    this.frontier.acked(seq);
+                }
+                this.blocks_stored(blocks, ctx);
+                reply.send(Ok(pushed));
+                this.serve_pollers(ctx);
+                this.end_if_drained(ctx);
+            });
+        } else if !blocks.is_empty() {
+            let write = store.write(PushBlocks { no, epoch, blocks: blocks.clone(), now });
+            Self::then(ctx, write, move |this, (), ctx| {
+                this.blocks_stored(blocks, ctx);
+                reply.send(Ok(pushed));
+            });
+        } else if self.frontier.is_storing() {
+            // A duplicate of something that is not on disk yet: what it is a duplicate of must get there first.
+            Self::then(ctx, store.write(Barrier), move |_, (), _| reply.send(Ok(pushed)));
+        } else {
+            reply.send(Ok(pushed));
+        }
+    }
+}
+
+impl Handler<Push> for RunActor {
+    type Result = ();
+    fn handle(&mut self, Push { acks, batch, reply }: Push, ctx: &mut Self::Context) {
+        self.notice.message(if acks.is_empty() { "run.push" } else { "run.ack" });
+        self.push(&acks, &batch, reply, ctx);
+    }
+}

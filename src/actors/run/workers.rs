@@ -1,0 +1,113 @@
+//! The worker of a run: one at a time, another when it is lost.
+
+use super::{RunActor, StartReturned, WorkerNews};
+use crate::domain::ids::WorkerId;
+use crate::domain::run::RunState;
+use crate::protocol::worker::{StartRun, ToWorker};
+use crate::store::SetStartReturned;
+use actix::{Context, Handler};
+
+impl RunActor {
+    pub(super) fn find_worker(&mut self) {
+        if !self.searching && !self.ending && self.worker.is_none() {
+            self.searching = true;
+            self.house.registry().find_worker(self.identity(), self.run.class_name.clone());
+        }
+    }
+
+    fn found(&mut self, worker: Option<WorkerId>, ctx: &mut Context<Self>) {
+        self.searching = false;
+        if self.worker.is_some() || self.ending {
+            return;
+        }
+        let Some(id) = worker else {
+            if self.run.state == RunState::Pending {
+                // Nobody ever had it: a visible failure, not a silent wait.
+                let reason = format!("no worker watches the class {}", self.run.class_name);
+                self.end(RunState::Failed, Some(reason), None, ctx);
+            }
+            return;
+        };
+        self.worker = Some(id);
+        self.run.reason = None;
+        self.tell_start(id);
+        if self.run.state == RunState::Pending {
+            self.set_state(RunState::Scheduled, ctx);
+        }
+    }
+
+    fn tell_start(&mut self, id: WorkerId) {
+        let Some(worker) = self.house.directory.workers.get(id) else {
+            self.worker = None;
+            return;
+        };
+        worker.send(ToWorker::Start(StartRun {
+            identity: self.identity(),
+            job_id: self.run.job_id,
+            class_name: self.run.class_name.clone(),
+            arguments: self.run.arguments.clone(),
+            properties: self.properties.clone(),
+            start_returned: self.frontier.start_returned(),
+        }));
+    }
+
+    fn gone(&mut self, id: WorkerId, ctx: &mut Context<Self>) {
+        if self.frontier.worker_gone(id) {
+            self.serve_pollers(ctx);
+        }
+        if self.worker == Some(id) {
+            log::warn!("the worker of a run is lost, another is looked for run={} worker={id}", self.identity());
+            self.worker = None;
+            self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
+            self.find_worker();
+        }
+    }
+}
+
+impl Handler<WorkerNews> for RunActor {
+    type Result = ();
+    fn handle(&mut self, news: WorkerNews, ctx: &mut Self::Context) {
+        self.notice.message("run.worker_news");
+        match news {
+            WorkerNews::Changed => self.find_worker(),
+            WorkerNews::Found(worker) => self.found(worker, ctx),
+            WorkerNews::Has(id) => {
+                // It kept the run through a reconnect, or through a restart of the broker. If another was sent for it
+                // meanwhile, both may go on: what one has is not delivered to the other, and acknowledged once.
+                if self.worker.is_none() {
+                    self.worker = Some(id);
+                    self.run.reason = None;
+                }
+                if !self.frontier.start_returned() && self.worker == Some(id) {
+                    self.tell_start(id);
+                }
+            }
+            WorkerNews::Back(id) if self.worker == Some(id) => self.tell_start(id),
+            WorkerNews::Back(_) => {}
+            WorkerNews::Gone(id) => self.gone(id, ctx),
+        }
+    }
+}
+
+impl Handler<StartReturned> for RunActor {
+    type Result = ();
+    fn handle(&mut self, m: StartReturned, ctx: &mut Self::Context) {
+        self.notice.message("run.start_returned");
+        if self.ending || self.frontier.start_returned() {
+            return m.reply.send(Ok(())); // said again
+        }
+        if let Some(error) = m.error {
+            let reason = format!("the worker could not start it: {}", error.chars().take(1_000).collect::<String>());
+            m.reply.send(Ok(()));
+            return self.end(RunState::Failed, Some(reason), None, ctx);
+        }
+        let write = self.house.store.write(SetStartReturned { no: self.run.no, epoch: self.epoch });
+        Self::then(ctx, write, move |this, _, ctx| {
+            this.frontier.set_start_returned();
+            this.run.start_returned = true;
+            m.reply.send(Ok(()));
+            this.set_state(RunState::Running, ctx);
+            this.end_if_drained(ctx);
+        });
+    }
+}

@@ -1,0 +1,87 @@
+//! What a worker's actor is told, and its handle.
+
+use super::WorkerActor;
+use crate::actors::outlet::Outlet;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::supervision::Link;
+use crate::protocol::worker::{FromWorker, ToWorker};
+use actix::Message;
+use std::time::Duration;
+
+/// From the registry: the worker has connected (again).
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerSessionOpened(pub Outlet);
+
+/// From a session: the connection is gone. An earlier connection's end changes nothing.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerSessionClosed(pub u64);
+
+/// From a session or the HTTP road: what the worker says. The answer is a problem if it could not be taken.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Said {
+    /// What.
+    pub message: FromWorker,
+    /// Done, and stored where it must be.
+    pub reply: Reply<()>,
+}
+
+/// From a run: send this to the worker.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SendToWorker(pub ToWorker);
+
+/// From the HTTP road: what has the broker to say? Answered when there is something, or after the wait with nothing.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct FetchMessages {
+    /// How long to wait at most.
+    pub wait: Duration,
+    /// The messages, oldest first.
+    pub reply: Reply<Vec<ToWorker>>,
+}
+
+/// From the registry: the broker goes down; the worker is told.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerHangUp(pub String);
+
+/// A worker, for other rooms.
+#[derive(Debug, Clone)]
+pub struct WorkerHandle(pub(in crate::actors) Link<WorkerActor>);
+
+impl WorkerHandle {
+    /// See [`WorkerSessionOpened`].
+    pub fn session_opened(&self, outlet: Outlet) {
+        self.0.tell(WorkerSessionOpened(outlet));
+    }
+    /// See [`WorkerSessionClosed`].
+    pub fn session_closed(&self, number: u64) {
+        self.0.tell(WorkerSessionClosed(number));
+    }
+    /// See [`Said`].
+    #[must_use]
+    pub fn said(&self, message: FromWorker) -> Answer<()> {
+        let (reply, answer) = reply();
+        self.0.tell(Said { message, reply });
+        answer
+    }
+    /// See [`SendToWorker`].
+    pub fn send(&self, message: ToWorker) {
+        self.0.tell(SendToWorker(message));
+    }
+    /// See [`FetchMessages`].
+    #[must_use]
+    pub fn fetch(&self, wait: Duration) -> Answer<Vec<ToWorker>> {
+        let (reply, answer) = reply();
+        self.0.tell(FetchMessages { wait, reply });
+        answer
+    }
+    /// See [`WorkerHangUp`].
+    pub fn hang_up(&self, why: &str) {
+        self.0.tell(WorkerHangUp(why.to_owned()));
+    }
+}
+

@@ -1,0 +1,207 @@
+//! A worker: which classes it watches, and whether it lives. It survives a reconnect of its session.
+//!
+//! A worker has a socket, or it asks by HTTP now and then; what is for it waits here until it comes.
+
+mod message;
+
+pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
+
+use super::house::House;
+use super::outlet::{Frame, Outlet};
+use super::reply::{Reply, problem_of};
+use super::supervision::Notice;
+use crate::domain::ids::{Identity, WorkerId};
+use crate::domain::job::limits;
+use crate::domain::time::Timestamp;
+use crate::protocol::frame;
+use crate::protocol::problem::Problem;
+use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::store::WatchClasses;
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Class names of one worker.
+const MOST_CLASSES: usize = 1_000;
+/// Messages that wait for a worker without a socket; older ones are dropped (a run says again what it wants).
+const MOST_WAITING: usize = 1_000;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct WorkerActor {
+    notice: Notice,
+    house: House,
+    id: WorkerId,
+    outlet: Option<Outlet>,
+    last_heard: Timestamp,
+    closed_at: Option<Timestamp>,
+    waiting: VecDeque<ToWorker>,
+    fetchers: Vec<Reply<Vec<ToWorker>>>,
+}
+
+impl WorkerActor {
+    /// A worker that has connected or called.
+    #[must_use]
+    pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>) -> Self {
+        let last_heard = Timestamp::now();
+        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: Vec::new() }
+    }
+
+    fn send(&mut self, message: ToWorker) {
+        if let Some(outlet) = &self.outlet {
+            outlet.send(Frame::Text(frame::text(&message)));
+            return;
+        }
+        self.waiting.push_back(message);
+        if self.waiting.len() > MOST_WAITING {
+            self.waiting.pop_front();
+        }
+        while let Some(fetcher) = self.fetchers.pop() {
+            if !fetcher.is_abandoned() {
+                fetcher.send(Ok(self.waiting.drain(..).collect()));
+                break;
+            }
+        }
+    }
+
+    fn welcome(&mut self) {
+        let times = self.house.times;
+        self.send(ToWorker::Welcome { worker_id: self.id, heartbeat: times.worker_heartbeat, offline: times.worker_offline });
+    }
+
+    fn watch_life(&mut self, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        let times = self.house.times;
+        self.fetchers.retain(|fetcher| !fetcher.is_abandoned());
+        if !self.fetchers.is_empty() {
+            self.last_heard = now; // it waits on the line
+        }
+        let silent = now.since_ms(self.last_heard) > times.worker_offline as i64;
+        let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
+        if silent || closed {
+            let why = if silent { "silent for too long" } else { "its connection closed" };
+            log::warn!("worker lost worker={}: {why}", self.id);
+            if let Some(outlet) = self.outlet.take() {
+                outlet.send(Frame::Close(why.to_owned()));
+            }
+            self.house.registry().worker_gone(self.id);
+            self.notice.finish();
+            ctx.stop();
+        }
+    }
+
+    fn watch_classes(&mut self, class_names: Vec<String>, runs: Vec<Identity>, reply: Reply<()>, ctx: &mut Context<Self>) {
+        let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > limits::CLASS);
+        if let Some(i) = too_long {
+            let problem = Problem::invalid(format!("classNames[{i}]"), format!("a class name has 1 to {} characters", limits::CLASS));
+            return reply.send(Err(problem));
+        }
+        if class_names.is_empty() || class_names.len() > MOST_CLASSES {
+            return reply.send(Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected"))));
+        }
+        let stored = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
+        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, _| match result {
+            Ok(_) => {
+                this.send(ToWorker::Watching { class_names: class_names.clone() });
+                this.house.registry().worker_watches(this.id, class_names, runs);
+                reply.send(Ok(()));
+            }
+            Err(error) => {
+                log::error!("a worker's classes could not be stored worker={}: {error}", this.id);
+                reply.send(Err(problem_of(&error)));
+            }
+        }));
+    }
+}
+
+impl Actor for WorkerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(1 << 12);
+        if self.outlet.is_some() {
+            self.welcome();
+        }
+        let period = (self.house.times.grace / 3).clamp(20, 1_000);
+        ctx.run_interval(Duration::from_millis(period), Self::watch_life);
+    }
+}
+
+impl Handler<WorkerSessionOpened> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, WorkerSessionOpened(outlet): WorkerSessionOpened, _: &mut Self::Context) {
+        self.notice.message("worker.session_opened");
+        if let Some(old) = self.outlet.replace(outlet) {
+            old.send(Frame::Close("the worker has connected anew".to_owned()));
+        }
+        self.closed_at = None;
+        self.last_heard = Timestamp::now();
+        self.welcome();
+    }
+}
+
+impl Handler<WorkerSessionClosed> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, WorkerSessionClosed(number): WorkerSessionClosed, _: &mut Self::Context) {
+        self.notice.message("worker.session_closed");
+        if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
+            self.outlet = None;
+            self.closed_at = Some(Timestamp::now());
+        }
+    }
+}
+
+impl Handler<Said> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, Said { message, reply }: Said, ctx: &mut Self::Context) {
+        self.notice.message("worker.said");
+        self.last_heard = Timestamp::now();
+        match message {
+            FromWorker::Heartbeat {} => reply.send(Ok(())),
+            FromWorker::Watch { class_names, runs } => self.watch_classes(class_names, runs, reply, ctx),
+            FromWorker::StartReturned { identity, error } => match self.house.directory.runs.get(identity) {
+                Some(run) => run.start_returned(Some(self.id), error, reply),
+                None => reply.send(Err(Problem::not_found(format!("no run {identity} is at work")).at("identity"))),
+            },
+        }
+    }
+}
+
+impl Handler<SendToWorker> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, SendToWorker(message): SendToWorker, _: &mut Self::Context) {
+        self.notice.message("worker.send");
+        self.send(message);
+    }
+}
+
+impl Handler<FetchMessages> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, FetchMessages { wait, reply }: FetchMessages, ctx: &mut Self::Context) {
+        self.notice.message("worker.fetch");
+        self.last_heard = Timestamp::now();
+        if !self.waiting.is_empty() || wait.is_zero() {
+            return reply.send(Ok(self.waiting.drain(..).collect()));
+        }
+        self.fetchers.push(reply);
+        ctx.run_later(wait, |this, _| {
+            // The oldest has waited long enough: all that wait are of about the same age.
+            if !this.fetchers.is_empty() {
+                this.last_heard = Timestamp::now();
+                this.fetchers.remove(0).send(Ok(Vec::new()));
+            }
+        });
+    }
+}
+
+impl Handler<WorkerHangUp> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, WorkerHangUp(why): WorkerHangUp, ctx: &mut Self::Context) {
+        self.notice.message("worker.hang_up");
+        if let Some(outlet) = self.outlet.take() {
+            outlet.send(Frame::Close(why));
+        }
+        self.notice.finish();
+        ctx.stop();
+    }
+}

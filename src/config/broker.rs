@@ -1,0 +1,96 @@
+//! The broker's settings.
+
+use super::tokens::Tokens;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Checked settings of a broker.
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The SQLite file.
+    pub database: PathBuf,
+    /// Who may do what.
+    pub tokens: Tokens,
+    /// Threads that serve HTTP.
+    pub threads: usize,
+    /// Times that the actors go by.
+    pub times: Times,
+}
+
+/// Milliseconds; see `actors::house::Times`, which they become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Between two heartbeats of a node.
+    pub node_heartbeat: u64,
+    /// Silence after which a node is lost.
+    pub node_offline: u64,
+    /// Silence after which a worker is lost.
+    pub worker_offline: u64,
+    /// A peer whose socket closed may come back within this time and finds everything as it was.
+    pub grace: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { node_heartbeat: 5_000, node_offline: 30_000, worker_offline: 10_000, grace: 3_000 }
+    }
+}
+
+/// Settings that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBrokerConfig {
+    /// Open to the network and without a token: refused.
+    #[error(
+        "listening on {0} without a token would let anybody on the network run this broker: give --token (or set WEBLOOM_TOKEN), or listen on 127.0.0.1"
+    )]
+    OpenWithoutToken(IpAddr),
+    /// A time that cannot work.
+    #[error("{0}")]
+    Times(String),
+}
+
+impl BrokerConfig {
+    /// Checks what single settings cannot show.
+    ///
+    /// # Errors
+    /// They do not go together.
+    pub fn validate(self) -> Result<Self, InvalidBrokerConfig> {
+        if !self.listen.ip().is_loopback() && self.tokens.is_open() {
+            return Err(InvalidBrokerConfig::OpenWithoutToken(self.listen.ip()));
+        }
+        let Times { node_heartbeat, node_offline, .. } = self.times;
+        if node_heartbeat == 0 || node_offline <= node_heartbeat {
+            let text = format!("a node that beats every {node_heartbeat} ms cannot be lost after {node_offline} ms: heartbeat < offline is expected");
+            return Err(InvalidBrokerConfig::Times(text));
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(listen: &str, tokens: &[&str]) -> BrokerConfig {
+        BrokerConfig {
+            listen: listen.parse().expect("an address"),
+            database: "x".into(),
+            tokens: Tokens::parse(tokens).expect("tokens"),
+            threads: 1,
+            times: Times::default(),
+        }
+    }
+
+    #[test]
+    fn beyond_loopback_a_token_is_needed() {
+        for loopback in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1"] {
+            assert!(config(loopback, &[]).validate().is_ok(), "{loopback}");
+        }
+        for open in ["0.0.0.0:1", "192.168.1.1:1", "[::]:1"] {
+            assert!(config(open, &[]).validate().is_err(), "{open}");
+            assert!(config(open, &["secret"]).validate().is_ok(), "{open}");
+        }
+    }
+}

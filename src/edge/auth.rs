@@ -1,0 +1,104 @@
+//! Who may do what.
+
+use super::Edge;
+use super::error::Failure;
+use crate::config::tokens::Role;
+use crate::domain::ids::NodeId;
+use crate::protocol::problem::Problem;
+use actix_web::HttpRequest;
+use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
+
+/// What a route asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To look.
+    Read,
+    /// To change.
+    Admin,
+    /// To be a node.
+    Agent,
+    /// To be a worker, or to do a worker's work.
+    Worker,
+}
+
+impl Need {
+    fn met_by(self, role: Role) -> bool {
+        match self {
+            // A worker looks at the runs it works for; a node has no business here.
+            Self::Read => matches!(role, Role::Admin | Role::ReadOnly | Role::Worker),
+            Self::Admin => role == Role::Admin,
+            Self::Agent => matches!(role, Role::Admin | Role::Agent),
+            Self::Worker => matches!(role, Role::Admin | Role::Worker),
+        }
+    }
+}
+
+/// Who called: for the books.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// The role of the token, unless none was asked for.
+    pub name: Option<String>,
+}
+
+fn header<'a>(request: &'a HttpRequest, name: impl actix_web::http::header::AsHeaderName) -> Option<&'a str> {
+    request.headers().get(name)?.to_str().ok()
+}
+
+/// The token of a request: `Token: …`, or `Authorization: Bearer …`.
+fn token(request: &HttpRequest) -> Option<&str> {
+    header(request, "Token").or_else(|| {
+        let (scheme, token) = header(request, AUTHORIZATION)?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    })
+}
+
+/// Lets a caller pass or not.
+///
+/// # Errors
+/// No token where one is needed, one that is nobody's, or one that may not do this.
+pub fn allow(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
+    check(edge, request, need, token(request), None)
+}
+
+/// Lets a peer pass that opens a socket: its token may also stand in the address, or be shown by `sign`.
+///
+/// # Errors
+/// As [`allow`].
+pub fn allow_peer(
+    edge: &Edge,
+    request: &HttpRequest,
+    need: Need,
+    in_address: Option<&str>,
+    signed: Option<(NodeId, &str)>,
+) -> Result<Caller, Failure> {
+    check(edge, request, need, token(request).or(in_address), signed)
+}
+
+fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, signed: Option<(NodeId, &str)>) -> Result<Caller, Failure> {
+    // A page of another site that a browser on this machine has open must not reach the broker through it.
+    if let Some(origin) = header(request, ORIGIN) {
+        let host = header(request, HOST).unwrap_or_default();
+        if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
+            return Err(Problem::forbidden("the request comes from a page of another site").into());
+        }
+    }
+    if edge.tokens.is_open() {
+        // Without tokens the broker listens on loopback; a name that somebody pointed here is not us.
+        let host = header(request, HOST).map_or("localhost", |host| host.rsplit_once(':').map_or(host, |(name, _)| name));
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let ours = name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        return if ours { Ok(Caller::default()) } else { Err(Problem::forbidden("this broker answers to loopback names only").into()) };
+    }
+    if let Some((node, sign)) = signed
+        && need == Need::Agent
+        && edge.tokens.accepts_sign(node, sign)
+    {
+        return Ok(Caller { name: Some(Role::Agent.name().to_owned()) });
+    }
+    let role = token.and_then(|token| edge.tokens.role_of(token)).ok_or_else(Problem::unauthorized)?;
+    if need.met_by(role) {
+        Ok(Caller { name: Some(role.name().to_owned()) })
+    } else {
+        Err(Problem::forbidden(format!("a token of role {} may not do that", role.name())).into())
+    }
+}

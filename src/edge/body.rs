@@ -1,0 +1,81 @@
+//! Bodies: read within a limit, and unpacked within the same limit.
+
+use super::error::Failure;
+use crate::protocol::problem::Problem;
+use crate::protocol::push::read_json;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use actix_web::{HttpRequest, web};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+use std::io::Read;
+
+/// The largest body of a REST call.
+pub const MAX_JSON: usize = 1 << 20;
+
+/// Reads a body, and undoes its `Content-Encoding`.
+///
+/// # Errors
+/// It is over the limit before or after unpacking, cut short, damaged, or in an encoding that is not known.
+pub async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize) -> Result<Bytes, Failure> {
+    let declared: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
+    if declared > limit {
+        return Err(Problem::too_large(limit).into());
+    }
+    let mut body = BytesMut::with_capacity(declared.min(1 << 20));
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
+        if body.len() + chunk.len() > limit {
+            return Err(Problem::too_large(limit).into());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    let body = body.freeze();
+    let encoding = request.headers().get(CONTENT_ENCODING).map_or(Ok("identity"), |v| v.to_str()).unwrap_or("?");
+    match encoding.to_ascii_lowercase().as_str() {
+        "identity" => Ok(body),
+        "gzip" => unpack(flate2::read::MultiGzDecoder::new(&body[..]), limit),
+        "zstd" => unpack(zstd::stream::read::Decoder::new(&body[..]).map_err(|e| Problem::malformed(e.to_string()))?, limit),
+        "lz4" => unpack(lz4_flex::frame::FrameDecoder::new(&body[..]), limit),
+        other => Err(Problem::unsupported(format!("the encoding `{other}` is not known: gzip, zstd, lz4 and identity are")).into()),
+    }
+}
+
+fn unpack(reader: impl Read, limit: usize) -> Result<Bytes, Failure> {
+    let mut out = Vec::new();
+    let read = reader.take(limit as u64 + 1).read_to_end(&mut out).map_err(|e| Problem::malformed(format!("the body cannot be unpacked: {e}")))?;
+    if read > limit {
+        return Err(Problem::too_large(limit).into());
+    }
+    Ok(Bytes::from(out))
+}
+
+/// Reads a JSON body.
+///
+/// # Errors
+/// As [`read`], or it is not what is expected; then the problem names the place.
+pub async fn json<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<T, Failure> {
+    let body = read(request, payload, MAX_JSON).await?;
+    Ok(read_json(&body)?)
+}
+
+/// Reads a JSON body; an empty one is the default.
+///
+/// # Errors
+/// As [`json`].
+pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpRequest, payload: web::Payload) -> Result<T, Failure> {
+    let body = read(request, payload, MAX_JSON).await?;
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(T::default());
+    }
+    Ok(read_json(&body)?)
+}
+
+/// Reads a part of the path as an id.
+///
+/// # Errors
+/// It is none.
+pub fn id<T: std::str::FromStr<Err = crate::domain::ids::InvalidId>>(request: &HttpRequest, name: &str) -> Result<T, Failure> {
+    let text = request.match_info().get(name).unwrap_or_default();
+    text.parse().map_err(|e: crate::domain::ids::InvalidId| Failure(Problem::malformed(e.to_string()).at(name)))
+}

@@ -1,0 +1,62 @@
+//! Problems on their way out: one shape on every route.
+
+use crate::protocol::problem::{MEDIA_TYPE, Problem};
+use actix_web::http::StatusCode;
+use actix_web::http::header::RETRY_AFTER;
+use actix_web::{HttpRequest, HttpResponse, ResponseError, web};
+
+/// A problem as the answer to a request.
+#[derive(Debug)]
+pub struct Failure(pub Problem);
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl ResponseError for Failure {
+    fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut answer = HttpResponse::build(self.status_code());
+        answer.content_type(MEDIA_TYPE);
+        if self.0.status == 503 {
+            answer.insert_header((RETRY_AFTER, "1"));
+        }
+        if self.0.status == 401 {
+            answer.insert_header(("WWW-Authenticate", "Bearer"));
+        }
+        answer.body(serde_json::to_vec(&self.0).expect("a problem is plain data"))
+    }
+}
+
+/// For addresses that lead nowhere.
+pub async fn no_such_route(request: HttpRequest) -> Failure {
+    Failure(Problem::not_found(format!("nothing is at {}", request.path())))
+}
+
+/// For methods that an address does not take.
+pub async fn no_such_method() -> Failure {
+    Failure(Problem::method_not_allowed())
+}
+
+impl actix_web::Responder for Failure {
+    type Body = actix_web::body::BoxBody;
+    fn respond_to(self, _: &HttpRequest) -> HttpResponse {
+        self.error_response()
+    }
+}
+
+/// Query strings that do not parse are problems too.
+pub fn query_config() -> web::QueryConfig {
+    web::QueryConfig::default().error_handler(|error, _| Failure(Problem::malformed(format!("the query: {error}"))).into())
+}

@@ -1,0 +1,26 @@
+//! HTTP, by noun.
+
+pub mod jobs;
+pub mod node;
+pub mod nodes;
+pub mod queue;
+pub mod runs;
+pub mod status;
+pub mod workers;
+
+use super::error::Failure;
+use crate::protocol::problem::Problem;
+
+/// Items of a page, if the caller does not say.
+const PAGE: usize = 50;
+/// Items of a page at most.
+const MOST: usize = 1_000;
+
+/// The limit of a list.
+fn limit(asked: Option<usize>) -> Result<usize, Failure> {
+    match asked {
+        None => Ok(PAGE),
+        Some(n) if (1..=MOST).contains(&n) => Ok(n),
+        Some(_) => Err(Problem::invalid("limit", format!("1 to {MOST} is expected")).into()),
+    }
+}

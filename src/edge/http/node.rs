@@ -1,0 +1,122 @@
+//! `/node/heartbeat` and `/node/block`: the seeds' road for nodes.
+
+use crate::actors::desk::NodeMeeting;
+use crate::domain::ids::NodeId;
+use crate::domain::node::NodeFacts;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{json, read};
+use crate::edge::error::Failure;
+use crate::protocol::node::{BlockReport, HeartbeatCall};
+use crate::protocol::pack::{self, Builder, Entry, Head, Index};
+use crate::protocol::problem::Problem;
+use crate::protocol::push::read_json;
+use crate::protocol::{BULK, MAX_REPORT};
+use actix_web::http::header::CONTENT_TYPE;
+use actix_web::{HttpRequest, HttpResponse, web};
+use base64::Engine;
+use bytes::Bytes;
+
+/// The longest texts that a node's facts may hold, in characters.
+const MOST: usize = 50;
+/// Blocks that a node without a socket holds at once, since it does not say how many it takes.
+const HTTP_NODE_BLOCKS: u32 = 5;
+
+/// Checks what a node says of itself.
+///
+/// # Errors
+/// Names the fact that is too long.
+pub fn check_facts(facts: &NodeFacts) -> Result<(), Problem> {
+    let texts = [
+        ("nodeType", &facts.node_type),
+        ("ip", &facts.ip_address),
+        ("group", &facts.group),
+        ("operatingSystem", &facts.operating_system),
+    ];
+    match texts.iter().find(|(_, text)| text.chars().count() > MOST) {
+        Some((name, _)) => Err(Problem::invalid(*name, format!("at most {MOST} characters are taken"))),
+        None => Ok(()),
+    }
+}
+
+/// Where a call came from.
+#[must_use]
+pub fn address_of(request: &HttpRequest) -> String {
+    request.peer_addr().map_or_else(String::new, |addr| addr.ip().to_string())
+}
+
+/// `POST /node/heartbeat`
+pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Agent)?;
+    let call: HeartbeatCall = json(&request, payload).await?;
+    let facts = NodeFacts {
+        node_id: call.node_id,
+        node_type: call.node_type.unwrap_or_else(|| "Console".to_owned()),
+        ip_address: call.ip.unwrap_or_else(|| address_of(&request)),
+        processor_count: call.processor_count.unwrap_or(1),
+        group: call.group.unwrap_or_else(|| "default".to_owned()),
+        operating_system: call.operating_system.unwrap_or_default(),
+        memory: call.memory.unwrap_or(0),
+        max_process_count: HTTP_NODE_BLOCKS,
+    };
+    check_facts(&facts)?;
+    let meeting = NodeMeeting { facts, heartbeat: call.heartbeat, without: call.runnings };
+    Ok(match edge.desk.node_calls(meeting).await? {
+        Some(block) => HttpResponse::Ok().json(block),
+        None => HttpResponse::NoContent().finish(),
+    })
+}
+
+/// `POST /node/block`
+pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Agent)?;
+    let body = read(&request, payload, MAX_REPORT).await?;
+    let bulk = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|kind| kind.starts_with(BULK));
+    let (index, pack) = if bulk { (pack::read_index(&body)?, body) } else { packed(&body)? };
+    Ok(HttpResponse::Ok().json(edge.desk.report(index, pack).await?))
+}
+
+/// Makes a pack of a report in JSON.
+fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
+    let report: BlockReport = read_json(body)?;
+    let index = Index {
+        block_id: report.block_id,
+        identity: report.identity,
+        node_id: report.node_id,
+        epoch: report.epoch,
+        attempt: report.attempt,
+        exception: report.exception,
+        results: Vec::new(),
+    };
+    let mut builder = Builder::new(index);
+    for (i, result) in report.results.into_iter().enumerate() {
+        let content = match (result.content, result.text) {
+            (Some(base64), None) => base64::engine::general_purpose::STANDARD
+                .decode(base64)
+                .map_err(|e| Problem::invalid(format!("results[{i}].content"), format!("not base64: {e}")))?,
+            (None, Some(text)) => text.into_bytes(),
+            (None, None) => Vec::new(),
+            (Some(_), Some(_)) => return Err(Problem::invalid(format!("results[{i}]"), "a body is either content or text")),
+        };
+        let entry = Entry {
+            request_id: result.request_id,
+            status: result.status,
+            tries: result.tries,
+            time: result.time,
+            error: result.error,
+            head: 0,
+            body: 0,
+        };
+        builder.push(entry, &Head { target_url: result.target_url, headers: result.headers }, &content);
+    }
+    let index = builder.index().clone();
+    Ok((index, Bytes::from(builder.finish())))
+}
+
+/// A node's id, for who has only the text.
+///
+/// # Errors
+/// It is none.
+pub fn node_id(text: &str) -> Result<NodeId, Problem> {
+    text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("nodeid"))
+}

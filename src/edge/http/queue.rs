@@ -1,0 +1,161 @@
+//! `/requestqueue/{identity}`: requests in, finished blocks out.
+
+use crate::actors::desk::PollOptions;
+use crate::actors::run::DeliveredBlock;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{BlockId, Identity, WorkerId};
+use crate::domain::request::RequestBatch;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{id, read};
+use crate::edge::error::Failure;
+use crate::protocol::delivery::{self, Block, Outcome};
+use crate::protocol::problem::Problem;
+use crate::protocol::push::{read_ack, read_push};
+use crate::protocol::{BULK, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
+use actix_web::http::header::ACCEPT;
+use actix_web::{HttpRequest, HttpResponse, web};
+use base64::Engine;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// The longest that a call is kept waiting.
+const MOST_WAIT: f64 = 60.0;
+/// Blocks in one answer at most.
+const MOST_BLOCKS: usize = 64;
+
+/// `POST /requestqueue/{identity}`
+pub async fn push(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let identity: Identity = id(&request, "identity")?;
+    let batch = read_push(read(&request, payload, MAX_PUSH).await?)?;
+    Ok(HttpResponse::Ok().json(edge.desk.push(identity, Vec::new(), batch).await?))
+}
+
+/// `POST /requestqueue/{identity}/ack`
+pub async fn ack(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let identity: Identity = id(&request, "identity")?;
+    let (blocks, batch) = read_ack(read(&request, payload, MAX_PUSH).await?)?;
+    Ok(HttpResponse::Ok().json(edge.desk.push(identity, blocks, batch).await?))
+}
+
+/// The query of a poll.
+#[derive(Debug, Deserialize)]
+pub struct Query {
+    wait: Option<f64>,
+    max: Option<usize>,
+    worker: Option<WorkerId>,
+    ack: Option<String>,
+}
+
+/// Seconds that a caller wants to wait.
+///
+/// # Errors
+/// More than is allowed, or less than nothing.
+pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
+    match seconds {
+        None => Ok(Duration::ZERO),
+        Some(s) if (0.0..=MOST_WAIT).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        Some(_) => Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
+    }
+}
+
+/// `GET /requestqueue/{identity}`
+pub async fn poll(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let identity: Identity = id(&request, "identity")?;
+    let wait = wait_of(query.wait)?;
+    let max = query.max.unwrap_or(1);
+    if !(1..=MOST_BLOCKS).contains(&max) {
+        return Err(Problem::invalid("max", format!("1 to {MOST_BLOCKS} is expected")).into());
+    }
+    let auto_ack = query.ack.as_deref() == Some("auto");
+    if let Some(list) = query.ack.as_deref().filter(|list| !auto_ack && !list.is_empty()) {
+        let acks: Result<Vec<BlockId>, _> = list.split(',').map(str::parse).collect();
+        let acks = acks.map_err(|e| Problem::malformed(e.to_string()).at("ack"))?;
+        match edge.desk.push(identity, acks, RequestBatch::default()).await {
+            // It was the last one that was missing, and this is a repetition.
+            Err(problem) if problem.kind == "/problems/run-over" => {}
+            other => drop(other?),
+        }
+    }
+    let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
+    let delivered = edge.desk.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack }).await?;
+    let state = (RUN_STATE_HEADER, delivered.state.name());
+    if delivered.blocks.is_empty() {
+        return Ok(HttpResponse::NoContent().insert_header(state).finish());
+    }
+    if bulk {
+        return Ok(HttpResponse::Ok().insert_header(state).content_type(BULK).body(bulk_body(&delivered.blocks)));
+    }
+    let mut blocks = Vec::with_capacity(delivered.blocks.len());
+    for block in &delivered.blocks {
+        blocks.push(plain(identity, block).map_err(|problem| {
+            log::error!("a stored block cannot be read block={}: {problem}", block.block_id);
+            Problem::internal()
+        })?);
+    }
+    let mut answer = HttpResponse::Ok();
+    answer.insert_header(state);
+    Ok(match (query.max, blocks.pop()) {
+        (None, Some(block)) => answer.json(block),
+        (_, last) => {
+            blocks.extend(last);
+            answer.json(serde_json::json!({ "blocks": blocks }))
+        }
+    })
+}
+
+fn bulk_body(blocks: &[DeliveredBlock]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(blocks.iter().map(|b| b.requests.len() + b.pack.len() + 256).sum());
+    for block in blocks {
+        let head = delivery::Head {
+            block_id: block.block_id,
+            requests: block.requests.len() as u32,
+            requests_raw: block.raw_length,
+            pack: block.pack.len() as u32,
+        };
+        delivery::write(&mut body, &head, &block.requests, &block.pack);
+    }
+    body
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    request_id: Fingerprint,
+}
+
+/// Unpacks a block for a client that wants plain JSON.
+fn plain(identity: Identity, block: &DeliveredBlock) -> Result<Block, Problem> {
+    let broken = |e: String| Problem::malformed(e);
+    let text = zstd::bulk::decompress(&block.requests, block.raw_length as usize).map_err(|e| broken(e.to_string()))?;
+    let requests: Vec<Box<RawValue>> = serde_json::from_slice(&text).map_err(|e| broken(e.to_string()))?;
+    let mut by_id = HashMap::with_capacity(requests.len());
+    for request in requests {
+        let named: Named = serde_json::from_str(request.get()).map_err(|e| broken(e.to_string()))?;
+        by_id.insert(named.request_id, request);
+    }
+    let (index, opened) = pack::open(&block.pack, MAX_REPORT)?;
+    let results = opened.into_iter().map(|opened| {
+        let entry = opened.entry;
+        let request = by_id.remove(&entry.request_id).ok_or_else(|| broken(format!("{} has no request", entry.request_id)))?;
+        Ok(Outcome {
+            request_id: entry.request_id,
+            request,
+            status: entry.status,
+            tries: entry.tries,
+            time: entry.time,
+            target_url: opened.head.target_url,
+            error: entry.error,
+            headers: opened.head.headers,
+            content: base64::engine::general_purpose::STANDARD.encode(&opened.body),
+        })
+    });
+    let results: Result<Vec<Outcome>, Problem> = results.collect();
+    let state = if index.exception.is_some() { "failed" } else { "success" };
+    Ok(Block { block_id: block.block_id, identity, state: state.to_owned(), exception: index.exception, results: results? })
+}

@@ -1,0 +1,76 @@
+//! `/api/v1/runs`
+
+use super::limit;
+use crate::actors::desk::RunFilter;
+use crate::domain::ids::JobId;
+use crate::domain::run::RunState;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{id, json_or_default};
+use crate::edge::error::Failure;
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+
+/// The query of a list of runs.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Query {
+    state: Option<RunState>,
+    job_id: Option<JobId>,
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/runs`
+pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let Query { state, job_id, cursor, limit: asked } = query.into_inner();
+    Ok(HttpResponse::Ok().json(edge.desk.runs(RunFilter { state, job_id, cursor, limit: limit(asked)? }).await?))
+}
+
+/// `GET /api/v1/runs/{id}`
+pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.run(id(&request, "id")?).await?))
+}
+
+/// `POST /api/v1/runs/{id}/stop`
+pub async fn stop(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.stop_run(id(&request, "id")?, caller.name.as_deref()).await?))
+}
+
+/// The query of a list of blocks.
+#[derive(Debug, Deserialize)]
+pub struct BlockQuery {
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/runs/{id}/blocks`
+pub async fn blocks(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let page = edge.desk.blocks(id(&request, "id")?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    Ok(HttpResponse::Ok().json(page))
+}
+
+/// `GET /api/v1/runs/{id}/status`
+pub async fn status(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.run_status(id(&request, "id")?).await?))
+}
+
+/// The body of a `start-returned`.
+#[derive(Debug, Default, Deserialize)]
+pub struct StartReturned {
+    #[serde(default)]
+    error: Option<String>,
+}
+
+/// `POST /api/v1/runs/{id}/start-returned`
+pub async fn start_returned(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let body: StartReturned = json_or_default(&request, payload).await?;
+    edge.desk.start_returned(id(&request, "id")?, body.error).await?;
+    Ok(HttpResponse::NoContent().finish())
+}

@@ -1,0 +1,88 @@
+//! WebSockets: the only rooms that know `actix-web-actors`. A session is transport: frames in, frames out, and the
+//! reason of a close; what they mean is the business of the actor behind it.
+
+mod node;
+mod session;
+mod worker;
+
+use super::Edge;
+use super::auth::{Need, allow, allow_peer};
+use super::error::Failure;
+use super::http::node::{address_of, check_facts, node_id};
+use crate::domain::ids::WorkerId;
+use crate::domain::node::NodeFacts;
+use crate::protocol::problem::Problem;
+use actix_web::http::header::UPGRADE;
+use actix_web::{HttpRequest, HttpResponse, web};
+use std::collections::HashMap;
+
+/// The status page.
+const PAGE: &str = include_str!("../../../static/index.html");
+/// Blocks that a node takes at once, if it does not say.
+const MAX_PROCESS_COUNT: u32 = 5;
+
+/// `GET /`: the seeds' address of a node's socket, and the status page to everybody else.
+pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
+    if !request.headers().contains_key(UPGRADE) {
+        // The page itself says nothing; what it shows it asks for, with the token that the reader gives it.
+        return Ok(HttpResponse::Ok()
+            .content_type("text/html; charset=utf-8")
+            .insert_header(("Content-Security-Policy", "default-src 'self' 'unsafe-inline'; img-src data:"))
+            .body(PAGE));
+    }
+    let query = parameters(&request)?;
+    let (facts, binary) = facts(&query, &request)?;
+    let sign = query.get("sign").map(|sign| (facts.node_id, sign.as_str()));
+    allow_peer(&edge, &request, Need::Agent, query.get("token").map(String::as_str), sign)?;
+    check_facts(&facts)?;
+    node::open(&edge, facts, binary, &request, stream)
+}
+
+/// `GET /worker`
+pub async fn worker_socket(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
+    if !request.headers().contains_key(UPGRADE) {
+        allow(&edge, &request, Need::Worker)?;
+        return Err(Problem::malformed("this is the address of a WebSocket").into());
+    }
+    let query = parameters(&request)?;
+    allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
+    let id = match query.get("workerid") {
+        Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
+        None => WorkerId::random(),
+    };
+    worker::open(&edge, id, &request, stream)
+}
+
+/// The parameters of an address; their names count without case.
+fn parameters(request: &HttpRequest) -> Result<HashMap<String, String>, Failure> {
+    let pairs = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
+        .map_err(|e| Problem::malformed(format!("the parameters of the address: {e}")))?;
+    Ok(pairs.into_inner().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect())
+}
+
+/// What a node says of itself in its address: the seeds' names, and the same spelt as it should be.
+fn facts(query: &HashMap<String, String>, request: &HttpRequest) -> Result<(NodeFacts, bool), Failure> {
+    let text = |names: &[&str]| names.iter().find_map(|name| query.get(*name)).filter(|text| !text.is_empty());
+    let number = |names: &[&str], default: u64| match text(names) {
+        None => Ok(default),
+        Some(value) => value.parse().map_err(|_| Problem::malformed(format!("`{value}` is not a whole number")).at(names[0])),
+    };
+    let id = text(&["nodeid"]).ok_or_else(|| Problem::malformed("a node needs an id").at("nodeid"))?;
+    let processors = number(&["proccessorcount", "processorcount", "cpucount"], 1)?;
+    let most = number(&["maxprocesscount"], u64::from(MAX_PROCESS_COUNT))?;
+    if !(1..=1_000).contains(&most) {
+        return Err(Problem::invalid("maxprocesscount", "1 to 1000 is expected").into());
+    }
+    let facts = NodeFacts {
+        node_id: node_id(id)?,
+        node_type: text(&["nodetype"]).cloned().unwrap_or_else(|| "Console".to_owned()),
+        ip_address: text(&["ip", "ipaddress"]).cloned().unwrap_or_else(|| address_of(request)),
+        processor_count: u32::try_from(processors).unwrap_or(u32::MAX),
+        group: text(&["group"]).cloned().unwrap_or_else(|| "default".to_owned()),
+        operating_system: text(&["operationsystem", "operatingsystem", "os"]).cloned().unwrap_or_default(),
+        memory: number(&["memory", "totalmemory"], 0)?,
+        max_process_count: most as u32,
+    };
+    let binary = query.get("encoding").is_some_and(|encoding| encoding.eq_ignore_ascii_case("zstd"));
+    Ok((facts, binary))
+}

@@ -1,0 +1,95 @@
+//! The session of a worker.
+
+use super::session::{self, Joined, MAX_MESSAGE, Peer};
+use crate::actors::desk::Desk;
+use crate::actors::outlet::Frame;
+use crate::actors::supervision::Stats;
+use crate::domain::ids::WorkerId;
+use crate::edge::Edge;
+use crate::edge::error::Failure;
+use crate::protocol::frame;
+use crate::protocol::problem::Problem;
+use crate::protocol::worker::{FromWorker, ToWorker};
+use actix::{Actor, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
+use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext, WsResponseBuilder};
+use std::sync::Arc;
+
+struct WorkerSession {
+    desk: Desk,
+    id: WorkerId,
+    number: u64,
+    joined: Joined,
+    stats: Option<Arc<Stats>>,
+}
+
+/// Answers the upgrade.
+pub(super) fn open(edge: &Edge, id: WorkerId, request: &HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
+    let session = WorkerSession { desk: edge.desk.clone(), id, number: 0, joined: Joined::default(), stats: None };
+    let started = WsResponseBuilder::new(session, request, stream).frame_size(MAX_MESSAGE).start();
+    started.map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))
+}
+
+impl Peer for WorkerSession {
+    fn joined(&mut self) -> &mut Joined {
+        &mut self.joined
+    }
+
+    fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>) {
+        if let Some(stats) = &self.stats {
+            stats.told();
+            stats.handled();
+        }
+        let message = match frame::read::<FromWorker>(text) {
+            Ok(message) => message,
+            Err(problem) => return ctx.text(frame::text(&ToWorker::Error(problem))),
+        };
+        let Some(worker) = self.desk.worker_handle(self.id) else {
+            return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is being rebuilt"))));
+        };
+        ctx.spawn(wrap_future(worker.said(message).wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
+            if let Err(problem) = said {
+                ctx.text(frame::text(&ToWorker::Error(problem)));
+            }
+        }));
+    }
+}
+
+impl Actor for WorkerSession {
+    type Context = WebsocketContext<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let outlet = session::outlet(ctx);
+        self.number = outlet.number;
+        self.stats = Some(self.desk.enter_session(format!("worker {} #{}", self.id, self.number)));
+        let (desk, id) = (self.desk.clone(), self.id);
+        // What it says before its actor is there waits in the socket.
+        ctx.wait(wrap_future(async move { desk.worker_connected(id, outlet).await }).map(|connected, _: &mut Self, ctx: &mut Self::Context| {
+            if let Err(problem) = connected {
+                session::refuse(CloseCode::Again, &problem.detail, ctx);
+            }
+        }));
+    }
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        if let Some(stats) = self.stats.take() {
+            self.desk.leave_session(&stats);
+        }
+        if let Some(worker) = self.desk.worker_handle(self.id) {
+            worker.session_closed(self.number);
+        }
+    }
+}
+
+impl Handler<Frame> for WorkerSession {
+    type Result = ();
+    fn handle(&mut self, frame: Frame, ctx: &mut Self::Context) {
+        session::write(frame, ctx);
+    }
+}
+
+impl StreamHandler<Result<Message, ProtocolError>> for WorkerSession {
+    fn handle(&mut self, message: Result<Message, ProtocolError>, ctx: &mut Self::Context) {
+        session::receive(self, message, ctx);
+    }
+}

@@ -1,0 +1,169 @@
+//! One run, from its start to its end: push the first requests, then take blocks, hand them to the spider, acknowledge.
+//!
+//! Several blocks are in hand at a time, so that the network is not waited for while pages are read. A block is
+//! acknowledged only after its handler returned, and until the broker says that it has it.
+
+use super::error::{Abort, BoxError, Error};
+use super::follow::Follow;
+use super::page::{FinishedBlock, open_all};
+use super::run::RunContext;
+use super::spider::{AnySpider, tried};
+use crate::domain::ids::{BlockId, WorkerId};
+use crate::domain::run::RunState;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use std::collections::HashSet;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The pause after an answer that cannot be read.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Why nothing more is to be done for a run. The first word counts.
+pub(crate) type Halt = watch::Receiver<Option<Over>>;
+
+/// How it is over for this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The run ended.
+    Ended(RunState),
+    /// The worker shall stop; the run goes on without it.
+    Stop,
+}
+
+/// Carries out a run, until it or the worker ends.
+pub(crate) async fn carry(
+    run: &RunContext,
+    spider: &dyn AnySpider,
+    worker: WorkerId,
+    in_flight: usize,
+    mut halt: Halt,
+) -> Result<Over, Error> {
+    if !run.start_returned.get() {
+        let started = tokio::select! {
+            over = halted(&mut halt) => return Ok(over),
+            started = start(run, spider) => started,
+        };
+        match started {
+            Ok(()) => {}
+            Err(Error::RunOver) => return Ok(Over::Ended(RunState::Stopped)),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut at_work = FuturesUnordered::new();
+    let mut in_hand: HashSet<BlockId> = HashSet::new();
+    let mut poll: Option<LocalBoxFuture<'_, _>> = None;
+    let over = loop {
+        if poll.is_none() && at_work.len() < in_flight {
+            poll = Some(run.client.poll(run.identity(), worker, in_flight - at_work.len()).boxed_local());
+        }
+        let polled = async {
+            match &mut poll {
+                Some(poll) => poll.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            over = halted(&mut halt) => break over,
+            Some((block, done)) = at_work.next(), if !at_work.is_empty() => {
+                let done: Result<(), Error> = done;
+                done?;
+                in_hand.remove(&block);
+            }
+            answer = polled => {
+                poll = None;
+                let answer = match answer {
+                    Ok(answer) => answer,
+                    Err(error) => break over_by(error)?,
+                };
+                let blocks = if answer.status == 204 { Ok(Vec::new()) } else { open_all(&answer.body, run.encoding.as_deref()) };
+                match blocks {
+                    // A block whose acknowledgement is on its way may come again.
+                    Ok(blocks) => for block in blocks.into_iter().filter(|block| in_hand.insert(block.block_id)) {
+                        at_work.push(handle(run, spider, block));
+                    },
+                    Err(error) => {
+                        log::warn!("blocks cannot be read and are asked for again run={}: {error}", run.identity());
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+                if let Some(state) = answer.state.filter(|state| state.is_final()) {
+                    break Over::Ended(state);
+                }
+            }
+        }
+    };
+    drop(poll);
+    // What was begun is finished; the caller bounds the time.
+    while let Some((_, done)) = at_work.next().await {
+        done?;
+    }
+    Ok(over)
+}
+
+async fn halted(halt: &mut Halt) -> Over {
+    match halt.wait_for(Option::is_some).await {
+        Ok(over) => over.unwrap_or(Over::Stop),
+        // Nobody is left who could say it.
+        Err(_) => Over::Stop,
+    }
+}
+
+fn over_by(error: Error) -> Result<Over, Error> {
+    match error {
+        Error::RunOver => Ok(Over::Ended(RunState::Stopped)),
+        Error::Refused(problem) if problem.status == 404 => Ok(Over::Ended(RunState::Stopped)),
+        error => Err(error),
+    }
+}
+
+async fn start(run: &RunContext, spider: &dyn AnySpider) -> Result<(), Error> {
+    let pushed = match spider.start_boxed(run).await {
+        Ok(requests) => run.push(requests).await.map(drop).map_err(BoxError::from),
+        Err(error) => Err(error),
+    };
+    match pushed {
+        Ok(()) => run.client.start_returned(run.identity(), None).await?,
+        Err(error) => match error.downcast::<Abort>() {
+            Ok(abort) => return Err(Error::Aborted(abort.0)),
+            Err(error) if matches!(error.downcast_ref(), Some(Error::RunOver)) => return Err(Error::RunOver),
+            Err(error) => {
+                log::error!("run cannot be started run={}: {error}", run.identity());
+                run.client.start_returned(run.identity(), Some(&error.to_string())).await?;
+            }
+        },
+    }
+    run.start_returned.set(true);
+    Ok(())
+}
+
+/// Hands a block to the spider and acknowledges it.
+async fn handle(run: &RunContext, spider: &dyn AnySpider, block: FinishedBlock) -> (BlockId, Result<(), Error>) {
+    (block.block_id, handle_and_acknowledge(run, spider, &block).await)
+}
+
+async fn handle_and_acknowledge(run: &RunContext, spider: &dyn AnySpider, block: &FinishedBlock) -> Result<(), Error> {
+    let mut follow = Follow::new(run);
+    match tried(&mut follow, async |follow| spider.block_boxed(block, follow).await).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => spider.error(&run.failed(None, &error)),
+        Err(abort) => return Err(Error::Aborted(abort.to_string())),
+    }
+    match follow.acknowledge(block.block_id).await {
+        // It ended while we worked: nobody wants what follows.
+        Ok(_) | Err(Error::RunOver) => Ok(()),
+        Err(Error::Refused(problem)) if problem.status == 404 => Ok(()),
+        // Better without what follows than again and again.
+        Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
+            log::error!("requests that follow are refused run={} block={}: {problem}", run.identity(), block.block_id);
+            spider.error(&run.failed(None, &Box::new(problem).into()));
+            over_by_or_done(Follow::new(run).acknowledge(block.block_id).await.map(drop))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn over_by_or_done(done: Result<(), Error>) -> Result<(), Error> {
+    done.or_else(|error| over_by(error).map(drop))
+}

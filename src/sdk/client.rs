@@ -1,0 +1,214 @@
+//! Calls of a broker over HTTP. What may go better the next time is repeated here, with growing pauses; what is final
+//! is told.
+
+use super::backoff::Backoff;
+use super::error::Error;
+use crate::domain::ids::{Identity, WorkerId};
+use crate::domain::run::RunState;
+use crate::protocol::problem::Problem;
+use crate::protocol::push::{Pushed, read_json};
+use crate::protocol::{BULK, RUN_STATE_HEADER};
+use awc::http::{Method, StatusCode, header};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// Seconds that a poll of the queue waits at the broker.
+const POLL_WAIT_S: u64 = 30;
+/// The longest that anything else may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest answer: a block is as large as its pages.
+const MOST_ANSWER: usize = 1 << 30;
+/// Bodies from this size on are compressed, if they have a network to cross.
+const COMPRESS: usize = 1 << 10;
+
+/// An answer with a status of 2xx.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The state of the run, on answers about its queue.
+    pub state: Option<RunState>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub enum Failure {
+    /// The same call may go well later: no connection, a busy broker.
+    Again {
+        /// The broker asks for this pause.
+        after: Option<Duration>,
+        /// In words.
+        reason: String,
+    },
+    /// It will not.
+    Final(Problem),
+}
+
+/// A broker's address, and connections to it.
+#[derive(Clone)]
+pub struct Client {
+    http: awc::Client,
+    base: String,
+    token: Option<String>,
+    compresses: bool,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// For the broker at `http://host:port`. To be made within an actix runtime.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn new(broker: &str, token: Option<&str>) -> Result<Self, Error> {
+        let wrong = |reason: String| Error::Address { address: broker.to_owned(), reason };
+        let url = url::Url::parse(broker).map_err(|e| wrong(e.to_string()))?;
+        if url.scheme() != "http" {
+            return Err(wrong("http:// is expected".to_owned()));
+        }
+        let token = token.map(str::to_owned);
+        if token.as_deref().is_some_and(|token| header::HeaderValue::from_str(token).is_err()) {
+            return Err(wrong("the token for it holds what no header can".to_owned()));
+        }
+        // awc counts WebSockets among its 100 connections, and hangs at the next one: no limit. Its time-outs of five
+        // seconds are shorter than a poll.
+        let connector = awc::Connector::new().limit(0).timeout(Duration::from_secs(5));
+        let http = awc::Client::builder().connector(connector).disable_timeout().disable_redirects().finish();
+        let host = url.host_str().unwrap_or_default();
+        let local = host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        Ok(Self { http, base: broker.trim_end_matches('/').to_owned(), token, compresses: !local })
+    }
+
+    pub(crate) fn socket(&self, path: &str) -> awc::ws::WebsocketsRequest {
+        let request = self.http.ws(format!("{}{path}", self.base)).max_frame_size(crate::protocol::MAX_FRAME);
+        match &self.token {
+            Some(token) => request.header("Token", token.as_str()),
+            None => request,
+        }
+    }
+
+    /// One call, tried once. `path` begins with a slash; `accept` asks for a media type.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>, accept: &str, limit: Duration) -> Result<Answer, Failure> {
+        let mut request = self.http.request(method, format!("{}{path}", self.base)).insert_header((header::ACCEPT, accept));
+        if let Some(token) = &self.token {
+            request = request.insert_header(("Token", token.as_str()));
+        }
+        let sent = match body {
+            None => request.send(),
+            Some(body) => {
+                request = request.insert_header((header::CONTENT_TYPE, "application/json"));
+                match zstd::bulk::compress(&body, 1) {
+                    Ok(small) if self.compresses && body.len() >= COMPRESS => {
+                        request.insert_header((header::CONTENT_ENCODING, "zstd")).send_body(small)
+                    }
+                    _ => request.send_body(body),
+                }
+            }
+        };
+        let again = |reason: String| Failure::Again { after: None, reason };
+        let whole = async {
+            let mut response = sent.await.map_err(|e| again(e.to_string()))?;
+            let state = response.headers().get(RUN_STATE_HEADER).and_then(|value| RunState::named(value.to_str().ok()?));
+            let after = response.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok()).map(Duration::from_secs);
+            let body = response.body().limit(MOST_ANSWER).await.map_err(|e| again(e.to_string()))?;
+            Ok((response.status(), state, after, body))
+        };
+        let (status, state, after, body) =
+            tokio::time::timeout(limit, whole).await.map_err(|_| again(format!("no answer in {} s", limit.as_secs())))??;
+        if status.is_success() {
+            return Ok(Answer { status: status.as_u16(), state, body });
+        }
+        let problem = problem(status, &body);
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Err(Failure::Again { after, reason: problem.to_string() }),
+            _ if status.is_server_error() => Err(Failure::Again { after, reason: problem.to_string() }),
+            _ => Err(Failure::Final(problem)),
+        }
+    }
+
+    /// One call, repeated until it is answered or finally refused. To end it earlier, drop it.
+    ///
+    /// # Errors
+    /// The broker's refusal.
+    pub async fn insist(&self, method: Method, path: &str, body: Option<Bytes>, accept: &str, limit: Duration) -> Result<Answer, Error> {
+        let mut backoff = Backoff::default();
+        let mut told = false;
+        loop {
+            match self.call(method.clone(), path, body.clone(), accept, limit).await {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::Final(problem)) => return Err(refusal(problem)),
+                Err(Failure::Again { after, reason }) => {
+                    if !std::mem::replace(&mut told, true) {
+                        log::warn!("call fails and is repeated method={method} path={path}: {reason}");
+                    }
+                    tokio::time::sleep(backoff.pause(after)).await;
+                }
+            }
+        }
+    }
+
+    /// Sends and reads JSON, as [`Client::insist`] does.
+    ///
+    /// # Errors
+    /// The broker's refusal, or an answer that cannot be read.
+    pub async fn json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&serde_json::Value>) -> Result<T, Error> {
+        let body = body.map(|value| Bytes::from(value.to_string()));
+        let answer = self.insist(method, path, body, "application/json", CALL_TIMEOUT).await?;
+        read(&answer)
+    }
+
+    pub(crate) async fn push(&self, run: Identity, requests: Bytes) -> Result<Pushed, Error> {
+        let answer = self.insist(Method::POST, &format!("/requestqueue/{run}"), Some(requests), "application/json", CALL_TIMEOUT).await?;
+        read(&answer)
+    }
+
+    pub(crate) async fn acknowledge(&self, run: Identity, body: Bytes) -> Result<Pushed, Error> {
+        let path = format!("/requestqueue/{run}/ack");
+        read(&self.insist(Method::POST, &path, Some(body), "application/json", CALL_TIMEOUT).await?)
+    }
+
+    /// Waits for finished blocks, at most `most` of them.
+    pub(crate) async fn poll(&self, run: Identity, worker: WorkerId, most: usize) -> Result<Answer, Error> {
+        let path = format!("/requestqueue/{run}?wait={POLL_WAIT_S}&max={most}&worker={worker}");
+        self.insist(Method::GET, &path, None, BULK, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
+    }
+
+    /// Says that the first requests of a run are pushed, or why they are not.
+    pub(crate) async fn start_returned(&self, run: Identity, error: Option<&str>) -> Result<(), Error> {
+        let path = format!("/api/v1/runs/{run}/start-returned");
+        let body = serde_json::json!({ "error": error }).to_string();
+        self.insist(Method::POST, &path, Some(Bytes::from(body)), "application/json", CALL_TIMEOUT).await.map(drop)
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
+    read_json(&answer.body).map_err(|problem| Error::Answer(problem.to_string()))
+}
+
+fn refusal(problem: Problem) -> Error {
+    // A run that is gone is as over as one that ended.
+    match (problem.status, problem.kind.as_str()) {
+        (409, "/problems/run-over") => Error::RunOver,
+        _ => Error::Refused(problem),
+    }
+}
+
+fn problem(status: StatusCode, body: &[u8]) -> Problem {
+    serde_json::from_slice(body).unwrap_or_else(|_| Problem {
+        kind: "about:blank".to_owned(),
+        title: status.to_string(),
+        status: status.as_u16(),
+        detail: String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned(),
+        field: None,
+    })
+}

@@ -1,0 +1,161 @@
+//! Pages as a worker gets them: a request, and what became of it.
+
+use super::charset;
+use super::error::Error;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::BlockId;
+use crate::protocol::delivery;
+use crate::protocol::node::{FetchError, FetchErrorKind};
+use crate::protocol::pack;
+use crate::protocol::problem::Problem;
+use crate::protocol::push::Request;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// The most bytes of one block, decompressed: what a node may report, and some more.
+const MOST: usize = 1 << 30;
+
+/// Pages that were downloaded together, and are acknowledged together.
+#[derive(Debug, Clone)]
+pub struct FinishedBlock {
+    /// Its id.
+    pub block_id: BlockId,
+    /// What kept it from being downloaded as a whole; then each of its pages has an error as well.
+    pub exception: Option<String>,
+    /// Its pages.
+    pub pages: Vec<Page>,
+}
+
+/// A request, and what became of it.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The request as it was pushed.
+    pub request: Request,
+    /// The HTTP status; 0 if there was no answer.
+    pub status: u16,
+    /// Why there is no answer, or not a whole one.
+    pub error: Option<FetchError>,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Milliseconds of the last try.
+    pub time_ms: u32,
+    /// Where the redirects led, if anywhere.
+    pub target_url: Option<String>,
+    /// The headers of the answer, in their order.
+    pub headers: Vec<(String, String)>,
+    /// The body, after decompression.
+    pub body: Bytes,
+}
+
+impl Page {
+    /// The URL that was asked for.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.request.url
+    }
+
+    /// The URL that answered, after redirects: what the page's links are relative to.
+    #[must_use]
+    pub fn final_url(&self) -> &str {
+        self.target_url.as_deref().unwrap_or(&self.request.url)
+    }
+
+    /// Answered, wholly, with a status below 400.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.error.is_none() && (100..400).contains(&self.status)
+    }
+
+    /// The request's id in its run.
+    #[must_use]
+    pub fn request_id(&self) -> Option<Fingerprint> {
+        self.request.request_id
+    }
+
+    /// Links between it and a first request.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.request.depth
+    }
+
+    /// What the worker gave along with the request.
+    #[must_use]
+    pub fn meta(&self) -> Option<&serde_json::Value> {
+        self.request.meta.as_ref()
+    }
+
+    /// The first header of a name, whatever its case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The media type, in small letters and without parameters.
+    #[must_use]
+    pub fn media_type(&self) -> Option<String> {
+        self.header("content-type").map(|text| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    }
+
+    /// The body as text: see [`charset::encoding_of`] for how its encoding is found.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        charset::decode(&self.body, self.request.encoding.as_deref(), self.header("content-type"))
+    }
+}
+
+/// Opens all blocks of an answer in bulk form. `encoding` is the site's, for requests that name none.
+pub(crate) fn open_all(mut body: &[u8], encoding: Option<&str>) -> Result<Vec<FinishedBlock>, Error> {
+    let mut blocks = Vec::new();
+    while !body.is_empty() {
+        let block = delivery::read(&mut body).and_then(|(head, requests, pack)| open(&head, requests, pack, encoding));
+        blocks.push(block.map_err(|problem| Error::Answer(problem.to_string()))?);
+    }
+    Ok(blocks)
+}
+
+fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&str>) -> Result<FinishedBlock, Problem> {
+    let malformed = |e: &dyn std::fmt::Display| Problem::malformed(format!("the requests of block {}: {e}", head.block_id));
+    let raw = head.requests_raw as usize;
+    if raw > MOST {
+        return Err(Problem::too_large(MOST));
+    }
+    let text = zstd::bulk::decompress(requests, raw).map_err(|e| malformed(&e))?;
+    let requests: Vec<Request> = serde_json::from_slice(&text).map_err(|e| malformed(&e))?;
+    let (index, results) = pack::open(pack, MOST)?;
+    let mut by_id: HashMap<Fingerprint, Request> = requests.into_iter().filter_map(|r| r.request_id.map(|id| (id, r))).collect();
+    let mut pages = Vec::with_capacity(results.len());
+    for result in results {
+        let id = result.entry.request_id;
+        let mut request = by_id.remove(&id).ok_or_else(|| malformed(&format_args!("{id} is answered, but not among them")))?;
+        if request.encoding.is_none() {
+            request.encoding = encoding.map(str::to_owned);
+        }
+        pages.push(Page {
+            request,
+            status: result.entry.status,
+            error: result.entry.error,
+            tries: result.entry.tries,
+            time_ms: result.entry.time,
+            target_url: result.head.target_url,
+            headers: result.head.headers,
+            body: result.body,
+        });
+    }
+    // A page that nobody speaks of is a failed page, not a lost one.
+    pages.extend(by_id.into_values().map(|request| Page {
+        request,
+        status: 0,
+        error: Some(FetchError {
+            kind: FetchErrorKind::NotReported,
+            message: "the block holds no result of it".to_owned(),
+            retryable: true,
+        }),
+        tries: 0,
+        time_ms: 0,
+        target_url: None,
+        headers: Vec::new(),
+        body: Bytes::new(),
+    }));
+    Ok(FinishedBlock { block_id: head.block_id, exception: index.exception, pages })
+}

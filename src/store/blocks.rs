@@ -1,0 +1,380 @@
+//! Blocks on their way to nodes: pushed, lost and tried again, and loaded when a run goes on.
+//! What comes back of them is in [`super::results`].
+
+use super::columns::{Hex, block_key, block_keys, damaged, id, print_bytes, prints_in, seq_of, shared_prints};
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{block, block_payload};
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::frontier::{Phase, StoredBlock};
+use crate::domain::ids::{NodeId, Seq};
+use crate::domain::time::Timestamp;
+use bytes::Bytes;
+use diesel::connection::DefaultLoadingMode;
+use diesel::prelude::*;
+use std::sync::Arc;
+
+/// Where a block is, as far as it is stored: that it is at a node is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockState {
+    /// Waits for a node.
+    Ready,
+    /// Its results are there.
+    Success,
+    /// It failed as a whole; that is its result.
+    Failed,
+    /// Waits for a node again.
+    Retry,
+}
+
+impl BlockState {
+    /// The name, as it is sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Success => "success",
+            Self::Failed => "failed",
+            Self::Retry => "retry",
+        }
+    }
+
+    /// The state of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Ready, Self::Success, Self::Failed, Self::Retry].into_iter().find(|state| state.name() == name)
+    }
+
+    /// As it is stored; the seeds' numbers.
+    pub(super) const fn number(self) -> i16 {
+        match self {
+            Self::Ready => 1,
+            Self::Success => 4,
+            Self::Failed => 8,
+            Self::Retry => 16,
+        }
+    }
+
+    pub(super) fn of(number: i16) -> Result<Self, StoreError> {
+        match number {
+            1 => Ok(Self::Ready),
+            4 => Ok(Self::Success),
+            8 => Ok(Self::Failed),
+            16 => Ok(Self::Retry),
+            _ => Err(damaged("state of a block", &number.to_string())),
+        }
+    }
+}
+
+/// A block that is to be stored.
+#[derive(Debug, Clone)]
+pub struct NewBlock {
+    /// Its number.
+    pub seq: Seq,
+    /// Requests in it.
+    pub requests: u32,
+    /// Bytes of the requests before they were compressed.
+    pub raw_length: u32,
+    /// The requests, compressed.
+    pub payload: Bytes,
+    /// Their ids.
+    pub prints: Arc<[Fingerprint]>,
+}
+
+/// Stores blocks.
+#[derive(Debug, Clone)]
+pub struct PushBlocks {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The blocks.
+    pub blocks: Vec<NewBlock>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for PushBlocks {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        weight(&self.blocks)
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        insert_blocks(tx.conn, self.no, &self.blocks, self.now)
+    }
+}
+
+/// A hand-out of a block was lost: it is ready again. Refused as `state` if its results have come.
+#[derive(Debug, Clone)]
+pub struct MarkRetry {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The block.
+    pub seq: Seq,
+    /// Hand-outs so far.
+    pub attempt: u32,
+    /// Who lost it.
+    pub node: Option<NodeId>,
+    /// Why.
+    pub exception: Option<String>,
+}
+
+impl WriteOp for MarkRetry {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        let node = self.node.map(|node| Hex::of(node.0));
+        let changed = diesel::update(block::table.find(block_key(self.no, self.seq)))
+            .filter(block::state.eq(BlockState::Ready.number()).or(block::state.eq(BlockState::Retry.number())))
+            .set((
+                block::state.eq(BlockState::Retry.number()),
+                block::attempt.eq(self.attempt as i32),
+                block::node_id.eq(node.as_ref().map(Hex::text)),
+                block::exception.eq(self.exception.as_deref()),
+            ))
+            .execute(tx.conn)?;
+        if changed == 1 { Ok(()) } else { Err(why_unchanged(tx.conn, self.no, self.seq)) }
+    }
+}
+
+/// Why a block that must be unanswered was not found.
+pub(super) fn why_unchanged(conn: &mut Conn, no: i64, seq: Seq) -> StoreError {
+    match block::table.find(block_key(no, seq)).select(block::state).first::<i16>(conn) {
+        Ok(_) => StoreError::Conflict("state".into()),
+        Err(e) => e.into(),
+    }
+}
+
+/// All that a run needs to go on: its blocks in the order of their numbers, and the ids of all its requests.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadFrontier {
+    /// The run.
+    pub no: i64,
+}
+
+impl ReadOp for LoadFrontier {
+    type Output = (Vec<StoredBlock>, Vec<Fingerprint>);
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        from.conn.transaction(|conn| {
+            let blocks = load_blocks(conn, self.no)?;
+            let requests = blocks.iter().map(|block| block.requests as usize).sum();
+            Ok((blocks, load_prints(conn, self.no, requests)?))
+        })
+    }
+}
+
+/// The requests of some blocks, as a node gets them. A block that is not there is left out.
+#[derive(Debug, Clone)]
+pub struct ReadPayloads {
+    /// The run.
+    pub no: i64,
+    /// The blocks.
+    pub seqs: Vec<Seq>,
+}
+
+/// The requests of a block.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    /// The block.
+    pub seq: Seq,
+    /// Bytes of the requests before they were compressed.
+    pub raw_length: u32,
+    /// The requests, compressed.
+    pub payload: Bytes,
+    /// Their ids.
+    pub prints: Arc<[Fingerprint]>,
+}
+
+impl ReadOp for ReadPayloads {
+    type Output = Vec<Payload>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Payload>, StoreError> {
+        let mut payloads = Vec::with_capacity(self.seqs.len());
+        for &seq in &self.seqs {
+            let row = block_payload::table
+                .find(block_key(self.no, seq))
+                .select((block_payload::raw_length, block_payload::prints, block_payload::payload))
+                .first::<(i64, Vec<u8>, Vec<u8>)>(from.conn)
+                .optional()?;
+            payloads.extend(row.map(|(raw_length, prints, payload)| Payload {
+                seq,
+                raw_length: raw_length as u32,
+                payload: payload.into(),
+                prints: shared_prints(&prints),
+            }));
+        }
+        Ok(payloads)
+    }
+}
+
+/// Blocks of a run, in the order of their numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct ListBlocks {
+    /// The run.
+    pub no: i64,
+    /// From this number on.
+    pub from: Option<Seq>,
+    /// Only those in this state.
+    pub state: Option<BlockState>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A block as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredBlockRow {
+    /// Its number.
+    pub seq: Seq,
+    /// Where it is.
+    pub state: BlockState,
+    /// Hand-outs that are known of.
+    pub attempt: u32,
+    /// Requests in it.
+    pub requests: u32,
+    /// … answered well.
+    pub success: u32,
+    /// … and not.
+    pub error: u32,
+    /// A worker has acknowledged its results.
+    pub acked: bool,
+    /// Who had it last.
+    pub node: Option<NodeId>,
+    /// What kept it from being downloaded.
+    pub exception: Option<String>,
+    /// When it was made.
+    pub creation_time: Timestamp,
+    /// When its results came.
+    pub finish_time: Option<Timestamp>,
+}
+
+impl ReadOp for ListBlocks {
+    type Output = Vec<StoredBlockRow>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<StoredBlockRow>, StoreError> {
+        let (_, last) = block_keys(self.no);
+        let first = block_key(self.no, self.from.unwrap_or(0));
+        let mut query = block::table.select(BlockRow::as_select()).filter(block::key.between(first, last)).into_boxed();
+        if let Some(state) = self.state {
+            query = query.filter(block::state.eq(state.number()));
+        }
+        let rows = query.order(block::key).limit(self.limit as i64).load(from.conn)?;
+        rows.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+pub(super) fn weight(blocks: &[NewBlock]) -> usize {
+    blocks.iter().map(|block| block.payload.len() + block.prints.len() * Fingerprint::LEN).sum()
+}
+
+pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: Timestamp) -> Result<(), StoreError> {
+    for new in blocks {
+        let key = block_key(no, new.seq);
+        diesel::insert_into(block::table)
+            .values((
+                block::key.eq(key),
+                block::state.eq(BlockState::Ready.number()),
+                block::attempt.eq(0),
+                block::requests.eq(new.requests as i32),
+                block::success.eq(0),
+                block::error.eq(0),
+                block::acked.eq(false),
+                block::creation_time.eq(now.0),
+            ))
+            .execute(conn)?;
+        diesel::insert_into(block_payload::table)
+            .values((
+                block_payload::key.eq(key),
+                block_payload::raw_length.eq(i64::from(new.raw_length)),
+                block_payload::prints.eq(print_bytes(&new.prints)),
+                block_payload::payload.eq(&new.payload[..]),
+            ))
+            .execute(conn)?;
+    }
+    Ok(())
+}
+
+fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError> {
+    type Row = (i64, i16, bool, i32, i32, i32, i32);
+    let (first, last) = block_keys(no);
+    let rows = block::table
+        .filter(block::key.between(first, last))
+        .order(block::key)
+        .select((block::key, block::state, block::acked, block::attempt, block::requests, block::success, block::error))
+        .load_iter::<Row, DefaultLoadingMode>(conn)?;
+    rows.map(|row| {
+        let (key, state, acked, attempt, requests, success, error) = row?;
+        let phase = match BlockState::of(state)? {
+            BlockState::Ready => Phase::Ready,
+            BlockState::Retry => Phase::Retry,
+            BlockState::Success | BlockState::Failed if acked => Phase::Done,
+            BlockState::Success | BlockState::Failed => Phase::Answered,
+        };
+        Ok(StoredBlock {
+            seq: seq_of(key),
+            phase,
+            attempts: attempt as u32,
+            requests: requests as u32,
+            success: success as u32,
+            error: error as u32,
+        })
+    })
+    .collect()
+}
+
+fn load_prints(conn: &mut Conn, no: i64, expected: usize) -> Result<Vec<Fingerprint>, StoreError> {
+    let (first, last) = block_keys(no);
+    let rows = block_payload::table
+        .filter(block_payload::key.between(first, last))
+        .select(block_payload::prints)
+        .load_iter::<Vec<u8>, DefaultLoadingMode>(conn)?;
+    // One piece of the right size: ten million of them are 120 MB, and a vector that grows would need thrice that.
+    let mut prints = Vec::with_capacity(expected);
+    for row in rows {
+        prints.extend(prints_in(&row?));
+    }
+    Ok(prints)
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = block)]
+struct BlockRow {
+    key: i64,
+    state: i16,
+    attempt: i32,
+    requests: i32,
+    success: i32,
+    error: i32,
+    acked: bool,
+    creation_time: i64,
+    finish_time: Option<i64>,
+    node_id: Option<String>,
+    exception: Option<String>,
+}
+
+impl TryFrom<BlockRow> for StoredBlockRow {
+    type Error = StoreError;
+
+    fn try_from(row: BlockRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            seq: seq_of(row.key),
+            state: BlockState::of(row.state)?,
+            attempt: row.attempt as u32,
+            requests: row.requests as u32,
+            success: row.success as u32,
+            error: row.error as u32,
+            acked: row.acked,
+            node: row.node_id.as_deref().map(id).transpose()?,
+            exception: row.exception,
+            creation_time: Timestamp(row.creation_time),
+            finish_time: row.finish_time.map(Timestamp),
+        })
+    }
+}

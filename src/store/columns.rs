@@ -1,0 +1,74 @@
+//! Between the values of the domain and what stands in a column.
+
+use super::error::StoreError;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::Seq;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::str::FromStr;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What stands there is not what was ever put there.
+pub(super) fn damaged(what: &str, value: &str) -> StoreError {
+    StoreError::Failed(format!("the database holds no {what}: `{value}`"))
+}
+
+/// An id from its 32 digits.
+pub(super) fn id<T: FromStr>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|_| damaged("id", text))
+}
+
+/// The 32 digits of an id, without an allocation.
+pub(super) struct Hex([u8; 32]);
+
+impl Hex {
+    pub(super) fn of(id: Uuid) -> Self {
+        let mut digits = [0; 32];
+        id.as_simple().encode_lower(&mut digits);
+        Self(digits)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("hexadecimal digits are ASCII")
+    }
+}
+
+pub(super) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))
+}
+
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|e| damaged(&format!("settings ({e})"), text))
+}
+
+/// The key of a block.
+pub(super) fn block_key(no: i64, seq: Seq) -> i64 {
+    no << 32 | i64::from(seq)
+}
+
+/// The keys of all blocks of a run, both ends included.
+pub(super) fn block_keys(no: i64) -> (i64, i64) {
+    (block_key(no, 0), block_key(no, Seq::MAX))
+}
+
+/// The number of a block in its run.
+pub(super) fn seq_of(key: i64) -> Seq {
+    key as Seq // the lower half
+}
+
+pub(super) fn print_bytes(prints: &[Fingerprint]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(prints.len() * Fingerprint::LEN);
+    for print in prints {
+        bytes.extend_from_slice(&print.0);
+    }
+    bytes
+}
+
+pub(super) fn prints_in(bytes: &[u8]) -> impl Iterator<Item = Fingerprint> + '_ {
+    bytes.as_chunks().0.iter().copied().map(Fingerprint)
+}
+
+pub(super) fn shared_prints(bytes: &[u8]) -> Arc<[Fingerprint]> {
+    prints_in(bytes).collect()
+}

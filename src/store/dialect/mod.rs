@@ -1,0 +1,7 @@
+//! What differs between databases. PostgreSQL will stand beside SQLite here.
+
+pub(super) mod sqlite;
+
+pub(super) use sqlite as current;
+/// The connection that all statements are written for.
+pub(super) type Conn = sqlite::Conn;

@@ -1,0 +1,73 @@
+//! SQLite: how a file is opened, and what a transaction is.
+
+use super::super::error::StoreError;
+use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
+use diesel::sqlite::SqliteConnection;
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use std::path::Path;
+
+/// A connection.
+pub(in crate::store) type Conn = SqliteConnection;
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
+
+/// A page holds the usual block whole; set before the first table is made, it stays.
+const PAGE: &str = "PRAGMA page_size = 4096;";
+/// FULL: what is committed survives the machine's end too, and with grouped commits it costs next to nothing.
+/// A small cache: the system's own does as well, and a broker at rest is to stay small.
+const WRITER: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+    PRAGMA cache_size = -2000; PRAGMA wal_autocheckpoint = 1000;";
+const READER: &str = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -1000; PRAGMA query_only = ON;";
+
+/// Opens the file, making it if need be, and brings its tables up to date.
+pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
+    let mut conn = open(path, PAGE)?;
+    conn.batch_execute(WRITER)?;
+    conn.run_pending_migrations(MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {}: {e}", path.display())))?;
+    Ok(())
+}
+
+/// The one connection that writes.
+pub(in crate::store) fn writer(path: &Path) -> Result<Conn, StoreError> {
+    open(path, WRITER)
+}
+
+/// A connection that cannot write.
+pub(in crate::store) fn reader(path: &Path) -> Result<Conn, StoreError> {
+    open(path, READER)
+}
+
+fn open(path: &Path, pragmas: &str) -> Result<Conn, StoreError> {
+    let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("opening {}: {e}", path.display()));
+    let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;
+    let mut conn = SqliteConnection::establish(name).map_err(|e| failed(&e))?;
+    conn.batch_execute(pragmas).map_err(|e| failed(&e))?;
+    Ok(conn)
+}
+
+/// Begins a transaction that will write.
+pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
+    Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN IMMEDIATE")?)
+}
+
+/// Commits. After an error the connection is not to be used any more, and whether it is on disk is not known.
+pub(in crate::store) fn commit(conn: &mut Conn) -> Result<(), StoreError> {
+    AnsiTransactionManager::commit_transaction(conn).map_err(|e| StoreError::Unknown(e.to_string()))
+}
+
+/// Takes everything back since [`begin`].
+pub(in crate::store) fn rollback(conn: &mut Conn) -> Result<(), StoreError> {
+    Ok(AnsiTransactionManager::rollback_transaction(conn)?)
+}
+
+/// Moves what is in the log into the file, at the end.
+pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
+    Ok(conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE);")?)
+}
+
+/// Rows changed since the connection was opened.
+#[cfg(debug_assertions)]
+pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
+    use diesel::RunQueryDsl;
+    diesel::select(diesel::dsl::sql::<diesel::sql_types::BigInt>("total_changes()")).get_result(conn).ok()
+}

@@ -1,0 +1,46 @@
+//! What may become of a write or a read that was not done.
+
+/// Three answers matter to whoever asked for a write: done, certainly not done, and nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Too much waits to be written. Nothing was done; try again later.
+    #[error("too many writes wait")]
+    Busy,
+    /// The run has another owner. Nothing was done; whoever asked is to let go of the run.
+    #[error("the run is owned under a later epoch")]
+    Stale,
+    /// It does not go with what is stored; the text names the column. Nothing was done.
+    #[error("in conflict with what is stored: {0}")]
+    Conflict(String),
+    /// There is no such row. Nothing was done.
+    #[error("not found")]
+    NotFound,
+    /// The database would not. Certainly nothing was done.
+    #[error("not stored: {0}")]
+    Failed(String),
+    /// It may be on disk or not: forget what is in memory and load what is stored.
+    #[error("stored or not, nobody knows: {0}")]
+    Unknown(String),
+}
+
+impl StoreError {
+    /// An operation decided itself that it must not be done; what else is in its transaction stays good.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Stale | Self::Conflict(_) | Self::NotFound)
+    }
+}
+
+impl From<diesel::result::Error> for StoreError {
+    fn from(e: diesel::result::Error) -> Self {
+        match e {
+            diesel::result::Error::NotFound => Self::NotFound,
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(e: std::io::Error) -> Self {
+        Self::Failed(e.to_string())
+    }
+}

@@ -1,0 +1,98 @@
+//! How the store is doing: what waits, what was written, what went wrong.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most bytes that may wait to be written.
+const MOST_BYTES: usize = 256 << 20;
+
+/// How the store is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Writes that wait or are being written.
+    pub depth: usize,
+    /// … and the bytes they take.
+    pub depth_bytes: usize,
+    /// Writes done since the store was opened, refused ones too.
+    pub written: u64,
+    /// Transactions committed.
+    pub batches: u64,
+    /// Panics caught.
+    pub restarts: u64,
+    /// The last thing that went wrong.
+    pub last_error: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Gauge {
+    most: usize,
+    depth: AtomicUsize,
+    bytes: AtomicUsize,
+    written: AtomicU64,
+    batches: AtomicU64,
+    restarts: AtomicU64,
+    // Written when something goes wrong and read by people: no room waits for it.
+    last_error: Mutex<Option<String>>,
+}
+
+impl Gauge {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            depth: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            last_error: Mutex::new(None),
+        }
+    }
+
+    /// A place in the queue, if there is one.
+    pub(super) fn enter(self: &Arc<Self>, bytes: usize) -> Option<Waiting> {
+        let waiting = Waiting { gauge: Arc::clone(self), bytes };
+        let depth = self.depth.fetch_add(1, Relaxed);
+        let waiting_bytes = self.bytes.fetch_add(bytes, Relaxed);
+        // One that is larger than everything allowed still gets in alone.
+        let fits = depth < self.most && (waiting_bytes == 0 || waiting_bytes + bytes <= MOST_BYTES);
+        fits.then_some(waiting)
+    }
+
+    pub(super) fn committed(&self, ops: usize) {
+        self.written.fetch_add(ops as u64, Relaxed);
+        self.batches.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn panicked(&self) {
+        self.restarts.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn failed(&self, error: &str) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+    }
+
+    pub(super) fn stats(&self) -> StoreStats {
+        StoreStats {
+            depth: self.depth.load(Relaxed),
+            depth_bytes: self.bytes.load(Relaxed),
+            written: self.written.load(Relaxed),
+            batches: self.batches.load(Relaxed),
+            restarts: self.restarts.load(Relaxed),
+            last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+/// A place in the queue; given back when dropped, however that comes about.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    gauge: Arc<Gauge>,
+    bytes: usize,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.gauge.depth.fetch_sub(1, Relaxed);
+        self.gauge.bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}

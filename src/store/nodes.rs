@@ -1,0 +1,239 @@
+//! Nodes, and how they said they were.
+
+use super::columns::{Hex, id};
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{node, node_status};
+use crate::domain::ids::NodeId;
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// A node is there: makes its row or changes it to what the node says. Whether it is enabled is the operator's word and
+/// stays.
+#[derive(Debug, Clone)]
+pub struct UpsertNode {
+    /// What the node says of itself.
+    pub facts: NodeFacts,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for UpsertNode {
+    type Output = NodeRecord;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
+        let facts = FactsRow::of(&self.facts);
+        let row = diesel::insert_into(node::table)
+            .values((
+                &facts,
+                node::node_id.eq(Hex::of(self.facts.node_id.0).text()),
+                node::is_enabled.eq(true),
+                node::creation_time.eq(self.now.0),
+                node::last_online_time.eq(self.now.0),
+            ))
+            .on_conflict(node::node_id)
+            .do_update()
+            .set((&facts, node::last_online_time.eq(self.now.0)))
+            .returning(NodeRow::as_returning())
+            .get_result(tx.conn)?;
+        row.try_into()
+    }
+}
+
+/// A node said how it is.
+#[derive(Debug, Clone, Copy)]
+pub struct AddNodeStatus {
+    /// The node.
+    pub node: NodeId,
+    /// How it is.
+    pub load: NodeLoad,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for AddNodeStatus {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = Hex::of(self.node.0);
+        let known = diesel::update(node::table.find(key.text())).set(node::last_online_time.eq(self.now.0)).execute(tx.conn)?;
+        if known == 0 {
+            return Err(StoreError::NotFound);
+        }
+        diesel::insert_into(node_status::table)
+            .values((
+                node_status::node_id.eq(key.text()),
+                node_status::process_count.eq(i64::from(self.load.process_count)),
+                node_status::cpu.eq(i64::from(self.load.cpu)),
+                node_status::free_memory.eq(self.load.free_memory as i64),
+                node_status::creation_time.eq(self.now.0),
+            ))
+            .execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// The operator's word on a node.
+#[derive(Debug, Clone, Copy)]
+pub struct SetNodeEnabled {
+    /// The node.
+    pub node: NodeId,
+    /// Whether it gets work.
+    pub enabled: bool,
+}
+
+impl WriteOp for SetNodeEnabled {
+    type Output = NodeRecord;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
+        diesel::update(node::table.find(Hex::of(self.node.0).text()))
+            .set(node::is_enabled.eq(self.enabled))
+            .returning(NodeRow::as_returning())
+            .get_result(tx.conn)?
+            .try_into()
+    }
+}
+
+/// Forgets how nodes were before an instant: at most a thousand rows, so that nobody waits long. Gives back how many.
+#[derive(Debug, Clone, Copy)]
+pub struct PruneNodeStatus {
+    /// What is older goes.
+    pub before: Timestamp,
+}
+
+/// Rows of one [`PruneNodeStatus`].
+const PRUNE_AT_ONCE: i64 = 1_000;
+
+impl WriteOp for PruneNodeStatus {
+    type Output = usize;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
+        // Rows are made in the order of time, so the oldest are found without an index on it.
+        let oldest = node_status::table.order(node_status::id).limit(PRUNE_AT_ONCE).select(node_status::id);
+        let oldest: Vec<i64> = oldest.load(tx.conn)?;
+        let Some(last) = oldest.last() else { return Ok(0) };
+        let old = node_status::table.filter(node_status::id.le(last)).filter(node_status::creation_time.lt(self.before.0));
+        Ok(diesel::delete(old).execute(tx.conn)?)
+    }
+}
+
+/// All nodes that were ever seen.
+#[derive(Debug, Clone, Copy)]
+pub struct ListNodes;
+
+impl ReadOp for ListNodes {
+    type Output = Vec<NodeRecord>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<NodeRecord>, StoreError> {
+        let rows = node::table.select(NodeRow::as_select()).order((node::creation_time, node::node_id)).load(from.conn)?;
+        rows.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+/// A node.
+#[derive(Debug, Clone, Copy)]
+pub struct GetNode(pub NodeId);
+
+impl ReadOp for GetNode {
+    type Output = Option<NodeRecord>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Option<NodeRecord>, StoreError> {
+        let key = Hex::of(self.0.0);
+        let row = node::table.find(key.text()).select(NodeRow::as_select()).first(from.conn).optional()?;
+        row.map(TryInto::try_into).transpose()
+    }
+}
+
+/// How a node said it was, the newest first.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeStatus {
+    /// The node.
+    pub node: NodeId,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for NodeStatus {
+    type Output = Vec<(NodeLoad, Timestamp)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows = node_status::table
+            .filter(node_status::node_id.eq(Hex::of(self.node.0).text()))
+            .order(node_status::id.desc())
+            .limit(self.limit as i64)
+            .select((node_status::process_count, node_status::cpu, node_status::free_memory, node_status::creation_time))
+            .load::<(i64, i64, i64, i64)>(from.conn)?;
+        let load = |(process_count, cpu, free_memory, time)| {
+            let load = NodeLoad { process_count: process_count as u32, cpu: cpu as u32, free_memory: free_memory as u64 };
+            (load, Timestamp(time))
+        };
+        Ok(rows.into_iter().map(load).collect())
+    }
+}
+
+/// The columns that the node itself decides on.
+#[derive(Insertable, AsChangeset)]
+#[diesel(table_name = node)]
+struct FactsRow<'a> {
+    node_type: &'a str,
+    ip_address: &'a str,
+    processor_count: i64,
+    group: &'a str,
+    operating_system: &'a str,
+    memory: i64,
+    max_process_count: i64,
+}
+
+impl<'a> FactsRow<'a> {
+    fn of(facts: &'a NodeFacts) -> Self {
+        Self {
+            node_type: &facts.node_type,
+            ip_address: &facts.ip_address,
+            processor_count: i64::from(facts.processor_count),
+            group: &facts.group,
+            operating_system: &facts.operating_system,
+            memory: facts.memory as i64,
+            max_process_count: i64::from(facts.max_process_count),
+        }
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = node)]
+struct NodeRow {
+    node_id: String,
+    node_type: String,
+    ip_address: String,
+    processor_count: i64,
+    group: String,
+    operating_system: String,
+    memory: i64,
+    max_process_count: i64,
+    is_enabled: bool,
+    creation_time: i64,
+    last_online_time: i64,
+}
+
+impl TryFrom<NodeRow> for NodeRecord {
+    type Error = StoreError;
+
+    fn try_from(row: NodeRow) -> Result<Self, StoreError> {
+        let facts = NodeFacts {
+            node_id: id(&row.node_id)?,
+            node_type: row.node_type,
+            ip_address: row.ip_address,
+            processor_count: row.processor_count as u32,
+            group: row.group,
+            operating_system: row.operating_system,
+            memory: row.memory as u64,
+            max_process_count: row.max_process_count as u32,
+        };
+        Ok(Self {
+            facts,
+            is_enabled: row.is_enabled,
+            creation_time: Timestamp(row.creation_time),
+            last_online_time: Timestamp(row.last_online_time),
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! The front of the store: an actor that collects what is to be written and keeps the one writer busy.
+//!
+//! While a batch is being written the next one gathers; so a commit serves however many came meanwhile, and one who
+//! comes alone waits for nobody. It also gives the answers, so that a batch crosses threads twice and not once for each.
+
+use super::error::StoreError;
+use super::op::Queued;
+use super::segments::Place;
+use super::writer::{Close, Writer};
+use actix::prelude::*;
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
+
+/// Operations in one transaction.
+const BATCH_OPS: usize = 256;
+/// … and the bytes after which no more go in.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// From the handle: an operation to write.
+pub(super) struct Enqueue(pub(super) Box<dyn Queued>);
+
+impl Message for Enqueue {
+    type Result = ();
+}
+
+/// From the handle: write what is here, close the database and say so.
+pub(super) struct Finish(pub(super) oneshot::Sender<()>);
+
+impl Message for Finish {
+    type Result = ();
+}
+
+/// To itself: the mailbox is empty, what has gathered may go.
+struct Flush;
+
+impl Message for Flush {
+    type Result = ();
+}
+
+/// To the writer and back: operations to be written in one transaction, in this order.
+pub(super) struct Batch(pub(super) Vec<Slot>);
+
+impl Message for Batch {
+    type Result = Batch;
+}
+
+/// An operation in a batch.
+pub(super) struct Slot {
+    pub(super) queued: Box<dyn Queued>,
+    /// Where its pack stands, once it does.
+    pub(super) place: Option<Place>,
+    /// What came of it is known without a transaction.
+    pub(super) settled: bool,
+}
+
+pub(super) struct Persistence {
+    writer: Addr<Writer>,
+    waiting: VecDeque<Box<dyn Queued>>,
+    is_writing: bool,
+    flush_planned: bool,
+    closing: Option<oneshot::Sender<()>>,
+    closed: bool,
+}
+
+impl Persistence {
+    pub(super) fn new(writer: Addr<Writer>) -> Self {
+        Self { writer, waiting: VecDeque::new(), is_writing: false, flush_planned: false, closing: None, closed: false }
+    }
+
+    fn next_batch(&mut self) -> Option<Batch> {
+        let (mut slots, mut bytes) = (Vec::with_capacity(self.waiting.len().min(BATCH_OPS)), 0);
+        while slots.len() < BATCH_OPS && bytes < BATCH_BYTES {
+            let Some(queued) = self.waiting.pop_front() else { break };
+            bytes += queued.weight();
+            slots.push(Slot { queued, place: None, settled: false });
+        }
+        (!slots.is_empty()).then_some(Batch(slots))
+    }
+
+    fn go_on(&mut self, ctx: &mut Context<Self>) {
+        if self.is_writing {
+            return;
+        }
+        if let Some(batch) = self.next_batch() {
+            self.is_writing = true;
+            let written = self.writer.send(batch).into_actor(self).map(|outcome, this, ctx| {
+                this.is_writing = false;
+                match outcome {
+                    Ok(Batch(slots)) => slots.into_iter().for_each(|slot| slot.queued.answer()),
+                    // Dropped with the message; to whoever asked that means: nobody knows.
+                    Err(e) => log::error!("the writer is gone error={e}"),
+                }
+                this.go_on(ctx);
+            });
+            ctx.spawn(written);
+        } else if let Some(done) = self.closing.take() {
+            self.closed = true;
+            let closed = self.writer.send(Close).into_actor(self).map(|_, _, ctx: &mut Context<Self>| {
+                let _ = done.send(());
+                ctx.stop();
+            });
+            ctx.spawn(closed);
+        }
+    }
+}
+
+impl Actor for Persistence {
+    type Context = Context<Self>;
+}
+
+impl Handler<Enqueue> for Persistence {
+    type Result = ();
+    fn handle(&mut self, Enqueue(mut queued): Enqueue, ctx: &mut Context<Self>) {
+        if self.closing.is_some() || self.closed {
+            queued.fail(StoreError::Failed("the store is closed".into()));
+            return queued.answer();
+        }
+        self.waiting.push_back(queued);
+        if !self.is_writing && !self.flush_planned {
+            // What else is in the mailbox comes first and goes along.
+            self.flush_planned = true;
+            ctx.notify(Flush);
+        }
+    }
+}
+
+impl Handler<Flush> for Persistence {
+    type Result = ();
+    fn handle(&mut self, _: Flush, ctx: &mut Context<Self>) {
+        self.flush_planned = false;
+        self.go_on(ctx);
+    }
+}
+
+impl Handler<Finish> for Persistence {
+    type Result = ();
+    fn handle(&mut self, Finish(done): Finish, ctx: &mut Context<Self>) {
+        self.closing = Some(done);
+        self.go_on(ctx);
+    }
+}

@@ -1,0 +1,253 @@
+//! What comes back of blocks: results, their acknowledgement, and what each node did.
+
+use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
+use super::columns::{Hex, block_key, block_keys, id};
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::runs::open_run_numbers;
+use super::schema::{block, block_payload, meta};
+use super::segments::{PackReader, Place, Segments};
+use crate::domain::ids::{NodeId, Seq};
+use crate::domain::time::Timestamp;
+use bytes::Bytes;
+use diesel::dsl::{count_star, max, sum};
+use diesel::prelude::*;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Stores the results of a block that has none yet. Refused as `state` if it has.
+#[derive(Debug, Clone)]
+pub struct StoreResult {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The block.
+    pub seq: Seq,
+    /// Who downloaded it; `None` if the broker gave it up itself.
+    pub node: Option<NodeId>,
+    /// The hand-out that brought them.
+    pub attempt: u32,
+    /// Requests answered well.
+    pub success: u32,
+    /// … and not.
+    pub error: u32,
+    /// What kept it from being downloaded as a whole.
+    pub exception: Option<String>,
+    /// It failed as a whole.
+    pub failed: bool,
+    /// The results.
+    pub pack: Bytes,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for StoreResult {
+    type Output = ();
+
+    fn pack(&self) -> Option<&Bytes> {
+        Some(&self.pack)
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        let place = tx.place.ok_or_else(|| StoreError::Failed("a pack without a place".into()))?;
+        if update_answered(tx.conn, self, place)? == 0 {
+            return Err(why_unchanged(tx.conn, self.no, self.seq));
+        }
+        tx.settlement.keep(place.segment);
+        Ok(())
+    }
+}
+
+/// Blocks are done, and these follow from them. A block that was acknowledged before, or has no results, is left alone.
+#[derive(Debug, Clone)]
+pub struct Ack {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The blocks that are done.
+    pub seqs: Vec<Seq>,
+    /// The blocks that follow.
+    pub push: Vec<NewBlock>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for Ack {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        weight(&self.push)
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        for &seq in &self.seqs {
+            if let Some(segment) = update_acked(tx.conn, block_key(self.no, seq))?.flatten() {
+                tx.settlement.release(segment, 1);
+            }
+        }
+        insert_blocks(tx.conn, self.no, &self.push, self.now)
+    }
+}
+
+/// Blocks with their results, as a worker gets them. A block without results is left out, and so is one whose results
+/// were acknowledged or given up.
+#[derive(Debug, Clone)]
+pub struct ReadResults {
+    /// The run.
+    pub no: i64,
+    /// The blocks.
+    pub seqs: Vec<Seq>,
+}
+
+/// A block with its results.
+#[derive(Debug, Clone)]
+pub struct StoredResult {
+    /// The block.
+    pub seq: Seq,
+    /// Bytes of the requests before they were compressed.
+    pub raw_length: u32,
+    /// The requests, compressed.
+    pub payload: Bytes,
+    /// The results.
+    pub pack: Bytes,
+    /// It failed as a whole.
+    pub failed: bool,
+    /// What kept it from being downloaded as a whole.
+    pub exception: Option<String>,
+}
+
+impl ReadOp for ReadResults {
+    type Output = Vec<StoredResult>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<StoredResult>, StoreError> {
+        let mut packs = PackReader::new(from.segments);
+        let mut results = Vec::with_capacity(self.seqs.len());
+        for &seq in &self.seqs {
+            results.extend(read_result(from.conn, &mut packs, self.no, seq)?);
+        }
+        Ok(results)
+    }
+}
+
+fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -> Result<Option<StoredResult>, StoreError> {
+    type Row = (i16, Option<String>, Option<i32>, Option<i64>, Option<i64>);
+    let key = block_key(no, seq);
+    let row = block::table
+        .find(key)
+        .filter(block::acked.eq(false))
+        .select((block::state, block::exception, block::segment, block::seg_offset, block::seg_length))
+        .first::<Row>(conn)
+        .optional()?;
+    let Some((state, exception, Some(segment), Some(offset), Some(length))) = row else { return Ok(None) };
+    // Gone if it was acknowledged since the row was read.
+    let Some(pack) = packs.read(Place { segment, offset, length })? else { return Ok(None) };
+    let (raw_length, payload) =
+        block_payload::table.find(key).select((block_payload::raw_length, block_payload::payload)).first::<(i64, Vec<u8>)>(conn)?;
+    let failed = BlockState::of(state)? == BlockState::Failed;
+    Ok(Some(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, failed, exception }))
+}
+
+/// What each node did for a run: requests answered well and not, and its last report.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeCounts {
+    /// The run.
+    pub no: i64,
+}
+
+impl ReadOp for NodeCounts {
+    type Output = Vec<(Option<NodeId>, u64, u64, Timestamp)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        type Row = (Option<String>, Option<i64>, Option<i64>, Option<i64>);
+        let (first, last) = block_keys(self.no);
+        let rows: Vec<Row> = block::table
+            .filter(block::key.between(first, last))
+            .filter(block::finish_time.is_not_null())
+            .group_by(block::node_id)
+            .select((block::node_id, sum(block::success), sum(block::error), max(block::finish_time)))
+            .load(from.conn)?;
+        rows.into_iter()
+            .map(|(node, success, error, time)| {
+                let node = node.as_deref().map(id).transpose()?;
+                Ok((node, success.unwrap_or(0) as u64, error.unwrap_or(0) as u64, Timestamp(time.unwrap_or(0))))
+            })
+            .collect()
+    }
+}
+
+fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Result<usize, StoreError> {
+    let state = if result.failed { BlockState::Failed } else { BlockState::Success };
+    let node = result.node.map(|node| Hex::of(node.0));
+    let changed = diesel::update(block::table.find(block_key(result.no, result.seq)))
+        .filter(block::state.eq(BlockState::Ready.number()).or(block::state.eq(BlockState::Retry.number())))
+        .set((
+            block::state.eq(state.number()),
+            block::attempt.eq(result.attempt as i32),
+            block::success.eq(result.success as i32),
+            block::error.eq(result.error as i32),
+            block::segment.eq(place.segment),
+            block::seg_offset.eq(place.offset),
+            block::seg_length.eq(place.length),
+            block::finish_time.eq(result.now.0),
+            block::node_id.eq(node.as_ref().map(Hex::text)),
+            block::exception.eq(result.exception.as_deref()),
+        ))
+        .execute(conn)?;
+    Ok(changed)
+}
+
+/// The segment that its results stand in, if it had any and was not acknowledged before.
+fn update_acked(conn: &mut Conn, key: i64) -> Result<Option<Option<i32>>, StoreError> {
+    let segment = diesel::update(block::table.find(key))
+        .filter(block::acked.eq(false))
+        .filter(block::finish_time.is_not_null())
+        .set(block::acked.eq(true))
+        .returning(block::segment)
+        .get_result(conn)
+        .optional()?;
+    Ok(segment)
+}
+
+/// Results that wait for a worker, by segment, among blocks with these keys.
+pub(super) fn unacknowledged(conn: &mut Conn, (first, last): (i64, i64)) -> Result<Vec<(i32, i64)>, StoreError> {
+    let rows: Vec<(Option<i32>, i64)> = block::table
+        .filter(block::key.between(first, last))
+        .filter(block::acked.eq(false))
+        .filter(block::segment.is_not_null())
+        .group_by(block::segment)
+        .select((block::segment, count_star()))
+        .load(conn)?;
+    Ok(rows.into_iter().filter_map(|(segment, packs)| Some((segment?, packs))).collect())
+}
+
+const LAST_SEGMENT: &str = "last_segment";
+
+/// Notes the highest number that a segment was given.
+pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
+    let value = number.to_string();
+    diesel::insert_into(meta::table)
+        .values((meta::key.eq(LAST_SEGMENT), meta::value.eq(&value)))
+        .on_conflict(meta::key)
+        .do_update()
+        .set(meta::value.eq(&value))
+        .execute(conn)?;
+    Ok(())
+}
+
+/// Opens the folder of segments and deletes those that no open run waits for.
+pub(super) fn open_segments(conn: &mut Conn, folder: &Path) -> Result<Segments, StoreError> {
+    let mut live = HashMap::new();
+    for no in open_run_numbers(conn)? {
+        for (segment, packs) in unacknowledged(conn, block_keys(no))? {
+            *live.entry(segment).or_insert(0) += packs;
+        }
+    }
+    let last = meta::table.find(LAST_SEGMENT).select(meta::value).first::<String>(conn).optional()?;
+    let last = last.and_then(|number| number.parse().ok()).unwrap_or(0);
+    Ok(Segments::open(folder, live, last)?)
+}

@@ -1,0 +1,140 @@
+//! The tables, as diesel knows them. Kept by hand beside `migrations/`, so that a build needs no database.
+
+diesel::table! {
+    meta (key) {
+        key -> Text,
+        value -> Text,
+    }
+}
+
+diesel::table! {
+    job (id) {
+        id -> Text,
+        name -> Text,
+        job_type -> Text,
+        description -> Nullable<Text>,
+        is_enabled -> Bool,
+        is_deleted -> Bool,
+        priority -> Integer,
+        version -> BigInt,
+        create_by -> Nullable<Text>,
+        update_by -> Nullable<Text>,
+        creation_time -> BigInt,
+        update_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    job_property (id) {
+        id -> BigInt,
+        job_id -> Text,
+        key -> Text,
+        value -> Text,
+    }
+}
+
+diesel::table! {
+    run (no) {
+        no -> BigInt,
+        identity -> Text,
+        job_id -> Text,
+        job_name -> Text,
+        class_name -> Text,
+        arguments -> Nullable<Text>,
+        state -> Text,
+        reason -> Nullable<Text>,
+        priority -> Integer,
+        download -> Text,
+        queue -> Text,
+        start_returned -> Bool,
+        epoch -> BigInt,
+        owner -> Nullable<Text>,
+        block_times -> BigInt,
+        success -> BigInt,
+        error -> BigInt,
+        total -> BigInt,
+        worker_id -> Nullable<Text>,
+        trace_id -> Nullable<Text>,
+        planned_at -> Nullable<BigInt>,
+        creation_time -> BigInt,
+        finish_time -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    fire (job_id, planned_at) {
+        job_id -> Text,
+        planned_at -> BigInt,
+        verdict -> Text,
+        reason -> Nullable<Text>,
+        run_identity -> Nullable<Text>,
+        creation_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    block (key) {
+        key -> BigInt,
+        state -> SmallInt,
+        attempt -> Integer,
+        requests -> Integer,
+        success -> Integer,
+        error -> Integer,
+        acked -> Bool,
+        segment -> Nullable<Integer>,
+        seg_offset -> Nullable<BigInt>,
+        seg_length -> Nullable<BigInt>,
+        creation_time -> BigInt,
+        finish_time -> Nullable<BigInt>,
+        node_id -> Nullable<Text>,
+        exception -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    block_payload (key) {
+        key -> BigInt,
+        raw_length -> BigInt,
+        prints -> Binary,
+        payload -> Binary,
+    }
+}
+
+diesel::table! {
+    node (node_id) {
+        node_id -> Text,
+        node_type -> Text,
+        ip_address -> Text,
+        processor_count -> BigInt,
+        group -> Text,
+        operating_system -> Text,
+        memory -> BigInt,
+        max_process_count -> BigInt,
+        is_enabled -> Bool,
+        creation_time -> BigInt,
+        last_online_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    node_status (id) {
+        id -> BigInt,
+        node_id -> Text,
+        process_count -> BigInt,
+        cpu -> BigInt,
+        free_memory -> BigInt,
+        creation_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    worker (id) {
+        id -> BigInt,
+        full_class_name -> Text,
+        connection_id -> Text,
+        connect_time -> BigInt,
+        disconnect_time -> Nullable<BigInt>,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(block, block_payload);

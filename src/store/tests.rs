@@ -1,0 +1,155 @@
+use super::blocks::*;
+use super::fires::RecordSkip;
+use super::jobs::*;
+use super::nodes::*;
+use super::results::*;
+use super::runs::*;
+use super::workers::*;
+use super::*;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::frontier::Phase;
+use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::job::{Job, JobKind, Properties};
+use crate::domain::node::{NodeFacts, NodeLoad};
+use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::time::Timestamp;
+use bytes::Bytes;
+use std::future::Future;
+use std::sync::Arc;
+
+const T: Timestamp = Timestamp(1_000);
+
+fn config(folder: &tempfile::TempDir) -> StoreConfig {
+    StoreConfig::new(folder.path().join("sub").join("test.db"))
+}
+
+/// Runs a test in a system of its own, on a folder of its own.
+fn with_store<F: Future<Output = ()>>(test: impl FnOnce(Store, StoreConfig) -> F) {
+    with_segments(64 << 20, test);
+}
+
+fn with_segments<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, StoreConfig) -> F) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(&folder);
+    actix::System::new().block_on(async {
+        let store = Store::open_with(&config, |segments| segments.roll_at(roll)).expect("a store");
+        test(store, config).await;
+    });
+}
+
+fn job(name: &str) -> Job {
+    Job {
+        id: JobId::random(),
+        name: name.into(),
+        job_type: JobKind::Block,
+        description: Some("d".into()),
+        is_enabled: true,
+        is_deleted: false,
+        priority: -3,
+        properties: Properties([("FullClassName".to_owned(), "a.B".to_owned())].into()),
+        version: 1,
+        creation_time: T,
+        update_time: T,
+    }
+}
+
+fn new_run(job_id: JobId) -> NewRun {
+    NewRun {
+        identity: Identity::random(),
+        job_id,
+        job_name: "j".into(),
+        class_name: "a.B".into(),
+        arguments: Some("x".into()),
+        state: RunState::Pending,
+        reason: None,
+        priority: 5,
+        download: Default::default(),
+        queue: Default::default(),
+        creation_time: T,
+        finish_time: None,
+    }
+}
+
+/// A run that is owned: the run and its epoch.
+async fn run(store: &Store) -> (Run, i64) {
+    let run = store.write(InsertRun { run: new_run(JobId::random()), fire_time: None }).await.expect("inserted").run;
+    store.write(AdoptRun { identity: run.identity }).await.expect("adopted")
+}
+
+fn prints(seq: u32) -> Arc<[Fingerprint]> {
+    (0..3).map(|i| Fingerprint::of_key(&format!("{seq}/{i}"))).collect()
+}
+
+fn block(seq: u32) -> NewBlock {
+    NewBlock { seq, requests: 3, raw_length: 99, payload: Bytes::from(format!("payload {seq}")), prints: prints(seq) }
+}
+
+fn push((run, epoch): &(Run, i64), seqs: std::ops::Range<u32>) -> PushBlocks {
+    PushBlocks { no: run.no, epoch: *epoch, blocks: seqs.map(block).collect(), now: T }
+}
+
+fn result((run, epoch): &(Run, i64), seq: u32, pack: &str) -> StoreResult {
+    StoreResult {
+        no: run.no,
+        epoch: *epoch,
+        seq,
+        node: None,
+        attempt: 1,
+        success: 2,
+        error: 1,
+        exception: None,
+        failed: false,
+        pack: Bytes::from(pack.to_owned()),
+        now: T,
+    }
+}
+
+fn ack((run, epoch): &(Run, i64), seqs: &[u32]) -> Ack {
+    Ack { no: run.no, epoch: *epoch, seqs: seqs.to_vec(), push: Vec::new(), now: T }
+}
+
+fn segment_files(config: &StoreConfig) -> Vec<String> {
+    let folder = std::fs::read_dir(beside(&config.database, "-results")).expect("the folder of segments");
+    let mut names: Vec<String> = folder.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+async fn reopened(store: Store, config: &StoreConfig) -> Store {
+    store.close().await;
+    Store::open(config).expect("opened again")
+}
+
+#[test]
+fn what_was_answered_is_there_after_the_next_start_and_in_order() {
+    with_store(|store, config| async move {
+        let owned = run(&store).await;
+        // Not awaited one by one: the order is that of the calls.
+        let pushes: Vec<_> = (0..600).map(|seq| store.write(push(&owned, seq..seq + 1))).collect();
+        let answers: Vec<_> = (0..600).map(|seq| store.write(result(&owned, seq, &format!("pack {seq}")))).collect();
+        let acks = store.write(ack(&owned, &[0, 2]));
+        let again = store.write(result(&owned, 1, "late"));
+        for push in pushes {
+            push.await.expect("pushed");
+        }
+        for answer in answers {
+            answer.await.expect("a result after its push");
+        }
+        acks.await.expect("acknowledged");
+        assert_eq!(again.await, Err(StoreError::Conflict("state".into())));
+        let stats = store.stats();
+        assert_eq!((stats.depth, stats.written), (0, 1_204), "{stats:?}");
+        assert!(stats.batches < 50, "they share transactions: {stats:?}");
+
+        let store = reopened(store, &config).await;
+        let (blocks, seen) = store.read(LoadFrontier { no: owned.0.no }).await.expect("a frontier");
+        assert_eq!((blocks.len(), seen.len()), (600, 1_800));
+        let phases: Vec<_> = blocks[..4].iter().map(|block| block.phase).collect();
+        assert_eq!(phases, [Phase::Done, Phase::Answered, Phase::Done, Phase::Answered]);
+        assert_eq!(seen[3..6], *prints(1));
+        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![599, 0, 1] }).await.expect("results");
+        let packs: Vec<_> = results.iter().map(|r| (r.seq, &r.pack[..], &r.payload[..])).collect();
+        assert_eq!(packs, [(599, &b"pack 599"[..], &b"payload 599"[..]), (1, b"pack 1", b"payload 1")]);
+        store.close().await;
+    });
+}

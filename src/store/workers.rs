@@ -1,0 +1,123 @@
+//! Workers: which class each watched, from when to when. Rows stay; a watch that ended has its end in it.
+
+use super::columns::{Hex, id};
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::worker;
+use crate::domain::ids::WorkerId;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// A worker watches these classes from now on, and no others.
+#[derive(Debug, Clone)]
+pub struct WatchClasses {
+    /// The worker.
+    pub worker: WorkerId,
+    /// All the classes.
+    pub class_names: Vec<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for WatchClasses {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = Hex::of(self.worker.0);
+        let open = worker::table.filter(worker::connection_id.eq(key.text())).filter(worker::disconnect_time.is_null());
+        let mut watched: Vec<String> = open.select(worker::full_class_name).load(tx.conn)?;
+        for gone in watched.iter().filter(|name| !self.class_names.contains(name)) {
+            diesel::update(open.filter(worker::full_class_name.eq(gone))).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+        }
+        for name in &self.class_names {
+            if watched.contains(name) {
+                continue;
+            }
+            diesel::insert_into(worker::table)
+                .values((worker::full_class_name.eq(name), worker::connection_id.eq(key.text()), worker::connect_time.eq(self.now.0)))
+                .execute(tx.conn)?;
+            watched.push(name.clone());
+        }
+        Ok(())
+    }
+}
+
+/// A worker is gone, and with it all its watches.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerGone {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for WorkerGone {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let open = worker::table
+            .filter(worker::connection_id.eq(Hex::of(self.worker.0).text().to_owned()))
+            .filter(worker::disconnect_time.is_null());
+        diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// When a broker starts, nobody is there: all watches that have no end, end now.
+#[derive(Debug, Clone, Copy)]
+pub struct CloseWorkers {
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for CloseWorkers {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let open = worker::table.filter(worker::disconnect_time.is_null());
+        diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Watches, the newest first.
+#[derive(Debug, Clone, Copy)]
+pub struct ListWorkers {
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A worker's watch of one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerRow {
+    /// Counts the watches.
+    pub id: i64,
+    /// The class.
+    pub full_class_name: String,
+    /// The worker.
+    pub connection_id: WorkerId,
+    /// Since when.
+    pub connect_time: Timestamp,
+    /// Until when; `None` if it watches now.
+    pub disconnect_time: Option<Timestamp>,
+}
+
+impl ReadOp for ListWorkers {
+    type Output = Vec<WorkerRow>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<WorkerRow>, StoreError> {
+        type Row = (i64, String, String, i64, Option<i64>);
+        let rows: Vec<Row> = worker::table.order(worker::id.desc()).limit(self.limit as i64).load(from.conn)?;
+        rows.into_iter()
+            .map(|(row, full_class_name, connection, connect, disconnect)| {
+                Ok(WorkerRow {
+                    id: row,
+                    full_class_name,
+                    connection_id: id(&connection)?,
+                    connect_time: Timestamp(connect),
+                    disconnect_time: disconnect.map(Timestamp),
+                })
+            })
+            .collect()
+    }
+}

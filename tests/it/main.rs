@@ -1,0 +1,8 @@
+//! One binary for all tests that run the real program: a file per journey.
+
+mod support;
+
+mod bad_input;
+mod block_run;
+mod plain_http;
+mod tokens;
