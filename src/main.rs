@@ -1,2 +1,5 @@
-//! webloom
-fn main() {}
+//! The program; see [`webloom::cli`].
+
+fn main() -> std::process::ExitCode {
+    webloom::cli::main()
+}

@@ -8,6 +8,7 @@ use super::run::RunHandle;
 use super::supervision::Census;
 use super::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::time::Timestamp;
 use crate::store::Store;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -115,6 +116,8 @@ pub struct House {
     pub directory: Arc<Directory>,
     /// Times that the actors go by.
     pub times: Times,
+    /// When the broker started.
+    pub since: Timestamp,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -128,7 +131,7 @@ impl House {
     /// A house in which nobody lives yet.
     #[must_use]
     pub fn new(store: Store, times: Times) -> Self {
-        Self { store, directory: Arc::default(), times, registry: Arc::default() }
+        Self { store, directory: Arc::default(), times, since: Timestamp::now(), registry: Arc::default() }
     }
 
     /// The registry moves in, first and once.

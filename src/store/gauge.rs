@@ -58,6 +58,11 @@ impl Gauge {
         fits.then_some(waiting)
     }
 
+    /// Whether the next write may well be refused. Leaves room for those that are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.depth.load(Relaxed) * 10 > self.most * 9 || self.bytes.load(Relaxed) > MOST_BYTES / 10 * 9
+    }
+
     pub(super) fn committed(&self, ops: usize) {
         self.written.fetch_add(ops as u64, Relaxed);
         self.batches.fetch_add(1, Relaxed);

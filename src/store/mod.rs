@@ -17,13 +17,22 @@ mod schema;
 mod segments;
 mod writer;
 
-pub mod blocks;
-pub mod fires;
-pub mod jobs;
-pub mod nodes;
-pub mod results;
-pub mod runs;
-pub mod workers;
+mod blocks;
+mod fires;
+mod jobs;
+mod nodes;
+mod results;
+mod runs;
+mod workers;
+
+// The operations, flat: who stores says what, not where.
+pub use blocks::*;
+pub use fires::*;
+pub use jobs::*;
+pub use nodes::*;
+pub use results::*;
+pub use runs::*;
+pub use workers::*;
 
 pub use error::StoreError;
 pub use gauge::StoreStats;
@@ -62,6 +71,12 @@ pub struct Store {
     front: Addr<persistence::Persistence>,
     readers: Addr<reader::Reader>,
     gauge: Arc<Gauge>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("store")
+    }
 }
 
 impl Store {
@@ -120,6 +135,12 @@ impl Store {
     pub fn read<O: ReadOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
         let answer = self.readers.send(reader::Read(op));
         async move { answer.await.unwrap_or_else(|_| Err(StoreError::Failed("the readers are gone".into()))) }
+    }
+
+    /// Whether more waits than is good: the time to send callers away, before anything is decided for them.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.gauge.is_busy()
     }
 
     /// How it is doing.

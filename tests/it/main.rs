@@ -3,6 +3,5 @@
 mod support;
 
 mod bad_input;
-mod block_run;
 mod plain_http;
 mod tokens;

@@ -212,7 +212,7 @@ impl Desk {
     }
 }
 
-fn read_cursor(text: &str) -> Result<(i64, JobId), Problem> {
-    let parts = text.split_once('-').and_then(|(ms, id)| Some((ms.parse().ok()?, id.parse().ok()?)));
+fn read_cursor(text: &str) -> Result<(Timestamp, JobId), Problem> {
+    let parts = text.split_once('-').and_then(|(ms, id)| Some((Timestamp(ms.parse().ok()?), id.parse().ok()?)));
     parts.ok_or_else(|| Problem::invalid("cursor", "not a cursor of this list"))
 }

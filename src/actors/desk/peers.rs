@@ -150,7 +150,7 @@ impl Desk {
             .map(|row| WorkerOutput {
                 id: row.id,
                 full_class_name: row.full_class_name,
-                connection_id: row.worker,
+                connection_id: row.connection_id,
                 connect_time: row.connect_time,
                 disconnect_time: row.disconnect_time,
             })

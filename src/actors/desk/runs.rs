@@ -98,11 +98,11 @@ impl Desk {
             BlockOutput {
                 block_id: BlockId::new(identity, row.seq),
                 identity,
-                state: if lease.is_some() { "using".to_owned() } else { row.state },
+                state: if lease.is_some() { "using".to_owned() } else { row.state.name().to_owned() },
                 requests: row.requests,
                 success: row.success,
                 error: row.error,
-                attempt: lease.map_or(row.attempts, |l| l.1),
+                attempt: lease.map_or(row.attempt, |l| l.1),
                 node_id: lease.map(|l| l.0).or(row.node),
                 lease_until: lease.map(|l| l.2),
                 acknowledged: row.acked,

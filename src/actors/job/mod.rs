@@ -47,7 +47,7 @@ async fn fire(house: House, id: JobId, input: TriggerInput) -> Result<Identity, 
     let job = job.filter(|job| !job.is_deleted).ok_or_else(|| Problem::not_found(format!("there is no job {id}")))?;
     let now = Timestamp::now();
     if !job.is_enabled {
-        let skip = RecordSkip { job_id: id, planned_at: input.fire_time.unwrap_or(now), reason: "the job is disabled".to_owned() };
+        let skip = RecordSkip { job_id: id, planned_at: input.fire_time.unwrap_or(now), reason: "the job is disabled".to_owned(), now };
         house.store.write(skip).await.map_err(|e| problem_of(&e))?;
         return Err(Problem::conflict("job-disabled", format!("the job `{}` is disabled", job.name)));
     }

@@ -90,8 +90,7 @@ impl RunActor {
         if self.ending {
             return reply.send(Err(self.over()));
         }
-        let stats = self.house.store.stats();
-        if stats.is_busy {
+        if self.house.store.is_busy() {
             return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
         }
         let (acked, already) = match self.check_acks(acks) {
