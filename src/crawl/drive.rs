@@ -37,7 +37,7 @@ pub async fn drive(
 ) -> Result<Summary, CrawlError> {
     let began = Instant::now();
     let tally = Rc::new(Tally::default());
-    let spider = CrawlWorker::new(options, Outputs::open(options)?, Rc::clone(&tally));
+    let spider = CrawlWorker::new(options, state.job_id(), Outputs::open(options)?, Rc::clone(&tally));
     let client = Client::new(broker, token)?;
     let (ready, is_ready) = oneshot::channel();
     let (halt, halted) = oneshot::channel::<()>();
