@@ -123,7 +123,10 @@ impl CrawlOptions {
 /// The body of `POST /api/v1/jobs`.
 #[must_use]
 pub fn job(options: &CrawlOptions, id: JobId) -> Value {
-    let name: String = format!("crawl {}", options.url.host_str().unwrap_or_default()).chars().take(NAME).collect();
+    // Names of jobs are unique; a broker may serve several crawls.
+    let mark = &id.to_string()[..8];
+    let host: String = options.url.host_str().unwrap_or_default().chars().take(NAME - "crawl  ".len() - mark.len()).collect();
+    let name = format!("crawl {host} {mark}");
     let mut properties = json!({
         "FullClassName": CLASS,
         "ThreadNum": options.thread_num().to_string(),
@@ -171,13 +174,14 @@ mod tests {
         let options =
             parse("Example.com --depth 3 --limit 10 --threads 6 --delay-ms 5 --timeout-s 2 --user-agent me -o x").expect("options");
         assert_eq!(options.url.as_str(), "http://example.com/");
-        let job = job(&options, JobId::random());
+        let id = JobId::random();
+        let job = job(&options, id);
         let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
         let (download, queue) = (properties.download().expect("download"), properties.queue().expect("queue"));
         assert_eq!((download.thread_num, options.max_process_count(), download.sleep_time, download.timeout), (2, 4, 5, 2_000));
         assert_eq!((queue.depth_limit, queue.max_requests), (Some(3), Some(10)));
         assert_eq!(download.site.user_agent.as_deref(), Some("me"));
-        assert_eq!((properties.class_name(), &job["name"]), (Some(CLASS), &json!("crawl example.com")));
+        assert_eq!((properties.class_name(), &job["name"]), (Some(CLASS), &json!(format!("crawl example.com {}", &id.to_string()[..8]))));
         serde_json::from_value::<crate::protocol::api::JobInput>(job).expect("an input of the API");
     }
 
