@@ -141,7 +141,10 @@ impl CrawlOptions {
 /// The body of `POST /api/v1/jobs`.
 #[must_use]
 pub fn job(options: &CrawlOptions, id: JobId) -> Value {
-    let name: String = format!("crawl {}", options.url.host_str().unwrap_or_default()).chars().take(NAME).collect();
+    // Names of jobs are unique; a broker may serve several crawls.
+    let mark = &id.to_string()[..8];
+    let host: String = options.url.host_str().unwrap_or_default().chars().take(NAME - "crawl  ".len() - mark.len()).collect();
+    let name = format!("crawl {host} {mark}");
     let mut properties = json!({
         "FullClassName": class_of(id),
         "ThreadNum": options.thread_num().to_string(),
@@ -196,7 +199,8 @@ mod tests {
         assert_eq!((download.thread_num, options.max_process_count(), download.sleep_time, download.timeout), (2, 4, 5, 2_000));
         assert_eq!((queue.depth_limit, queue.max_requests), (Some(3), Some(10)));
         assert_eq!(download.site.user_agent.as_deref(), Some("me"));
-        assert_eq!((properties.class_name(), &job["name"]), (Some(class_of(id).as_str()), &json!("crawl example.com")));
+        let name = format!("crawl example.com {}", &id.to_string()[..8]);
+        assert_eq!((properties.class_name(), &job["name"]), (Some(class_of(id).as_str()), &json!(name)));
         serde_json::from_value::<crate::protocol::api::JobInput>(job).expect("an input of the API");
     }
 

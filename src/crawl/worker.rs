@@ -7,7 +7,7 @@ use super::outputs::Outputs;
 use super::scope::Scope;
 use super::summary::Tally;
 use crate::domain::ids::JobId;
-use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, Spider};
+use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider};
 use std::cell::RefCell;
 use std::rc::Rc;
 use url::{Position, Url};
@@ -101,6 +101,10 @@ impl Spider for CrawlWorker {
         }
         self.outputs.borrow_mut().flush().map_err(unwritten)?;
         Ok(())
+    }
+
+    fn ended(&self, _: &RunContext, _: RunState) {
+        self.tally.ended.notify_one();
     }
 }
 
