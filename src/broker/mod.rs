@@ -81,7 +81,13 @@ async fn open_store(config: &BrokerConfig) -> Result<(Store, Vec<crate::domain::
 
 fn times(config: &BrokerConfig) -> Times {
     let t = config.times;
-    Times { node_heartbeat: t.node_heartbeat, node_offline: t.node_offline, worker_offline: t.worker_offline, grace: t.grace, ..Times::default() }
+    Times {
+        node_heartbeat: t.node_heartbeat,
+        node_offline: t.node_offline,
+        worker_offline: t.worker_offline,
+        grace: t.grace,
+        ..Times::default()
+    }
 }
 
 fn listen(config: &BrokerConfig, desk: Desk) -> std::io::Result<(SocketAddr, ServerHandle)> {

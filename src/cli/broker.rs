@@ -39,7 +39,12 @@ pub struct Args {
 
 impl Args {
     fn config(self) -> Result<BrokerConfig, String> {
-        let times = Times { node_heartbeat: self.node_heartbeat, node_offline: self.node_offline, worker_offline: self.worker_offline, grace: self.grace };
+        let times = Times {
+            node_heartbeat: self.node_heartbeat,
+            node_offline: self.node_offline,
+            worker_offline: self.worker_offline,
+            grace: self.grace,
+        };
         let tokens = Tokens::parse(&self.tokens)?;
         let config = BrokerConfig { listen: self.listen, database: self.database, tokens, threads: self.threads.max(1), times };
         config.validate().map_err(|e| e.to_string())

@@ -62,7 +62,9 @@ impl BrokerConfig {
         }
         let Times { node_heartbeat, node_offline, .. } = self.times;
         if node_heartbeat == 0 || node_offline <= node_heartbeat {
-            let text = format!("a node that beats every {node_heartbeat} ms cannot be lost after {node_offline} ms: heartbeat < offline is expected");
+            let text = format!(
+                "a node that beats every {node_heartbeat} ms cannot be lost after {node_offline} ms: heartbeat < offline is expected"
+            );
             return Err(InvalidBrokerConfig::Times(text));
         }
         Ok(self)

@@ -43,7 +43,8 @@ pub async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize
 
 fn unpack(reader: impl Read, limit: usize) -> Result<Bytes, Failure> {
     let mut out = Vec::new();
-    let read = reader.take(limit as u64 + 1).read_to_end(&mut out).map_err(|e| Problem::malformed(format!("the body cannot be unpacked: {e}")))?;
+    let read =
+        reader.take(limit as u64 + 1).read_to_end(&mut out).map_err(|e| Problem::malformed(format!("the body cannot be unpacked: {e}")))?;
     if read > limit {
         return Err(Problem::too_large(limit).into());
     }

@@ -68,9 +68,7 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
 
 fn queue_routes(path: &str) -> actix_web::Scope {
     use http::queue;
-    web::scope(path)
-        .service(resource("").get(queue::poll).post(queue::push).done())
-        .service(resource("/ack").post(queue::ack).done())
+    web::scope(path).service(resource("").get(queue::poll).post(queue::push).done()).service(resource("/ack").post(queue::ack).done())
 }
 
 /// A resource whose other methods answer 405 with a problem.

@@ -97,7 +97,8 @@ fn a_dead_node_loses_its_block_to_another() {
         api.post(&format!("/requestqueue/{run}"), &requests([1])).await;
         let (dead, alive) = (id(), id());
         let first = api.beat(&dead, &json!({})).await;
-        let second = until("the block to come back", || async { Some(api.beat(&alive, &json!({})).await).filter(|block| !block.is_null()) }).await;
+        let second =
+            until("the block to come back", || async { Some(api.beat(&alive, &json!({})).await).filter(|block| !block.is_null()) }).await;
         assert_eq!((&second["blockId"], &second["attempt"]), (&first["blockId"], &json!(2)));
         let (status, problem) = api.report(&dead, &first, 500).await;
         assert_eq!((status, &problem["type"]), (409, &json!("/problems/late-report")));

@@ -6,7 +6,8 @@ use crate::support::process::{Broker, WEBLOOM};
 use reqwest::Method;
 use serde_json::json;
 
-const TOKENS: &[&str] = &["--token", "boss-token", "--token", "readonly:look-token", "--token", "agent:node-token", "--token", "worker:work-token"];
+const TOKENS: &[&str] =
+    &["--token", "boss-token", "--token", "readonly:look-token", "--token", "agent:node-token", "--token", "worker:work-token"];
 
 #[test]
 fn every_role_has_its_doors() {
@@ -63,7 +64,12 @@ fn sockets_are_refused_too() {
     journey(async {
         let broker = Broker::start(TOKENS, "");
         let node: webloom::domain::ids::NodeId = id().parse().expect("an id");
-        let url = |sign: &str| format!("{}/?nodeid={node}&operationsystem=linux&proccessorcount=4&memory=1600&nodetype=console&group=default{sign}", broker.url);
+        let url = |sign: &str| {
+            format!(
+                "{}/?nodeid={node}&operationsystem=linux&proccessorcount=4&memory=1600&nodetype=console&group=default{sign}",
+                broker.url
+            )
+        };
         let good = webloom::protocol::sign::sign("node-token", node);
         let other = webloom::protocol::sign::sign("look-token", node);
         assert_eq!(upgrade(&url(""), None).await, 401);

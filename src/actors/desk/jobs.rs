@@ -49,7 +49,10 @@ fn kind_of(input: &JobTypeInput) -> Result<JobKind, Problem> {
 /// Puts what was sent into a job, and checks what comes of it.
 fn apply(job: &mut Job, input: JobInput) -> Result<(), Problem> {
     if let Some(cron) = input.cron.filter(|cron| !cron.trim().is_empty()) {
-        return Err(Problem::invalid("cron", format!("this version keeps no schedules, so `{cron}` would never fire: trigger the job instead")));
+        return Err(Problem::invalid(
+            "cron",
+            format!("this version keeps no schedules, so `{cron}` would never fire: trigger the job instead"),
+        ));
     }
     if let Some(name) = input.name {
         job.name = name;
@@ -99,7 +102,9 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
 /// What a conflict in the store means here.
 fn conflict(error: StoreError, job: &Job) -> Problem {
     match error {
-        StoreError::Conflict(what) if what == "name" => Problem::conflict("name-taken", format!("another job is called `{}`", job.name)).at("name"),
+        StoreError::Conflict(what) if what == "name" => {
+            Problem::conflict("name-taken", format!("another job is called `{}`", job.name)).at("name")
+        }
         StoreError::Conflict(what) if what == "id" => Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id"),
         StoreError::Conflict(what) if what == "version" => {
             Problem::conflict("version", "the job was changed since that version was read".to_owned()).at("version")

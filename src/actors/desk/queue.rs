@@ -35,7 +35,9 @@ impl Desk {
         }
         match self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))? {
             None => Err(Problem::not_found(format!("there is no run {identity}")).at("identity")),
-            Some(run) if run.state.is_final() => Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name()))),
+            Some(run) if run.state.is_final() => {
+                Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name())))
+            }
             Some(_) => Err(Problem::busy("the run is being taken over")),
         }
     }

@@ -80,7 +80,8 @@ impl Desk {
     /// # Errors
     /// There is no such run, or the cursor is none of ours.
     pub async fn blocks(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<BlockOutput>, Problem> {
-        let from: Option<Seq> = cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
+        let from: Option<Seq> =
+            cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
         let run = self.stored_run(identity).await?;
         let leases: HashMap<Seq, _> = match self.house.directory.runs.get(identity) {
             Some(handle) => handle.describe().wait().await.map(|d| d.leases).unwrap_or_default(),
@@ -122,7 +123,14 @@ impl Desk {
         let run = self.stored_run(identity).await?;
         let now = self.run(identity).await?;
         let nodes = self.house.store.read(NodeCounts { no: run.no }).await.map_err(|e| problem_of(&e))?;
-        let status = |node_id, counters, update_time| JobStatusOutput { job_id: run.job_id, identity, node_id, status: now.state, counters, update_time };
+        let status = |node_id, counters, update_time| JobStatusOutput {
+            job_id: run.job_id,
+            identity,
+            node_id,
+            status: now.state,
+            counters,
+            update_time,
+        };
         let last = nodes.iter().map(|n| n.3).max();
         let mut out = vec![status(None, now.counters, last)];
         out.extend(nodes.into_iter().filter_map(|(node, success, error, update)| {

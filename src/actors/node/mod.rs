@@ -8,8 +8,8 @@ mod blocks;
 mod message;
 
 pub use message::{
-    Beat, BlockDone, DescribeNode, HangUp, Holds, NodeDescription, NodeHandle, PullBeat, Reannounce, SendBlock, SessionClosed, SessionOpened,
-    SetEnabled,
+    Beat, BlockDone, DescribeNode, HangUp, Holds, NodeDescription, NodeHandle, PullBeat, Reannounce, SendBlock, SessionClosed,
+    SessionOpened, SetEnabled,
 };
 
 pub use blocks::with_requests;

@@ -9,8 +9,8 @@ mod message;
 mod watches;
 
 pub use message::{
-    ChildDied, FindWorker, JobIdle, NodeConnected, NodeLeft, OpenJob, RegistryHandle, RunEnded, Shutdown, StartRunActor, WorkerConnected, WorkerLeft,
-    WorkerWatches,
+    ChildDied, FindWorker, JobIdle, NodeConnected, NodeLeft, OpenJob, RegistryHandle, RunEnded, Shutdown, StartRunActor, WorkerConnected,
+    WorkerLeft, WorkerWatches,
 };
 
 use super::house::House;

@@ -84,7 +84,8 @@ impl RunActor {
                 if let Some(payload) = self.cache.take_leased(seq) {
                     self.cache.put_ready(seq, payload);
                 }
-                let write = MarkRetry { no: self.run.no, epoch: self.epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
+                let write =
+                    MarkRetry { no: self.run.no, epoch: self.epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
                 Self::then(ctx, self.house.store.write(write), |_, _, _| {});
                 self.announce(ctx);
             }
@@ -148,7 +149,15 @@ impl RunActor {
         });
     }
 
-    fn store_report(&mut self, seq: Seq, index: &Index, pack: Bytes, payload: Payload, reply: Option<Reply<Reported>>, ctx: &mut Context<Self>) {
+    fn store_report(
+        &mut self,
+        seq: Seq,
+        index: &Index,
+        pack: Bytes,
+        payload: Payload,
+        reply: Option<Reply<Reported>>,
+        ctx: &mut Context<Self>,
+    ) {
         if let Some(lease) = self.frontier.begin_report(seq) {
             self.announced = self.announced.min(self.frontier.ready());
             if let Some(node) = self.house.directory.nodes.get(lease.node) {

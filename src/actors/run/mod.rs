@@ -13,8 +13,8 @@ mod queue;
 mod workers;
 
 pub use message::{
-    Delivered, DeliveredBlock, DescribeRun, Grant, HandOver, NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report, RunDescription,
-    RunHandle, StartReturned, Stop, WorkerNews,
+    Delivered, DeliveredBlock, DescribeRun, Grant, HandOver, NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report,
+    RunDescription, RunHandle, StartReturned, Stop, WorkerNews,
 };
 
 use super::dispatcher::RunReady;

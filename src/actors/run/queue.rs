@@ -40,7 +40,8 @@ impl RunActor {
         let (mut current, mut already) = (Vec::with_capacity(acks.len()), 0);
         for (i, block_id) in acks.iter().enumerate() {
             let at = |problem: Problem| problem.at(format!("blocks[{i}]"));
-            let seq = block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is no block of this run"))))?;
+            let seq =
+                block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is no block of this run"))))?;
             match self.frontier.check_ack(seq) {
                 AckVerdict::Current if !current.contains(&seq) => current.push(seq),
                 AckVerdict::Current | AckVerdict::Already => already += 1,
@@ -62,7 +63,13 @@ impl RunActor {
                 Problem::internal()
             })?;
             let prints: Arc<[_]> = chosen.iter().map(|i| batch.requests[*i].id).collect();
-            blocks.push(NewBlock { seq: *seq, requests: chosen.len() as u32, raw_length: text.len() as u32, payload: Bytes::from(payload), prints });
+            blocks.push(NewBlock {
+                seq: *seq,
+                requests: chosen.len() as u32,
+                raw_length: text.len() as u32,
+                payload: Bytes::from(payload),
+                prints,
+            });
         }
         let pushed = Pushed {
             block_ids: admission.blocks.iter().map(|(seq, _)| self.block_id(*seq)).collect(),

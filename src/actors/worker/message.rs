@@ -84,4 +84,3 @@ impl WorkerHandle {
         self.0.tell(WorkerHangUp(why.to_owned()));
     }
 }
-

@@ -27,12 +27,8 @@ const HTTP_NODE_BLOCKS: u32 = 5;
 /// # Errors
 /// Names the fact that is too long.
 pub fn check_facts(facts: &NodeFacts) -> Result<(), Problem> {
-    let texts = [
-        ("nodeType", &facts.node_type),
-        ("ip", &facts.ip_address),
-        ("group", &facts.group),
-        ("operatingSystem", &facts.operating_system),
-    ];
+    let texts =
+        [("nodeType", &facts.node_type), ("ip", &facts.ip_address), ("group", &facts.group), ("operatingSystem", &facts.operating_system)];
     match texts.iter().find(|(_, text)| text.chars().count() > MOST) {
         Some((name, _)) => Err(Problem::invalid(*name, format!("at most {MOST} characters are taken"))),
         None => Ok(()),

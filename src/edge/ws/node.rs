@@ -27,9 +27,16 @@ struct NodeSession {
 }
 
 /// Answers the upgrade.
-pub(super) fn open(edge: &Edge, facts: NodeFacts, binary: bool, request: &HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
+pub(super) fn open(
+    edge: &Edge,
+    facts: NodeFacts,
+    binary: bool,
+    request: &HttpRequest,
+    stream: web::Payload,
+) -> Result<HttpResponse, Failure> {
     let id = facts.node_id;
-    let session = NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary)), number: 0, joined: Joined::default(), stats: None };
+    let session =
+        NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary)), number: 0, joined: Joined::default(), stats: None };
     let started = WsResponseBuilder::new(session, request, stream).frame_size(MAX_MESSAGE).start();
     started.map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))
 }
@@ -65,12 +72,14 @@ impl Actor for NodeSession {
         self.stats = Some(self.desk.enter_session(format!("node {} #{}", self.id, self.number)));
         let Some((facts, binary)) = self.facts.take() else { return };
         let desk = self.desk.clone();
-        ctx.spawn(wrap_future(async move { desk.node_connected(facts, outlet, binary).await }).map(|connected, this: &mut Self, ctx: &mut Self::Context| {
-            if let Err(problem) = connected {
-                log::warn!("a node could not be taken in node={}: {problem}", this.id);
-                session::refuse(CloseCode::Again, &problem.detail, ctx);
-            }
-        }));
+        ctx.spawn(wrap_future(async move { desk.node_connected(facts, outlet, binary).await }).map(
+            |connected, this: &mut Self, ctx: &mut Self::Context| {
+                if let Err(problem) = connected {
+                    log::warn!("a node could not be taken in node={}: {problem}", this.id);
+                    session::refuse(CloseCode::Again, &problem.detail, ctx);
+                }
+            },
+        ));
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {

@@ -64,11 +64,13 @@ impl Actor for WorkerSession {
         self.stats = Some(self.desk.enter_session(format!("worker {} #{}", self.id, self.number)));
         let (desk, id) = (self.desk.clone(), self.id);
         // What it says before its actor is there waits in the socket.
-        ctx.wait(wrap_future(async move { desk.worker_connected(id, outlet).await }).map(|connected, _: &mut Self, ctx: &mut Self::Context| {
-            if let Err(problem) = connected {
-                session::refuse(CloseCode::Again, &problem.detail, ctx);
-            }
-        }));
+        ctx.wait(wrap_future(async move { desk.worker_connected(id, outlet).await }).map(
+            |connected, _: &mut Self, ctx: &mut Self::Context| {
+                if let Err(problem) = connected {
+                    session::refuse(CloseCode::Again, &problem.detail, ctx);
+                }
+            },
+        ));
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
