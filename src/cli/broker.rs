@@ -1,9 +1,10 @@
 //! `webloom broker`
 
-use super::{say, signal};
+use super::say;
 use crate::broker::Broker;
 use crate::config::broker::{BrokerConfig, Times};
 use crate::config::tokens::Tokens;
+use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,7 +62,7 @@ pub fn run(args: Args) -> Result<(), String> {
         let broker = Broker::start(&config).await.map_err(|e| e.to_string())?;
         // Scripts wait for this line, and read the port in it.
         say(&format!("listening on http://{}", broker.address));
-        signal::ended().await;
+        stop_signal().await;
         log::info!("told to end");
         broker.stop().await;
         Ok(())

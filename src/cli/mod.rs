@@ -1,7 +1,9 @@
 //! The command line: reads flags, environment and files, puts the programs together.
 
+mod agent;
 mod broker;
-mod signal;
+mod crawl;
+mod house;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -18,18 +20,27 @@ struct Cli {
 enum Command {
     /// Run the server: it keeps the queues, hands out work and stores what comes back
     Broker(broker::Args),
+    /// Run a node: it downloads what a broker hands it
+    Agent(agent::Args),
+    /// Crawl a site with a broker, an agent and a worker in this one process
+    Crawl(crawl::CrawlArgs),
+    /// Crawl a small site that is generated on the spot; needs no network
+    Demo(crawl::DemoArgs),
 }
 
 /// Runs the program. What goes wrong is told on standard error, with exit code 1 (2 for a wrong command line).
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let quiet = false;
+    let quiet = matches!(cli.command, Command::Crawl(_) | Command::Demo(_));
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { "warn" } else { "info" }))
         .format_timestamp_millis()
         .init();
     let result = match cli.command {
         Command::Broker(args) => broker::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Crawl(args) => crawl::crawl(args),
+        Command::Demo(args) => crawl::demo(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,2 +1,34 @@
-//! x
-pub mod links;
+//! The crawl worker: follows the links of one site, breadth first, and writes down what it finds.
+//!
+//! It is a spider like any other, on the worker SDK: all that it knows of a broker is its address. [`drive`] makes its
+//! job and its run and waits for the end; the program around it provides the broker and the agent.
+
+mod drive;
+mod error;
+mod lines;
+mod links;
+mod options;
+mod outputs;
+mod progress;
+mod scope;
+mod site;
+mod state;
+mod summary;
+mod warc;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use drive::drive;
+pub use error::CrawlError;
+pub use lines::{Line, Lines};
+pub use links::{Found, find};
+pub use options::{CLASS, CrawlOptions, job};
+pub use outputs::Outputs;
+pub use scope::Scope;
+pub use site::{Site, serve};
+pub use state::State;
+pub use summary::{Outcome, Summary, Tally};
+pub use warc::{Record, Warc, read_warc};
+pub use worker::CrawlWorker;

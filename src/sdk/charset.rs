@@ -80,6 +80,9 @@ fn guess(body: &[u8]) -> &'static Encoding {
 mod tests {
     use super::*;
 
+    /// A body, its encoding as it is known, its type, its text.
+    type Case<'a> = (&'a [u8], Option<&'a str>, Option<&'a str>, &'a str);
+
     #[test]
     fn each_word_about_the_encoding_counts_in_its_turn() {
         let html = Some("text/html");
@@ -88,7 +91,7 @@ mod tests {
         let old_meta = b"<META http-equiv=Content-Type content='text/html; charset=koi8-r'>\xc1";
         let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain("né".encode_utf16().flat_map(u16::to_le_bytes)).collect();
         let late = [&[b' '; PRESCAN][..], b"<meta charset=koi8-r>\xc3\xa9"].concat();
-        let cases: [(&[u8], Option<&str>, Option<&str>, &str); 13] = [
+        let cases: [Case<'_>; 13] = [
             (b"caf\xc3\xa9", None, None, "café"),
             (b"caf\xe9", None, latin, "café"),
             (b"caf\xc3\xa9", Some("utf-8"), latin, "café"),

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// Blocks of a run in hand at a time.
@@ -29,6 +29,7 @@ pub struct Worker {
     id: WorkerId,
     in_flight: usize,
     grace: Duration,
+    ready: Option<oneshot::Sender<()>>,
     spiders: Vec<Rc<dyn AnySpider>>,
 }
 
@@ -39,7 +40,7 @@ impl Worker {
         let program = std::env::args().next().unwrap_or_default();
         let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         let (id, spiders) = (WorkerId::random(), Vec::new());
-        Self { broker: broker.into(), token: None, name, id, in_flight: IN_FLIGHT, grace: GRACE, spiders }
+        Self { broker: broker.into(), token: None, name, id, in_flight: IN_FLIGHT, grace: GRACE, ready: None, spiders }
     }
 
     /// The token that the broker asks for.
@@ -75,6 +76,13 @@ impl Worker {
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Tells when the broker first knows what is watched: from then on a trigger finds this worker.
+    #[must_use]
+    pub fn ready(mut self, told: oneshot::Sender<()>) -> Self {
+        self.ready = Some(told);
         self
     }
 
@@ -114,8 +122,16 @@ impl Worker {
             runs: Rc::clone(&known),
             orders: send,
         };
-        let mut hands =
-            Hands { worker: self.id, in_flight: self.in_flight, client, spiders, known, runs: BTreeMap::new(), tasks: JoinSet::new() };
+        let mut hands = Hands {
+            worker: self.id,
+            in_flight: self.in_flight,
+            client,
+            spiders,
+            known,
+            ready: self.ready,
+            runs: BTreeMap::new(),
+            tasks: JoinSet::new(),
+        };
         let (session, mut stop) = (std::pin::pin!(session.keep()), std::pin::pin!(stop));
         let mut session = session;
         loop {
@@ -141,6 +157,7 @@ struct Hands {
     client: Rc<Client>,
     spiders: BTreeMap<String, Rc<dyn AnySpider>>,
     known: Rc<RefCell<BTreeSet<Identity>>>,
+    ready: Option<oneshot::Sender<()>>,
     runs: BTreeMap<Identity, (Rc<RunContext>, watch::Sender<Option<Over>>)>,
     tasks: JoinSet<(Identity, Result<(), Error>)>,
 }
@@ -155,7 +172,11 @@ impl Hands {
                 }
             }
             ToWorker::Error(problem) => log::warn!("message was not taken by the broker: {problem}"),
-            ToWorker::Watching { class_names } => log::info!("watching classes={}", class_names.join(",")),
+            ToWorker::Watching { class_names } => {
+                log::info!("watching classes={}", class_names.join(","));
+                // Who asked may have lost interest.
+                self.ready.take().map(|ready| ready.send(()));
+            }
             ToWorker::Welcome { .. } => {}
         }
     }

@@ -41,8 +41,9 @@ fn jobs() {
         for (body, expected, field) in &cases {
             let (status, problem) = api.post("/api/v1/jobs", body).await;
             assert_eq!((status, problem["field"].as_str()), (*expected, Some(*field)), "{body}: {problem}");
-            let (status, problem) = api.put(&format!("/api/v1/jobs/{job}"), body).await;
-            if *field != "id" || *expected == 400 {
+            // Its own id is no conflict for a job that is changed.
+            if body["id"] != json!(job) {
+                let (status, problem) = api.put(&format!("/api/v1/jobs/{job}"), body).await;
                 assert_eq!((status, problem["field"].as_str()), (*expected, Some(*field)), "PUT {body}: {problem}");
             }
         }

@@ -3,5 +3,7 @@
 mod support;
 
 mod bad_input;
+mod kill;
+mod panics;
 mod plain_http;
 mod tokens;

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each journey uses its part")]
 
 pub mod api;
+pub mod crawl;
 pub mod process;
+pub mod site;
 
 use std::future::Future;
 use std::time::{Duration, Instant};

@@ -1,3 +1,9 @@
+//! What every test of the store uses.
+
+mod segments;
+mod tables;
+mod writing;
+
 use super::blocks::*;
 use super::fires::RecordSkip;
 use super::jobs::*;
@@ -29,6 +35,9 @@ fn with_store<F: Future<Output = ()>>(test: impl FnOnce(Store, StoreConfig) -> F
 }
 
 fn with_segments<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, StoreConfig) -> F) {
+    // One at a time: planned faults are the whole process's.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&folder);
     actix::System::new().block_on(async {
@@ -118,38 +127,4 @@ fn segment_files(config: &StoreConfig) -> Vec<String> {
 async fn reopened(store: Store, config: &StoreConfig) -> Store {
     store.close().await;
     Store::open(config).expect("opened again")
-}
-
-#[test]
-fn what_was_answered_is_there_after_the_next_start_and_in_order() {
-    with_store(|store, config| async move {
-        let owned = run(&store).await;
-        // Not awaited one by one: the order is that of the calls.
-        let pushes: Vec<_> = (0..600).map(|seq| store.write(push(&owned, seq..seq + 1))).collect();
-        let answers: Vec<_> = (0..600).map(|seq| store.write(result(&owned, seq, &format!("pack {seq}")))).collect();
-        let acks = store.write(ack(&owned, &[0, 2]));
-        let again = store.write(result(&owned, 1, "late"));
-        for push in pushes {
-            push.await.expect("pushed");
-        }
-        for answer in answers {
-            answer.await.expect("a result after its push");
-        }
-        acks.await.expect("acknowledged");
-        assert_eq!(again.await, Err(StoreError::Conflict("state".into())));
-        let stats = store.stats();
-        assert_eq!((stats.depth, stats.written), (0, 1_204), "{stats:?}");
-        assert!(stats.batches < 50, "they share transactions: {stats:?}");
-
-        let store = reopened(store, &config).await;
-        let (blocks, seen) = store.read(LoadFrontier { no: owned.0.no }).await.expect("a frontier");
-        assert_eq!((blocks.len(), seen.len()), (600, 1_800));
-        let phases: Vec<_> = blocks[..4].iter().map(|block| block.phase).collect();
-        assert_eq!(phases, [Phase::Done, Phase::Answered, Phase::Done, Phase::Answered]);
-        assert_eq!(seen[3..6], *prints(1));
-        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![599, 0, 1] }).await.expect("results");
-        let packs: Vec<_> = results.iter().map(|r| (r.seq, &r.pack[..], &r.payload[..])).collect();
-        assert_eq!(packs, [(599, &b"pack 599"[..], &b"payload 599"[..]), (1, b"pack 1", b"payload 1")]);
-        store.close().await;
-    });
 }

@@ -1,0 +1,121 @@
+//! `webloom crawl` and `webloom demo`: broker, agent and worker in one process.
+
+use super::house::House;
+use super::say;
+use crate::config::agent::AgentConfig;
+use crate::config::broker::{BrokerConfig, Times};
+use crate::config::tokens::Tokens;
+use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, drive, serve};
+use crate::sdk::stop_signal;
+use clap::Args as ClapArgs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Flags of `webloom crawl`.
+#[derive(Debug, ClapArgs)]
+pub struct CrawlArgs {
+    #[command(flatten)]
+    options: CrawlOptions,
+}
+
+/// Flags of `webloom demo`.
+#[derive(Debug, ClapArgs)]
+pub struct DemoArgs {
+    /// End when the crawl has ended, instead of leaving the broker up to be looked at
+    #[arg(long)]
+    exit: bool,
+    /// Address and port of the broker; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:55626")]
+    listen: SocketAddr,
+    /// Write the lines to this file; else they are not kept
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, String> {
+    let config = BrokerConfig { listen, database, tokens: Tokens::default(), threads: 1, times: Times::default() };
+    config.validate().map_err(|e| e.to_string())
+}
+
+/// Starts the house, crawls, and gives the house back for whatever comes after.
+async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(House, Summary), String> {
+    let mut state = State::prepare(options).map_err(|e| e.to_string())?;
+    let mut house = House::start(broker_config(listen, state.database())?).await?;
+    let agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
+    let driven = match house.start_agent(agent) {
+        Ok(()) => drive(&house.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
+        Err(error) => Err(error),
+    };
+    match driven {
+        Ok(summary) => Ok((house, summary)),
+        Err(error) => {
+            house.end().await;
+            Err(error)
+        }
+    }
+}
+
+/// Crawls a site.
+///
+/// # Errors
+/// It could not begin, or ended early.
+pub fn crawl(args: CrawlArgs) -> Result<(), String> {
+    actix_rt::System::new().block_on(async move {
+        let (house, summary) = crawl_in_house(&args.options, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        house.end().await;
+        match summary.outcome {
+            Outcome::Finished | Outcome::Interrupted => Ok(()),
+            Outcome::Failed(reason) => Err(reason),
+        }
+    })
+}
+
+/// Crawls the demo site, and leaves the broker up to be looked at.
+///
+/// # Errors
+/// It could not begin, or found something else than is there.
+pub fn demo(args: DemoArgs) -> Result<(), String> {
+    actix_rt::System::new().block_on(async move {
+        let (site, server) = serve().map_err(|e| format!("the demo site cannot be served: {e}"))?;
+        let stop_site = server.handle();
+        actix_rt::spawn(server);
+        let folder = std::env::temp_dir().join(format!("webloom-demo-{}", std::process::id()));
+        let shown = show(&args, site, &folder).await;
+        stop_site.stop(false).await;
+        let removed = std::fs::remove_dir_all(&folder);
+        if let Err(error) = removed.as_ref().or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(&()) } else { Err(e) }) {
+            log::warn!("the demo's folder could not be removed: {error}");
+        }
+        shown
+    })
+}
+
+async fn show(args: &DemoArgs, site: Site, folder: &std::path::Path) -> Result<(), String> {
+    let url = site.url().parse().map_err(|e| format!("the address of the demo site: {e}"))?;
+    let output = args.output.clone().or_else(|| Some(folder.join("pages.jsonl")));
+    let options = CrawlOptions { output, state: Some(folder.to_owned()), fresh: true, ..CrawlOptions::new(url) };
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    say(&format!("a small site was generated and is served at {}: crawling it", site.url()));
+    let (house, summary) = crawl_in_house(&options, args.listen).await?;
+    let done = match &summary.outcome {
+        Outcome::Finished if (summary.pages, summary.failed) == (Site::PAGES, Site::MISSING) => {
+            say(&format!("all {} pages were found, and the {} links that lead nowhere", summary.pages, summary.failed));
+            Ok(())
+        }
+        Outcome::Finished => Err(format!(
+            "the site has {} pages and {} dead links, but {} and {} were found",
+            Site::PAGES,
+            Site::MISSING,
+            summary.pages,
+            summary.failed
+        )),
+        Outcome::Interrupted => Ok(()),
+        Outcome::Failed(reason) => Err(reason.clone()),
+    };
+    if done.is_ok() && !args.exit && summary.outcome == Outcome::Finished {
+        say(&format!("open {} in a browser to see the actors; Ctrl-C ends", house.url()));
+        stop_signal().await;
+    }
+    house.end().await;
+    done
+}

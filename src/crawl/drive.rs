@@ -1,0 +1,125 @@
+//! A whole crawl against a broker that runs: makes the job and the run, works until it ends, says what came of it.
+
+use super::error::CrawlError;
+use super::options::{CrawlOptions, job};
+use super::outputs::Outputs;
+use super::progress::{Progress, say};
+use super::state::State;
+use super::summary::{Outcome, Summary, Tally};
+use super::worker::CrawlWorker;
+use crate::domain::ids::Identity;
+use crate::domain::run::{Counters, RunState};
+use crate::protocol::api::{Page, RunOutput};
+use crate::sdk::{Client, Error, Worker};
+use awc::http::Method;
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Between two looks at the run.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Blocks in hand at a time: enough that reading never waits for the network.
+const IN_FLIGHT: usize = 8;
+
+/// Crawls until all is done or `stop` is ready; prints progress and summary to the standard error. To be called within an
+/// actix runtime, while a broker and an agent run. What is interrupted can be gone on with: the broker's database under
+/// [`State::database`] and the files of `options` hold all that was done.
+///
+/// # Errors
+/// A file cannot be written, or the broker refuses.
+pub async fn drive(
+    broker: &str,
+    token: Option<&str>,
+    options: &CrawlOptions,
+    state: &mut State,
+    stop: impl Future<Output = ()>,
+) -> Result<Summary, CrawlError> {
+    let began = Instant::now();
+    let tally = Rc::new(Tally::default());
+    let spider = CrawlWorker::new(options, Outputs::open(options)?, Rc::clone(&tally));
+    let client = Client::new(broker, token)?;
+    let (ready, is_ready) = oneshot::channel();
+    let (halt, halted) = oneshot::channel::<()>();
+    let worker = Worker::new(broker).name("crawl").in_flight(IN_FLIGHT).ready(ready).watch(spider);
+    let worker = match token {
+        Some(token) => worker.token(token),
+        None => worker,
+    };
+    let mut progress = Progress::new(options);
+    let mut last = Counters::default();
+    let outcome = {
+        let work = worker.run(async { drop(halted.await) });
+        let watch = async {
+            tokio::select! {
+                () = stop => Ok(Outcome::Interrupted),
+                ended = watch(&client, options, state, is_ready, |counters| { progress.show(counters); last = *counters; }) => ended,
+            }
+        };
+        let (mut work, watch) = (std::pin::pin!(work), std::pin::pin!(watch));
+        let outcome = tokio::select! {
+            // It ends by itself only when it cannot go on.
+            worked = &mut work => worked.map(|()| Outcome::Interrupted).map_err(CrawlError::from),
+            outcome = watch => {
+                drop(halt);
+                // It finishes what it has in hand.
+                work.await.map_err(CrawlError::from).and(outcome)
+            }
+        };
+        outcome
+    };
+    progress.clear();
+    let outcome = outcome?;
+    if outcome != Outcome::Interrupted {
+        state.finish()?;
+    }
+    let (pages, failed, bytes) = (tally.pages.get(), tally.failed.get(), tally.bytes.get());
+    let summary = Summary { outcome, pages, failed, left: last.left, bytes, seconds: began.elapsed().as_secs_f64() };
+    say(&summary.to_string());
+    Ok(summary)
+}
+
+/// Begins the run, or finds it, and looks at it until it ends.
+async fn watch(
+    client: &Client,
+    options: &CrawlOptions,
+    state: &State,
+    is_ready: oneshot::Receiver<()>,
+    mut show: impl FnMut(&Counters),
+) -> Result<Outcome, CrawlError> {
+    // A run that begins while nobody watches its class fails.
+    if is_ready.await.is_err() {
+        return Ok(Outcome::Interrupted);
+    }
+    let identity = begin(client, options, state).await?;
+    loop {
+        let run: RunOutput = client.json(Method::GET, &format!("/api/v1/runs/{identity}"), None).await?;
+        show(&run.counters);
+        match run.state {
+            RunState::Success => return Ok(Outcome::Finished),
+            state if state.is_final() => {
+                return Ok(Outcome::Failed(run.reason.unwrap_or_else(|| format!("the run is {}", state.name()))));
+            }
+            _ => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+/// Each step may have been done before a crash; none is done twice.
+async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result<Identity, Error> {
+    let id = state.job_id();
+    let runs: Page<RunOutput> = client.json(Method::GET, &format!("/api/v1/runs?jobId={id}"), None).await?;
+    if let Some(run) = runs.items.first() {
+        return Ok(run.identity);
+    }
+    match client.json::<Value>(Method::GET, &format!("/api/v1/jobs/{id}"), None).await {
+        Ok(_) => {}
+        Err(Error::Refused(problem)) if problem.status == 404 => {
+            client.json::<Value>(Method::POST, "/api/v1/jobs", Some(&job(options, id))).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    let trigger = json!({ "fireTime": state.fire_time() });
+    let run: RunOutput = client.json(Method::POST, &format!("/api/v1/jobs/{id}/trigger"), Some(&trigger)).await?;
+    Ok(run.identity)
+}

@@ -1,0 +1,153 @@
+//! One line of JSON for each page.
+//!
+//! A page that is acknowledged stands in the file: lines are handed to the system before each acknowledgement, so they
+//! outlive this process, killed or not. A page stands there once, though it may be delivered twice.
+
+use super::error::CrawlError;
+use crate::domain::fingerprint::Fingerprint;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write};
+use std::path::Path;
+
+/// What is said of a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// The URL that was asked for.
+    pub url: String,
+    /// The HTTP status; 0 if there was no answer.
+    pub status: u16,
+    /// The title of a page of HTML.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Links between it and the start.
+    pub depth: u32,
+    /// Bytes of the body, after decompression.
+    pub length: u64,
+    /// Different links on it, whether they are followed or not.
+    pub links: u64,
+    /// Where redirects led.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_url: Option<String>,
+    /// Why there is no answer, or not a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Writes lines.
+pub struct Lines {
+    out: BufWriter<Box<dyn Write>>,
+    written: HashSet<u64>,
+}
+
+impl Lines {
+    /// Writes to anything.
+    #[must_use]
+    pub fn new(out: Box<dyn Write>) -> Self {
+        Self { out: BufWriter::with_capacity(1 << 16, out), written: HashSet::new() }
+    }
+
+    /// Writes to a file: a new one, or behind the whole lines of one that is there.
+    ///
+    /// # Errors
+    /// The file cannot be written, or holds anything else.
+    pub fn to_file(path: &Path, resume: bool) -> Result<Self, CrawlError> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(!resume).open(path);
+        let file = file.map_err(CrawlError::file(path))?;
+        let (file, written) = read(file).map_err(CrawlError::file(path))?;
+        Ok(Self { written, ..Self::new(Box::new(file)) })
+    }
+
+    /// Writes a line, if its page has none. True if it was written.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&mut self, line: &Line) -> io::Result<bool> {
+        let new = self.written.insert(key(&line.url));
+        if new {
+            serde_json::to_writer(&mut self.out, line)?;
+            self.out.write_all(b"\n")?;
+        }
+        Ok(new)
+    }
+
+    /// Hands all to the system.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// What stands for a page in memory.
+pub(super) fn key(url: &str) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&Fingerprint::of("GET", url, b"").0[..8]);
+    u64::from_le_bytes(bytes)
+}
+
+/// Reads the pages that stand in a file, cuts off a line that is not whole, and stands at the end.
+fn read(file: File) -> io::Result<(File, HashSet<u64>)> {
+    let (mut written, mut text, mut whole) = (HashSet::new(), Vec::new(), 0);
+    let mut reader = BufReader::new(file);
+    loop {
+        text.clear();
+        let bytes = reader.read_until(b'\n', &mut text)?;
+        if bytes == 0 || text.last() != Some(&b'\n') {
+            break;
+        }
+        let line: Line = serde_json::from_slice(&text)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("line {} is not of a crawl: {e}", written.len() + 1)))?;
+        written.insert(key(&line.url));
+        whole += bytes as u64;
+    }
+    let mut file = reader.into_inner();
+    file.set_len(whole)?;
+    file.seek(SeekFrom::Start(whole))?;
+    Ok((file, written))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(url: &str) -> Line {
+        Line { url: url.into(), status: 200, ..Line::default() }
+    }
+
+    #[test]
+    fn what_stands_in_the_file_is_not_written_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("out.jsonl");
+        std::fs::write(&path, "old").expect("a file");
+        let mut lines = Lines::to_file(&path, false).expect("a new file");
+        assert!(lines.write(&line("http://a/1")).expect("written"));
+        assert!(!lines.write(&line("http://a/1")).expect("known"));
+        lines.flush().expect("flushed");
+        drop(lines);
+        let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
+        file.write_all(br#"{"url":"http://a/2","stat"#).expect("a line that is cut off");
+
+        let mut lines = Lines::to_file(&path, true).expect("the same file");
+        for url in ["http://a/1", "http://a/2"] {
+            lines.write(&line(url)).expect("written");
+        }
+        lines.flush().expect("flushed");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        let urls: Vec<String> = text.lines().map(|l| serde_json::from_str::<Line>(l).expect("whole").url).collect();
+        assert_eq!(urls, ["http://a/1", "http://a/2"]);
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("letter.txt");
+        std::fs::write(&path, "Dear reader,\nhello").expect("a file");
+        assert!(Lines::to_file(&path, true).is_err());
+        assert_eq!(std::fs::read_to_string(&path).expect("the file"), "Dear reader,\nhello");
+    }
+}

@@ -1,0 +1,163 @@
+//! Where a crawl remembers what it has done: a directory with the broker's database, and a note of which run it is.
+
+use super::error::CrawlError;
+use super::options::CrawlOptions;
+use crate::domain::ids::JobId;
+use crate::domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// Directories of crawls whose place is not given.
+const PLACE: &str = ".webloom-crawl";
+/// The note.
+const NOTE: &str = "crawl.json";
+/// What the broker writes; removed as a whole when a crawl begins anew.
+const BROKER: &str = "broker";
+
+/// The directory of a crawl.
+#[derive(Debug)]
+pub struct State {
+    dir: PathBuf,
+    note: Note,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    url: String,
+    /// Chosen before the broker is asked, so that a job made just before a crash is found again.
+    job_id: JobId,
+    /// The instant that the run stands for: one instant makes one run, however often it is asked for.
+    fire_time: Timestamp,
+    finished: bool,
+}
+
+impl State {
+    /// Prepares the directory: to go on with the crawl in it, or to begin anew.
+    ///
+    /// # Errors
+    /// There is nothing to go on with; there is, and it was not asked for; the directory cannot be written.
+    pub fn prepare(options: &CrawlOptions) -> Result<Self, CrawlError> {
+        let dir = options.state.clone().unwrap_or_else(|| default_dir(&options.url));
+        let shown = dir.display();
+        let found = read(&dir)?;
+        match found {
+            Some(note) if options.resume && note.url != options.url.as_str() => {
+                Err(CrawlError::State(format!("{shown} holds a crawl of {}, not of {}", note.url, options.url)))
+            }
+            Some(note) if options.resume && note.finished => {
+                Err(CrawlError::State(format!("the crawl in {shown} is finished: without --resume it begins anew")))
+            }
+            Some(note) if options.resume => Ok(Self { dir, note }),
+            None if options.resume => Err(CrawlError::State(format!("there is no crawl of {} to go on with in {shown}", options.url))),
+            Some(note) if !note.finished && !options.fresh => Err(CrawlError::State(format!(
+                "{shown} holds a crawl of {} that was interrupted: --resume goes on with it, --fresh begins anew",
+                note.url
+            ))),
+            found => {
+                if found.is_some() {
+                    remove(&dir.join(BROKER))?;
+                }
+                let note = Note { url: options.url.to_string(), job_id: JobId::random(), fire_time: Timestamp::now(), finished: false };
+                let state = Self { dir, note };
+                fs::create_dir_all(state.dir.join(BROKER)).map_err(CrawlError::file(&state.dir))?;
+                state.write()?;
+                Ok(state)
+            }
+        }
+    }
+
+    /// The broker's database.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.dir.join(BROKER).join("webloom.db")
+    }
+
+    /// The job of the crawl.
+    #[must_use]
+    pub fn job_id(&self) -> JobId {
+        self.note.job_id
+    }
+
+    /// The instant that its run stands for.
+    #[must_use]
+    pub fn fire_time(&self) -> Timestamp {
+        self.note.fire_time
+    }
+
+    /// There is nothing to go on with any more. The broker's files stay until the next crawl.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub fn finish(&mut self) -> Result<(), CrawlError> {
+        self.note.finished = true;
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), CrawlError> {
+        let (path, new) = (self.dir.join(NOTE), self.dir.join("crawl.json.new"));
+        let text = serde_json::to_vec_pretty(&self.note).expect("a note is plain data");
+        let written = fs::File::create(&new).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        });
+        written.map_err(CrawlError::file(&path))
+    }
+}
+
+fn default_dir(url: &Url) -> PathBuf {
+    let digest: String = Sha256::digest(url.as_str()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Path::new(PLACE).join(digest)
+}
+
+fn read(dir: &Path) -> Result<Option<Note>, CrawlError> {
+    let path = dir.join(NOTE);
+    match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| CrawlError::State(format!("{}: {e}", path.display()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CrawlError::file(&path)(error)),
+    }
+}
+
+fn remove(dir: &Path) -> Result<(), CrawlError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(CrawlError::file(dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crawl_is_begun_gone_on_with_and_finished() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let url = Url::parse("http://a/").expect("a url");
+        let with = |resume, fresh| CrawlOptions { state: Some(dir.path().join("s")), resume, fresh, ..CrawlOptions::new(url.clone()) };
+        let refused = |options: &CrawlOptions| State::prepare(options).expect_err("refused").to_string();
+
+        assert!(refused(&with(true, false)).contains("no crawl"));
+        let first = State::prepare(&with(false, false)).expect("begun");
+        fs::write(first.database(), "pages").expect("a database");
+        assert!(refused(&with(false, false)).contains("--resume"));
+        let other = CrawlOptions { url: Url::parse("http://b/").expect("a url"), ..with(true, false) };
+        assert!(refused(&other).contains("not of http://b/"));
+
+        let mut again = State::prepare(&with(true, false)).expect("gone on with");
+        assert_eq!((again.job_id(), again.fire_time()), (first.job_id(), first.fire_time()));
+        assert!(again.database().exists());
+        again.finish().expect("finished");
+        assert!(refused(&with(true, false)).contains("finished"));
+
+        State::prepare(&with(false, false)).expect("anew, for the old one is finished");
+        let fresh = State::prepare(&with(false, true)).expect("anew, for it was asked for");
+        assert_ne!(fresh.job_id(), first.job_id());
+        assert!(!fresh.database().exists());
+    }
+}

@@ -1,0 +1,131 @@
+//! The crawl worker on pages of the demo site, without a broker.
+
+use super::{CrawlOptions, CrawlWorker, Line, Outputs, Scope, Site, Tally, find, serve};
+use crate::domain::ids::{BlockId, Identity, JobId};
+use crate::protocol::worker::StartRun;
+use crate::sdk::{Abort, Client, FetchError, FetchErrorKind, FinishedBlock, Follow, Page, Request, RunContext, Spider, decode};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::io::{self, Write};
+use std::rc::Rc;
+use url::Url;
+
+#[derive(Clone, Default)]
+struct Shared(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn run(properties: BTreeMap<String, String>) -> RunContext {
+    let (identity, job_id) = (Identity::random(), JobId::random());
+    let order = StartRun { identity, job_id, class_name: super::CLASS.into(), arguments: None, properties, start_returned: true };
+    RunContext::new(order, Rc::new(Client::new("http://127.0.0.1:1", None).expect("an address")))
+}
+
+fn page(url: &str, status: u16, body: &str) -> Page {
+    Page {
+        request: Request::get(url),
+        status,
+        error: (status == 0).then(|| FetchError { kind: FetchErrorKind::Dns, message: "no such host".into(), retryable: false }),
+        tries: 1,
+        time_ms: 1,
+        target_url: None,
+        headers: vec![("content-type".into(), "text/html".into())],
+        body: body.to_owned().into(),
+    }
+}
+
+fn block(pages: Vec<Page>) -> FinishedBlock {
+    FinishedBlock { block_id: BlockId::new(Identity::random(), 0), exception: None, pages }
+}
+
+#[test]
+fn pages_become_lines_and_links() {
+    actix_rt::System::new().block_on(async {
+        let (out, tally) = (Shared::default(), Rc::new(Tally::default()));
+        let options = CrawlOptions::new(Url::parse("http://a/").expect("a url"));
+        let worker = CrawlWorker::new(&options, Outputs::lines_to(Box::new(out.clone())), Rc::clone(&tally));
+        let run = run(BTreeMap::from([("DepthLimit".into(), "1".into())]));
+        let mut deep = page("http://a/deep", 200, "<a href=deeper>");
+        deep.request.depth = 1;
+        let pages = vec![
+            page("http://a/", 200, "<title>A</title><a href=b><a href='b#c'><a href=//elsewhere/><a href=http://[>"),
+            page("http://a/x", 200, "<base href=/y/><a href=b>"),
+            page("http://a/gone", 404, "<a href=not-from-here>"),
+            page("http://none/", 0, ""),
+            deep,
+        ];
+        let mut follow = Follow::new(&run);
+        worker.block(&block(pages.clone()), &mut follow).await.expect("handled");
+        assert_eq!(follow.len(), 2, "http://a/b and http://a/y/b");
+        let mut again = Follow::new(&run);
+        worker.block(&block(pages), &mut again).await.expect("delivered again");
+        assert_eq!(again.len(), 2, "what was not acknowledged is found again");
+
+        let text = String::from_utf8(out.0.borrow().clone()).expect("text");
+        let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect();
+        assert_eq!(lines.len(), 5, "each page once, delivered again or not");
+        assert_eq!((lines[0].title.as_deref(), lines[0].links, lines[0].status), (Some("A"), 3, 200));
+        assert_eq!((lines[3].status, lines[3].error.as_deref()), (0, Some("no such host")));
+        assert_eq!((tally.pages.get(), tally.failed.get()), (3, 2));
+    });
+}
+
+#[test]
+fn without_room_for_its_line_a_page_is_not_acknowledged() {
+    actix_rt::System::new().block_on(async {
+        let options = CrawlOptions::new(Url::parse("http://a/").expect("a url"));
+        let worker = CrawlWorker::new(&options, Outputs::lines_to(Box::new(Full)), Rc::default());
+        let run = run(BTreeMap::new());
+        let error = worker.block(&block(vec![page("http://a/", 200, "")]), &mut Follow::new(&run)).await.expect_err("a full disk");
+        assert!(error.is::<Abort>(), "{error}");
+    });
+}
+
+#[test]
+fn the_demo_site_has_what_it_says() {
+    actix_rt::System::new().block_on(async {
+        let (site, server) = serve().expect("a port");
+        let handle = server.handle();
+        actix_rt::spawn(server);
+        let start = Url::parse(&site.url()).expect("its address");
+        let scope = Scope::new(&CrawlOptions::new(start.clone()));
+        let client = awc::Client::builder().disable_redirects().finish();
+        let (mut seen, mut queue, mut statuses, mut titles) =
+            (HashSet::from([start.clone()]), VecDeque::from([start]), BTreeMap::<u16, u64>::new(), HashSet::new());
+        while let Some(url) = queue.pop_front() {
+            let mut response = client.get(url.as_str()).insert_header(("accept-encoding", "identity")).send().await.expect("an answer");
+            *statuses.entry(response.status().as_u16()).or_default() += 1;
+            let body = response.body().await.expect("a body");
+            let found = find(&decode(&body, None, None));
+            for link in found.links() {
+                let mut link = url.join(link).expect("a link");
+                link.set_fragment(None);
+                if scope.follows(&link, &url) && seen.insert(link.clone()) {
+                    queue.push_back(link);
+                }
+            }
+            titles.extend(found.title);
+        }
+        handle.stop(false).await;
+        assert_eq!(statuses, BTreeMap::from([(200, Site::PAGES - 1), (301, 1), (404, Site::MISSING)]));
+        assert!(titles.contains("Café des tisserands"), "{titles:?}");
+    });
+}

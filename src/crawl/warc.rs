@@ -1,0 +1,293 @@
+//! WARC 1.1 (ISO 28500:2017): the pages themselves, as archives keep them.
+//!
+//! A page is a `response` record; one that never answered is a `metadata` record that says why. Each record is a gzip
+//! member of its own if the name of the file ends in `.gz`. The body is kept as it was after decompression, so the
+//! headers that spoke of its transfer are left out and `Content-Length` is set anew. The record names the URL that
+//! answered; where redirects led to it, `Webloom-Request-URI` names the one that was asked for.
+
+use super::error::CrawlError;
+use super::lines::key;
+use crate::domain::time::Timestamp;
+use crate::sdk::{FetchErrorKind, Page};
+use awc::http::StatusCode;
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+use sha2::{Digest as _, Sha256};
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
+use std::path::Path;
+
+/// zlib's level: pages are written as fast as they come.
+const LEVEL: u32 = 3;
+/// Headers that speak of how the body travelled.
+const OF_TRANSFER: [&str; 3] = ["content-encoding", "transfer-encoding", "content-length"];
+/// The longest head of a record.
+const MOST_HEAD: u64 = 1 << 20;
+
+/// Writes a WARC file.
+pub struct Warc {
+    file: BufWriter<File>,
+    gzip: bool,
+    written: HashSet<u64>,
+}
+
+impl Warc {
+    /// Writes to a file: a new one, or behind the whole records of one that is there.
+    ///
+    /// # Errors
+    /// The file cannot be written, or holds anything else.
+    pub fn to_file(path: &Path, resume: bool) -> Result<Self, CrawlError> {
+        Self::open(path, resume).map_err(CrawlError::file(path))
+    }
+
+    fn open(path: &Path, resume: bool) -> io::Result<Self> {
+        let gzip = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gz"));
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(!resume).open(path)?;
+        let mut written = HashSet::new();
+        let whole = records(&file, gzip, |record| {
+            written.extend(record.header("Webloom-Request-URI").or_else(|| record.header("WARC-Target-URI")).map(key));
+        })?;
+        if whole == 0 && file.metadata()?.len() > 0 && written.is_empty() && !begins_like_one(&file, gzip)? {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a WARC file"));
+        }
+        file.set_len(whole)?;
+        file.seek(SeekFrom::Start(whole))?;
+        let mut warc = Self { file: BufWriter::with_capacity(1 << 16, file), gzip, written };
+        if whole == 0 {
+            let about = concat!("software: webloom/", env!("CARGO_PKG_VERSION"), "\r\nformat: WARC File Format 1.1\r\n");
+            warc.record("warcinfo", "", "application/warc-fields", &[about.as_bytes()])?;
+        }
+        Ok(warc)
+    }
+
+    /// Writes a page, if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&mut self, page: &Page) -> io::Result<()> {
+        if !self.written.insert(key(page.url())) {
+            return Ok(());
+        }
+        let mut more = format!("WARC-Target-URI: {}\r\n", clean(page.final_url()));
+        if page.target_url.is_some() {
+            let _ = write!(more, "Webloom-Request-URI: {}\r\n", clean(page.url()));
+        }
+        if page.status == 0 {
+            let error = page.error.as_ref().map_or("no answer", |error| error.message.as_str());
+            let text = format!("error: {}\r\ntries: {}\r\n", clean(error), page.tries);
+            return self.record("metadata", &more, "application/warc-fields", &[text.as_bytes()]);
+        }
+        match &page.error {
+            Some(error) if error.kind == FetchErrorKind::TooLarge => more.push_str("WARC-Truncated: length\r\n"),
+            Some(_) => more.push_str("WARC-Truncated: unspecified\r\n"),
+            None => {}
+        }
+        let _ = write!(more, "WARC-Payload-Digest: sha256:");
+        for byte in Sha256::digest(&page.body) {
+            let _ = write!(more, "{byte:02x}");
+        }
+        more.push_str("\r\n");
+        let reason = StatusCode::from_u16(page.status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
+        let mut head = format!("HTTP/1.1 {} {reason}\r\n", page.status);
+        for (name, value) in page.headers.iter().filter(|(name, _)| !OF_TRANSFER.iter().any(|word| name.eq_ignore_ascii_case(word))) {
+            let _ = write!(head, "{}: {}\r\n", clean(name), clean(value));
+        }
+        let _ = write!(head, "Content-Length: {}\r\n\r\n", page.body.len());
+        self.record("response", &more, "application/http;msgtype=response", &[head.as_bytes(), &page.body])
+    }
+
+    /// Hands all to the system.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    fn record(&mut self, kind: &str, more: &str, media_type: &str, block: &[&[u8]]) -> io::Result<()> {
+        let length: usize = block.iter().map(|part| part.len()).sum();
+        let (id, date) = (uuid::Uuid::new_v4(), Timestamp::now());
+        let head = format!(
+            "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:uuid:{id}>\r\nWARC-Date: {date}\r\n{more}\
+             Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        let parts = std::iter::once(head.as_bytes()).chain(block.iter().copied()).chain(std::iter::once(&b"\r\n\r\n"[..]));
+        if self.gzip {
+            let mut member = GzEncoder::new(&mut self.file, Compression::new(LEVEL));
+            for part in parts {
+                member.write_all(part)?;
+            }
+            member.finish()?;
+        } else {
+            for part in parts {
+                self.file.write_all(part)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value stays on its line.
+fn clean(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+/// A record that was read.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Its headers.
+    pub headers: Vec<(String, String)>,
+    /// Its block.
+    pub block: Vec<u8>,
+}
+
+impl Record {
+    /// The first header of a name, whatever its case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Reads all whole records of a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_warc(path: &Path) -> io::Result<Vec<Record>> {
+    let gzip = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gz"));
+    let mut all = Vec::new();
+    records(&File::open(path)?, gzip, |record| all.push(record))?;
+    Ok(all)
+}
+
+/// Reads records until the end, or until one that is not whole. Returns where the whole ones end.
+fn records(file: &File, gzip: bool, mut take: impl FnMut(Record)) -> io::Result<u64> {
+    let mut reader = BufReader::with_capacity(1 << 16, file);
+    reader.seek(SeekFrom::Start(0))?;
+    let mut whole = 0;
+    while !reader.fill_buf()?.is_empty() {
+        let record = if gzip {
+            let mut member = BufReader::new(GzDecoder::new(&mut reader));
+            // The end of the member holds its checksum.
+            record(&mut member).and_then(|record| io::copy(&mut member, &mut io::sink()).map(|_| record))
+        } else {
+            record(&mut reader)
+        };
+        match record {
+            Ok(record) => take(record),
+            Err(error) if is_cut(error.kind()) => break,
+            Err(error) => return Err(error),
+        }
+        whole = reader.stream_position()?;
+    }
+    Ok(whole)
+}
+
+fn is_cut(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
+}
+
+fn record(reader: &mut impl BufRead) -> io::Result<Record> {
+    let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let (mut headers, mut line) = (Vec::new(), String::new());
+    let mut head = reader.take(MOST_HEAD);
+    if head.read_line(&mut line)? == 0 || !line.starts_with("WARC/") {
+        return Err(cut());
+    }
+    loop {
+        line.clear();
+        head.read_line(&mut line)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) => headers.push((name.to_owned(), value.trim().to_owned())),
+            None if line == "\r\n" => break,
+            None => return Err(cut()),
+        }
+    }
+    let mut record = Record { headers, block: Vec::new() };
+    let length = record.header("Content-Length").and_then(|text| text.parse().ok()).ok_or_else(cut)?;
+    let read = reader.take(length).read_to_end(&mut record.block)? as u64;
+    let mut end = [0; 4];
+    reader.read_exact(&mut end)?;
+    if read < length || &end != b"\r\n\r\n" {
+        return Err(cut());
+    }
+    Ok(record)
+}
+
+fn begins_like_one(mut file: &File, gzip: bool) -> io::Result<bool> {
+    let mut start = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(2).read_to_end(&mut start)?;
+    let wanted: &[u8] = if gzip { &[0x1f, 0x8b] } else { b"WA" };
+    Ok(wanted.starts_with(&start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sdk::{FetchError, Request};
+
+    fn page(url: &str, status: u16, body: &'static [u8]) -> Page {
+        let headers = [("Content-Type", "text/html"), ("Content-Encoding", "gzip"), ("Content-Length", "7"), ("X", "a\r\nb")];
+        Page {
+            request: Request::get(url),
+            status,
+            error: (status == 0).then(|| FetchError { kind: FetchErrorKind::Connect, message: "refused".into(), retryable: true }),
+            tries: 3,
+            time_ms: 1,
+            target_url: (status == 203).then(|| format!("{url}/target")),
+            headers: headers.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec(),
+            body: body.into(),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_a_cut_record_is_written_again() {
+        for name in ["a.warc", "a.warc.gz"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join(name);
+            let pages = [page("http://a/1", 200, b"<p>one"), page("http://a/2", 203, b""), page("http://a/3", 0, b"")];
+            let mut warc = Warc::to_file(&path, false).expect("a new file");
+            for page in pages.iter().chain(&pages) {
+                warc.write(page).expect("written");
+            }
+            warc.flush().expect("flushed");
+            drop(warc);
+            let whole = std::fs::metadata(&path).expect("the file").len();
+            File::options().write(true).open(&path).expect("the file").set_len(whole - 5).expect("cut");
+
+            let mut warc = Warc::to_file(&path, true).expect("the same file");
+            for page in &pages {
+                warc.write(page).expect("written");
+            }
+            warc.flush().expect("flushed");
+            let records = read_warc(&path).expect("records");
+            let kinds: Vec<_> = records.iter().filter_map(|r| r.header("WARC-Type")).collect();
+            assert_eq!(kinds, ["warcinfo", "response", "response", "metadata"], "{name}");
+            let text = String::from_utf8_lossy(&records[1].block);
+            assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX: a  b\r\nContent-Length: 6\r\n\r\n<p>one");
+            assert_eq!(
+                records[1].header("warc-payload-digest"),
+                // printf '<p>one' | sha256sum
+                Some("sha256:6cdd0621def911531209bd14685fc4fca0c38ca0464199fa72c9496b8d9a9e91")
+            );
+            assert_eq!(records[2].header("WARC-Target-URI"), Some("http://a/2/target"));
+            assert_eq!(records[2].header("Webloom-Request-URI"), Some("http://a/2"));
+            assert!(String::from_utf8_lossy(&records[3].block).contains("error: refused"));
+        }
+    }
+
+    #[test]
+    fn another_file_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["letter.warc", "letter.warc.gz"] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "Dear reader").expect("a file");
+            assert!(Warc::to_file(&path, true).is_err());
+            assert_eq!(std::fs::read_to_string(&path).expect("the file"), "Dear reader");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Results on disk: they are there as long as somebody waits for them, and no longer.
+
+use super::*;
+
+#[test]
+fn a_segment_goes_when_all_in_it_is_acknowledged() {
+    // Each pack fills a segment.
+    with_segments(4, |store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..4)).await.expect("pushed");
+        for seq in 0..3 {
+            store.write(result(&owned, seq, "pack")).await.expect("stored");
+        }
+        assert_eq!(segment_files(&config), ["1.seg", "2.seg", "3.seg"]);
+        store.write(ack(&owned, &[1, 1])).await.expect("acknowledged");
+        assert_eq!(segment_files(&config), ["1.seg", "3.seg"]);
+        // The current one stays until the next is begun.
+        store.write(ack(&owned, &[1, 2])).await.expect("acknowledged");
+        assert_eq!(segment_files(&config), ["1.seg", "3.seg"]);
+        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![0, 1, 2, 3] }).await.expect("results");
+        assert_eq!(results.iter().map(|r| (r.seq, &r.pack[..])).collect::<Vec<_>>(), [(0, &b"pack"[..])]);
+
+        let store = reopened(store, &config).await;
+        assert_eq!(segment_files(&config), ["1.seg"], "what nobody waits for goes at the start");
+        store.write(result(&owned, 3, "last")).await.expect("stored");
+        assert_eq!(segment_files(&config), ["1.seg", "4.seg"], "no number comes twice");
+        store.write(ack(&owned, &[0, 3])).await.expect("acknowledged");
+        let store = reopened(store, &config).await;
+        assert!(segment_files(&config).is_empty());
+        store.write(push(&owned, 4..5)).await.expect("pushed");
+        store.write(result(&owned, 4, "new")).await.expect("stored");
+        assert_eq!(segment_files(&config), ["5.seg"], "not even when all are gone");
+    });
+}
+
+#[test]
+fn a_run_that_is_stopped_gives_its_results_up() {
+    with_segments(4, |store, config| async move {
+        let (owned, other) = (run(&store).await, run(&store).await);
+        for (run, seqs) in [(&owned, 0..2), (&other, 0..1)] {
+            store.write(push(run, seqs.clone())).await.expect("pushed");
+            for seq in seqs {
+                store.write(result(run, seq, "pack")).await.expect("stored");
+            }
+        }
+        assert_eq!(segment_files(&config), ["1.seg", "2.seg", "3.seg"]);
+        let counters = Counters { left: 0, success: 4, error: 2, total: 6 };
+        let finish = FinishRun {
+            no: owned.0.no,
+            epoch: owned.1,
+            state: RunState::Stopped,
+            reason: Some("enough".into()),
+            counters,
+            block_times: 2,
+            now: T,
+        };
+        store.write(finish).await.expect("finished");
+        assert_eq!(segment_files(&config), ["3.seg"]);
+        let stored = store.read(GetRun(owned.0.identity)).await.expect("read").expect("the run");
+        assert_eq!((stored.counters, stored.state, stored.finish_time), (counters, RunState::Stopped, Some(T)));
+        assert_eq!(store.read(OpenRuns).await, Ok(vec![other.0.identity]));
+        let store = reopened(store, &config).await;
+        assert_eq!(segment_files(&config), ["3.seg"], "an open run's results stay");
+        let results = store.read(ReadResults { no: other.0.no, seqs: vec![0] }).await.expect("results");
+        assert_eq!(results.len(), 1);
+    });
+}
+
+#[test]
+fn results_that_do_not_get_onto_disk_are_refused_alone() {
+    with_store(|store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..1)).await.expect("pushed");
+        let folder = beside(&config.database, "-results");
+        std::fs::remove_dir(&folder).expect("an empty folder");
+        let (stored, pushed) = (store.write(result(&owned, 0, "pack")), store.write(push(&owned, 1..2)));
+        assert!(matches!(stored.await, Err(StoreError::Failed(_))));
+        assert_eq!(pushed.await, Ok(()));
+        std::fs::create_dir(&folder).expect("the folder");
+        store.write(result(&owned, 0, "pack")).await.expect("stored");
+        assert_eq!(store.read(ReadResults { no: owned.0.no, seqs: vec![0] }).await.expect("results").len(), 1);
+    });
+}
+
+#[test]
+fn many_packs_of_any_size_come_back_as_they_were() {
+    with_segments(1 << 20, |store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..700)).await.expect("pushed");
+        let pack = |seq: u32| seq.to_string().repeat((seq as usize * 37) % 5_000);
+        let stored: Vec<_> = (0..700).map(|seq| store.write(result(&owned, seq, &pack(seq)))).collect();
+        for stored in stored {
+            stored.await.expect("stored");
+        }
+        assert!(segment_files(&config).len() > 2);
+        let results = store.read(ReadResults { no: owned.0.no, seqs: (0..700).collect() }).await.expect("results");
+        assert_eq!(results.len(), 700);
+        assert!(results.iter().all(|r| r.pack == pack(r.seq)));
+    });
+}

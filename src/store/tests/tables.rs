@@ -1,0 +1,251 @@
+//! Each group of tables.
+
+use super::*;
+
+#[test]
+fn jobs_are_made_changed_and_listed() {
+    with_store(|store, config| async move {
+        let first = job("first 100%");
+        store.write(InsertJob { job: first.clone(), by: Some("me".into()) }).await.expect("made");
+        let again = store.write(InsertJob { job: Job { name: "other".into(), ..first.clone() }, by: None }).await;
+        assert_eq!(again, Err(StoreError::Conflict("id".into())));
+        let same_name = store.write(InsertJob { job: job("first 100%"), by: None }).await;
+        assert_eq!(same_name, Err(StoreError::Conflict("name".into())));
+        let second = job("Second");
+        store.write(InsertJob { job: second.clone(), by: None }).await.expect("made");
+
+        let mut change = first.clone();
+        change.properties.0.insert("ThreadNum".into(), "4".into());
+        change.properties.0.remove("FullClassName");
+        change.is_enabled = false;
+        let changed = store.write(UpdateJob { job: change.clone(), by: None }).await.expect("changed");
+        assert_eq!(changed, Job { version: 2, ..change.clone() });
+        assert_eq!(store.write(UpdateJob { job: change, by: None }).await, Err(StoreError::Conflict("version".into())));
+        let clash = Job { name: "Second".into(), ..changed.clone() };
+        assert_eq!(store.write(UpdateJob { job: clash, by: None }).await, Err(StoreError::Conflict("name".into())));
+        assert_eq!(store.write(UpdateJob { job: job("nobody"), by: None }).await, Err(StoreError::NotFound));
+
+        let store = reopened(store, &config).await;
+        assert_eq!(store.read(GetJob(changed.id)).await, Ok(Some(changed.clone())));
+        let list = |name: Option<&str>, enabled| ListJobs { name: name.map(str::to_owned), enabled, after: None, limit: 10 };
+        let names = |jobs: Vec<Job>| jobs.into_iter().map(|job| job.name).collect::<Vec<_>>();
+        assert_eq!(store.read(list(Some("ECON"), None)).await.map(names), Ok(vec!["Second".into()]));
+        assert_eq!(store.read(list(Some("%"), None)).await.map(names), Ok(vec!["first 100%".into()]), "no wildcard");
+        assert_eq!(store.read(list(None, Some(true))).await.map(names), Ok(vec!["Second".into()]));
+        // Both were made in the same millisecond, so the id decides.
+        let all = store.read(list(None, None)).await.expect("jobs");
+        assert!(all.len() == 2 && all[0].id < all[1].id);
+        let after = ListJobs { after: Some((T, all[0].id)), ..list(None, None) };
+        assert_eq!(store.read(after).await, Ok(vec![all[1].clone()]));
+
+        let deleted = Job { is_deleted: true, ..changed };
+        let deleted = store.write(UpdateJob { job: deleted, by: None }).await.expect("deleted");
+        assert_eq!(store.read(list(None, None)).await.map(|jobs| jobs.len()), Ok(1));
+        assert_eq!(store.read(GetJob(deleted.id)).await, Ok(Some(deleted)));
+        store.write(InsertJob { job: job("first 100%"), by: None }).await.expect("the name is free again");
+    });
+}
+
+#[test]
+fn one_instant_makes_one_run() {
+    with_store(|store, _| async move {
+        let id = JobId::random();
+        let insert = |at| store.write(InsertRun { run: new_run(id), fire_time: Some(Timestamp(at)) });
+        let (one, other) = (insert(5), insert(5));
+        let (one, other) = (one.await.expect("made"), other.await.expect("the same"));
+        assert!(!one.already && other.already);
+        assert_eq!(one.run, other.run);
+        assert!(!insert(6).await.expect("made").already);
+
+        let skip = |at| RecordSkip { job_id: id, planned_at: Timestamp(at), reason: "disabled".into(), now: T };
+        for at in [5, 7, 7] {
+            store.write(skip(at)).await.expect("recorded, or there already");
+        }
+        assert_eq!(insert(7).await, Err(StoreError::Conflict("fire".into())));
+        assert!(insert(5).await.expect("the same").already, "a skip takes no run away");
+        let runs = ListRuns { state: None, job_id: Some(id), before_no: None, limit: 10 };
+        assert_eq!(store.read(runs).await.map(|runs| runs.len()), Ok(2));
+    });
+}
+
+#[test]
+fn whoever_lost_a_run_writes_nothing() {
+    with_store(|store, _| async move {
+        let old = run(&store).await;
+        assert_eq!(store.write(AdoptRun { identity: Identity::random() }).await, Err(StoreError::NotFound));
+        let adopt = store.write(AdoptRun { identity: old.0.identity });
+        let worker = Some(WorkerId::random());
+        let (no, epoch, reason) = (old.0.no, old.1, None);
+        // In the same transaction as the adoption, and in a later one.
+        for _ in 0..2 {
+            let state = SetRunState { no, epoch, state: RunState::Running, reason: None, worker };
+            let late = [
+                store.write(push(&old, 0..1)).await,
+                store.write(result(&old, 0, "p")).await,
+                store.write(ack(&old, &[0])).await,
+                store.write(MarkRetry { no, epoch, seq: 0, attempt: 1, node: None, exception: None }).await,
+                store.write(state).await,
+                store.write(SetStartReturned { no, epoch }).await,
+            ];
+            assert!(late.iter().all(|outcome| *outcome == Err(StoreError::Stale)), "{late:?}");
+        }
+        let (_, epoch) = adopt.await.expect("adopted");
+        assert_eq!(epoch, old.1 + 1);
+        let state = SetRunState { no, epoch, state: RunState::Running, reason, worker };
+        store.write(state).await.expect("its own");
+        store.write(SetStartReturned { no, epoch }).await.expect("its own");
+        let stored = store.read(GetRun(old.0.identity)).await.expect("read").expect("the run");
+        assert_eq!(stored, Run { state: RunState::Running, start_returned: true, ..old.0 });
+        let nobody = push(&(Run { no: 99, ..stored }, 1), 0..1);
+        assert_eq!(store.write(nobody).await, Err(StoreError::NotFound));
+    });
+}
+
+#[test]
+fn runs_are_listed_the_newest_first() {
+    with_store(|store, _| async move {
+        let job = JobId::random();
+        let mut made = Vec::new();
+        for state in [RunState::Pending, RunState::Failed, RunState::Pending] {
+            let new = NewRun { state, reason: Some("why".into()), ..new_run(job) };
+            made.push(store.write(InsertRun { run: new, fire_time: None }).await.expect("made").run);
+        }
+        made.reverse();
+        let all = ListRuns { state: None, job_id: None, before_no: None, limit: 2 };
+        assert_eq!(store.read(all).await, Ok(made[..2].to_vec()));
+        assert_eq!(store.read(ListRuns { before_no: Some(made[1].no), ..all }).await, Ok(made[2..].to_vec()));
+        let pending = ListRuns { state: Some(RunState::Pending), job_id: Some(job), ..all };
+        assert_eq!(store.read(pending).await, Ok(vec![made[0].clone(), made[2].clone()]));
+        assert_eq!(store.read(OpenRuns).await, Ok(vec![made[2].identity, made[0].identity]));
+    });
+}
+
+#[test]
+fn a_frontier_comes_back_as_it_was() {
+    with_store(|store, config| async move {
+        let (other, owned) = (run(&store).await, run(&store).await);
+        let (no, epoch) = (owned.0.no, owned.1);
+        store.write(push(&other, 0..3)).await.expect("pushed");
+        store.write(push(&owned, 0..5)).await.expect("pushed");
+        let node = NodeId::random();
+        let retry = |seq, attempt| MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some("lost".into()) };
+        store.write(retry(1, 1)).await.expect("retry");
+        store.write(retry(1, 2)).await.expect("retry");
+        store.write(StoreResult { node: Some(node), ..result(&owned, 2, "pack") }).await.expect("stored");
+        store.write(StoreResult { failed: true, exception: Some("broken".into()), ..result(&owned, 3, "pack") }).await.expect("stored");
+        assert_eq!(store.write(retry(3, 1)).await, Err(StoreError::Conflict("state".into())));
+        assert_eq!(store.write(retry(77, 1)).await, Err(StoreError::NotFound));
+        // Acknowledged, and what follows from it pushed; once more, which changes nothing; and one that has no results.
+        store.write(Ack { push: vec![block(5)], ..ack(&owned, &[2, 0]) }).await.expect("acknowledged");
+        store.write(ack(&owned, &[2])).await.expect("acknowledged");
+
+        let store = reopened(store, &config).await;
+        let (blocks, seen) = store.read(LoadFrontier { no }).await.expect("a frontier");
+        let stored: Vec<_> = blocks.iter().map(|b| (b.seq, b.phase, b.attempts, b.requests, b.success, b.error)).collect();
+        let expected = [
+            (0, Phase::Ready, 0, 3, 0, 0),
+            (1, Phase::Retry, 2, 3, 0, 0),
+            (2, Phase::Done, 1, 3, 2, 1),
+            (3, Phase::Answered, 1, 3, 2, 1),
+            (4, Phase::Ready, 0, 3, 0, 0),
+            (5, Phase::Ready, 0, 3, 0, 0),
+        ];
+        assert_eq!(stored, expected);
+        let expected: Vec<Fingerprint> = (0..6).flat_map(|seq| prints(seq).to_vec()).collect();
+        assert_eq!(seen, expected);
+
+        let payloads = store.read(ReadPayloads { no, seqs: vec![5, 77, 1] }).await.expect("payloads");
+        let read: Vec<_> = payloads.iter().map(|p| (p.seq, p.raw_length, &p.payload[..], p.prints.clone())).collect();
+        assert_eq!(read, [(5, 99, &b"payload 5"[..], prints(5)), (1, 99, b"payload 1", prints(1))]);
+        let results = store.read(ReadResults { no, seqs: vec![0, 2, 3] }).await.expect("results");
+        assert_eq!(results.iter().map(|r| (r.seq, r.failed, r.exception.as_deref())).collect::<Vec<_>>(), [(3, true, Some("broken"))]);
+
+        let list = ListBlocks { no, from: None, state: None, limit: 100 };
+        let rows = store.read(list).await.expect("blocks");
+        let states: Vec<_> = rows.iter().map(|row| (row.state.name(), row.acked, row.node)).collect();
+        let expected = [
+            ("ready", false, None),
+            ("retry", false, Some(node)),
+            ("success", true, Some(node)),
+            ("failed", false, None),
+            ("ready", false, None),
+            ("ready", false, None),
+        ];
+        assert_eq!(states, expected);
+        let ready = ListBlocks { from: Some(1), state: BlockState::named("ready"), limit: 1, ..list };
+        assert_eq!(store.read(ready).await, Ok(vec![rows[4].clone()]));
+        let mut counts = store.read(NodeCounts { no }).await.expect("counts");
+        counts.sort();
+        assert_eq!(counts, [(None, 2, 1, T), (Some(node), 2, 1, T)]);
+    });
+}
+
+#[test]
+fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
+    with_store(|store, _| async move {
+        let facts = NodeFacts {
+            node_id: NodeId::random(),
+            node_type: "Console".into(),
+            ip_address: "10.0.0.1".into(),
+            processor_count: u32::MAX,
+            group: "vps".into(),
+            operating_system: "linux".into(),
+            memory: 1 << 40,
+            max_process_count: 5,
+        };
+        let node = facts.node_id;
+        assert_eq!(store.write(SetNodeEnabled { node, enabled: false }).await, Err(StoreError::NotFound));
+        let load = NodeLoad { process_count: 1, cpu: 99, free_memory: 7 };
+        assert_eq!(store.write(AddNodeStatus { node, load, now: T }).await, Err(StoreError::NotFound));
+        let made = store.write(UpsertNode { facts: facts.clone(), now: T }).await.expect("made");
+        assert!(made.is_enabled && made.facts == facts);
+        assert!(!store.write(SetNodeEnabled { node, enabled: false }).await.expect("disabled").is_enabled);
+        let moved = NodeFacts { ip_address: "10.0.0.2".into(), ..facts };
+        let again = store.write(UpsertNode { facts: moved.clone(), now: Timestamp(2_000) }).await.expect("changed");
+        assert!(!again.is_enabled && again.facts == moved && again.creation_time == T);
+
+        for n in 0..1_500 {
+            let load = NodeLoad { process_count: n, ..load };
+            drop(store.write(AddNodeStatus { node, load, now: Timestamp(3_000 + i64::from(n)) }));
+        }
+        store.write(Barrier).await.expect("all before it");
+        let last = store.read(NodeStatus { node, limit: 2 }).await.expect("loads");
+        assert_eq!(last.iter().map(|(load, time)| (load.process_count, time.0)).collect::<Vec<_>>(), [(1_499, 4_499), (1_498, 4_498)]);
+        assert_eq!(store.read(GetNode(node)).await.map(|n| n.map(|n| n.last_online_time)), Ok(Some(Timestamp(4_499))));
+        assert_eq!(store.read(ListNodes).await.map(|nodes| nodes.len()), Ok(1));
+        let prune = PruneNodeStatus { before: Timestamp(3_000 + 1_200) };
+        for expected in [1_000, 200, 0] {
+            assert_eq!(store.write(prune).await, Ok(expected));
+        }
+        assert_eq!(store.read(NodeStatus { node, limit: 1_000 }).await.map(|loads| loads.len()), Ok(300));
+    });
+}
+
+#[test]
+fn watches_begin_and_end() {
+    with_store(|store, _| async move {
+        let (worker, other) = (WorkerId::random(), WorkerId::random());
+        let watch = |worker, names: &[&str], now| {
+            let class_names = names.iter().map(|name| (*name).to_owned()).collect();
+            store.write(WatchClasses { worker, class_names, now: Timestamp(now) })
+        };
+        watch(worker, &["a", "b", "a"], 1).await.expect("watches");
+        watch(other, &["a"], 2).await.expect("watches");
+        watch(worker, &["b", "c"], 3).await.expect("watches others");
+        let rows = || async {
+            let rows = store.read(ListWorkers { limit: 10 }).await.expect("watches");
+            let short = |row: WorkerRow| {
+                (row.full_class_name, row.connection_id == worker, row.connect_time.0, row.disconnect_time.map(|time| time.0))
+            };
+            rows.into_iter().map(short).collect::<Vec<_>>()
+        };
+        let row = |name: &str, mine, from, to| (name.to_owned(), mine, from, to);
+        let (c, a2) = (row("c", true, 3, None), row("a", false, 2, None));
+        assert_eq!(rows().await, [c, a2.clone(), row("b", true, 1, None), row("a", true, 1, Some(3))]);
+        store.write(WorkerGone { worker, now: Timestamp(4) }).await.expect("gone");
+        let gone = [row("c", true, 3, Some(4)), a2, row("b", true, 1, Some(4)), row("a", true, 1, Some(3))];
+        assert_eq!(rows().await, gone);
+        store.write(CloseWorkers { now: Timestamp(5) }).await.expect("closed");
+        assert_eq!(rows().await[1], row("a", false, 2, Some(5)));
+    });
+}

@@ -1,0 +1,58 @@
+//! `webloom crawl` as a process, against a broker of its own or another's, and the lines that it writes.
+
+use super::process::{Process, WEBLOOM};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A crawl in a folder.
+pub struct Crawl {
+    pub process: Process,
+    folder: PathBuf,
+    args: Vec<String>,
+}
+
+impl Crawl {
+    /// Begins a crawl of this page.
+    pub fn start(url: &str, folder: &Path, args: &[&str]) -> Self {
+        let mut all: Vec<String> = vec!["crawl".into(), url.into(), "--quiet".into()];
+        all.extend(["--state".into(), folder.join("state").display().to_string()]);
+        all.extend(["--output".into(), folder.join("pages.jsonl").display().to_string()]);
+        all.extend(args.iter().map(|a| (*a).to_owned()));
+        Self { process: spawn(&all), folder: folder.to_owned(), args: all }
+    }
+
+    /// Goes on with it, after it has ended somehow.
+    pub fn resume(&mut self) {
+        let mut args = self.args.clone();
+        args.push("--resume".into());
+        self.process = spawn(&args);
+    }
+
+    /// The lines that it has written so far; one that is not whole yet does not count.
+    pub fn lines(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.folder.join("pages.jsonl")).unwrap_or_default();
+        text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.0.try_wait().expect("its state can be asked for")
+    }
+}
+
+fn spawn(args: &[String]) -> Process {
+    let mut command = Command::new(WEBLOOM);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if std::env::var_os("RUST_LOG").is_some() {
+        command.stderr(Stdio::inherit());
+    }
+    Process(command.spawn().expect("the crawl starts"))
+}
+
+/// The addresses in some lines, sorted, repeated ones repeated.
+pub fn urls(lines: &[Value]) -> Vec<String> {
+    let mut urls: Vec<String> = lines.iter().map(|line| line["url"].as_str().expect("a url").to_owned()).collect();
+    urls.sort();
+    urls
+}
