@@ -233,7 +233,7 @@ fn memory(options: &Options) -> Result<Value, Failure> {
     let database = dir.path().join("b.db");
     let (broker, address) = process::broker(&database)?;
     let mut http = Http::connect(address)?;
-    http.json("GET /healthz", "")?;
+    http.call("GET /healthz HTTP/1.1\r\n", &[])?;
     let at_rest = process::memory(broker.pid(), "VmRSS");
     let mut worker = Worker::watch(address).map_err(|e| e.to_string())?;
     let identity = trigger(&mut http, BATCH)?;

@@ -185,6 +185,8 @@ impl Node<'_> {
             self.id
         );
         let mut socket = Socket::connect(self.run.address, &path, Duration::from_millis(200))?;
+        // At once: until a node has said what it holds it gets nothing new.
+        socket.text(&self.heartbeat())?;
         let mut beaten = Instant::now();
         while !self.run.over.load(Ordering::Relaxed) {
             match socket.read()? {
