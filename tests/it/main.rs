@@ -6,4 +6,5 @@ mod bad_input;
 mod kill;
 mod panics;
 mod plain_http;
+mod sockets;
 mod tokens;

@@ -6,6 +6,7 @@ pub mod api;
 pub mod crawl;
 pub mod process;
 pub mod site;
+pub mod socket;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
