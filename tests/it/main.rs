@@ -6,5 +6,6 @@ mod bad_input;
 mod kill;
 mod panics;
 mod plain_http;
+mod restart;
 mod sockets;
 mod tokens;

@@ -187,6 +187,10 @@ fn a_node_that_comes_back_in_time_keeps_its_blocks() {
         push(&api, &run, 0..1).await;
         let kept = node.block().await;
         let mut other = Node::connect(&api, &id(), "").await;
+        node.socket.leave();
+        // It is away for longer than the broker takes to look (a second at most), and shorter than the time of grace.
+        tokio::time::sleep(Duration::from_millis(1_300)).await;
+        assert_eq!(api.state(&run).await["consuming"], 1, "nothing was taken from it");
         node.reconnect().await;
         // A round trip of both: what the broker had to say after the reconnect has been said.
         push(&api, &run, 1..2).await;

@@ -127,7 +127,7 @@ pub struct Node {
     pub id: String,
     pub socket: Socket,
     pub holding: Vec<Value>,
-    api: Api,
+    pub api: Api,
     query: String,
 }
 
