@@ -19,11 +19,24 @@ impl NodeActor {
         // For people who look later; nobody waits for it, and one that is lost in a crash is no loss.
         drop(self.house.store.write(AddNodeStatus { node: self.id(), load, now }));
         if let Some(holding) = &heartbeat.holding {
+            if !self.greeted {
+                self.believe(holding);
+            }
             self.compare(holding);
         }
         if !self.greeted {
             self.greeted = true;
             self.announce(ctx);
+        }
+    }
+
+    /// What a node says it holds when it comes counts as held until the run says otherwise: else it would be sent more than
+    /// it takes before the run's answer is here.
+    fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
+        for block in holding.iter().filter(|block| self.house.directory.runs.get(block.identity).is_some()) {
+            if block.block_id.seq_in(block.identity).is_some() {
+                self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt });
+            }
         }
     }
 

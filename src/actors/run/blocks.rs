@@ -276,8 +276,10 @@ impl Handler<NodeHolds> for RunActor {
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
             if adopted && !self.ending {
                 to.holds(Holds { identity, block_id, attempt: *attempt });
-            } else if self.frontier.phase(*seq) != Some(crate::domain::frontier::Phase::Reporting) {
-                to.block_done(block_id, *attempt, true);
+            } else {
+                // Its results may be on their way to the disk: then it is off the node's hands, but not to be dropped.
+                let reporting = self.frontier.phase(*seq) == Some(crate::domain::frontier::Phase::Reporting);
+                to.block_done(block_id, *attempt, !reporting);
             }
         }
         let missing: Vec<Seq> = self
