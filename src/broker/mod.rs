@@ -96,6 +96,8 @@ fn listen(config: &BrokerConfig, desk: Desk) -> std::io::Result<(SocketAddr, Ser
         .workers(config.threads)
         .keep_alive(Duration::from_secs(75))
         .shutdown_timeout(SHUTDOWN_SECONDS)
+        // Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
+        .h1_allow_half_closed(false)
         .disable_signals()
         .bind(config.listen)?;
     let address = server.addrs().first().copied().unwrap_or(config.listen);
