@@ -3,6 +3,7 @@
 mod support;
 
 mod bad_input;
+mod bounds;
 mod kill;
 mod panics;
 mod plain_http;
