@@ -7,6 +7,7 @@ mod bounds;
 mod kill;
 mod panics;
 mod plain_http;
+mod programs;
 mod restart;
 mod sockets;
 mod tokens;
