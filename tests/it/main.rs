@@ -8,6 +8,7 @@ mod kill;
 mod panics;
 mod plain_http;
 mod programs;
+mod real_input;
 mod restart;
 mod sockets;
 mod tokens;
