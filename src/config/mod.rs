@@ -1,1 +1,4 @@
-//! Not yet furnished.
+//! Settings: one struct for each concern, checked before anything starts. What is missing is told from what is wrong.
+
+#[cfg(feature = "agent")]
+pub mod agent;
