@@ -2,3 +2,7 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "broker")]
+pub mod broker;
+#[cfg(feature = "broker")]
+pub mod tokens;
