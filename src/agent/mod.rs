@@ -181,11 +181,21 @@ impl Agent {
 
     /// From the block to its accepted report.
     async fn carry_out(self: Rc<Self>, holding: Holding, block: Block, bulk: Option<Bytes>) {
+        // However it ends: a block that is neither reported nor listed is sent again.
+        let _release = Release(&self.holdings, &holding);
         if let Ok(_place) = self.places.acquire().await {
             let pack = block::work(&self.downloader, self.node_id, &block, bulk.as_deref()).await;
             drop((bulk, block));
             self.reporter.send(holding.block_id, pack.into()).await;
         }
-        self.holdings.release(&holding);
+    }
+}
+
+/// Lets go of a block when it is dropped.
+struct Release<'a>(&'a holdings::Holdings, &'a Holding);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.release(self.1);
     }
 }
