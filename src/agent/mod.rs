@@ -4,9 +4,9 @@
 //! to hold on to the report until the broker has accepted it, over any number of lost connections. It never runs anything
 //! that the broker names.
 //!
-//! One thread does it all, in an actix system. The way of a block: `session` takes it in, `holdings` remembers it, `block`
-//! downloads it request by request (`download`, `attempt`) with the clients of its sites (`clients`), `report` delivers the
-//! pack.
+//! One thread does it all, in an actix system. The way of a block: `session` takes it in, `holdings` remembers it,
+//! `block` downloads it request by request (`download`, `attempt`) with the `clients` of its sites, `report`
+//! delivers the pack.
 
 mod asked;
 mod attempt;
