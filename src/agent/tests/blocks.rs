@@ -65,15 +65,20 @@ async fn results_stand_in_the_order_of_the_requests() {
 async fn thread_num_is_kept_and_used() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (now_by_site, most_by_site) = (now.clone(), most.clone());
-    let full = Gate::default();
-    let site = Site::new(move |_| {
+    let (full, too_many) = (Gate::default(), Gate::default());
+    let site = Site::new(move |hit| {
         let count = now_by_site.fetch_add(1, Ordering::SeqCst) + 1;
         most_by_site.fetch_max(count, Ordering::SeqCst);
-        if count == 3 {
-            full.open();
+        match count {
+            3 => full.open(),
+            4.. => too_many.open(),
+            _ => {}
         }
-        // Nobody leaves before three have met; then all go on their way.
+        // Nobody leaves before three have met, and these give a fourth time to show itself.
         assert!(full.wait(Duration::from_secs(20)), "three never met");
+        if hit.nth < 3 {
+            too_many.wait(Duration::from_millis(200));
+        }
         now_by_site.fetch_sub(1, Ordering::SeqCst);
         answer(200, "", "")
     });

@@ -207,7 +207,7 @@ async fn redirects_are_followed_to_their_limit() {
 #[actix_rt::test]
 async fn what_may_pass_is_tried_again_and_the_last_answer_is_kept() {
     let site = Site::new(|hit| match (hit.path.as_str(), hit.nth) {
-        ("/recovers", 0) => answer(503, "", "busy"),
+        ("/recovers", 0) => answer(500, "", "broken"),
         ("/recovers", 1) => answer(429, "Retry-After: 0\r\n", "slowly"),
         ("/recovers", 2) => raw(""),
         ("/recovers", _) => answer(200, "", "well"),
