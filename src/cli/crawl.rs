@@ -61,8 +61,15 @@ async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(H
 /// It could not begin, or ended early.
 pub fn crawl(args: CrawlArgs) -> Result<(), String> {
     actix_rt::System::new().block_on(async move {
-        let (house, summary) = crawl_in_house(&args.options, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        house.end().await;
+        let options = &args.options;
+        let summary = if let Some(broker) = &options.broker {
+            let mut state = State::prepare(options).map_err(|e| e.to_string())?;
+            drive(broker, options.token.as_deref(), options, &mut state, stop_signal()).await.map_err(|e| e.to_string())?
+        } else {
+            let (house, summary) = crawl_in_house(options, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+            house.end().await;
+            summary
+        };
         match summary.outcome {
             Outcome::Finished | Outcome::Interrupted => Ok(()),
             Outcome::Failed(reason) => Err(reason),

@@ -37,7 +37,7 @@ pub async fn drive(
 ) -> Result<Summary, CrawlError> {
     let began = Instant::now();
     let tally = Rc::new(Tally::default());
-    let spider = CrawlWorker::new(options, Outputs::open(options)?, Rc::clone(&tally));
+    let spider = CrawlWorker::new(options, state.job_id(), Outputs::open(options)?, Rc::clone(&tally));
     let client = Client::new(broker, token)?;
     let (ready, is_ready) = oneshot::channel();
     let (halt, halted) = oneshot::channel::<()>();
@@ -53,7 +53,7 @@ pub async fn drive(
         let watch = async {
             tokio::select! {
                 () = stop => Ok(Outcome::Interrupted),
-                ended = watch(&client, options, state, is_ready, |counters| { progress.show(counters); last = *counters; }) => ended,
+                ended = watch(&client, options, state, &tally, is_ready, |counters| { progress.show(counters); last = *counters; }) => ended,
             }
         };
         let (mut work, watch) = (std::pin::pin!(work), std::pin::pin!(watch));
@@ -84,6 +84,7 @@ async fn watch(
     client: &Client,
     options: &CrawlOptions,
     state: &State,
+    tally: &Tally,
     is_ready: oneshot::Receiver<()>,
     mut show: impl FnMut(&Counters),
 ) -> Result<Outcome, CrawlError> {
@@ -100,7 +101,10 @@ async fn watch(
             state if state.is_final() => {
                 return Ok(Outcome::Failed(run.reason.unwrap_or_else(|| format!("the run is {}", state.name()))));
             }
-            _ => tokio::time::sleep(LOOK_EVERY).await,
+            _ => tokio::select! {
+                () = tally.ended.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            },
         }
     }
 }

@@ -130,7 +130,8 @@ mod tests {
         lines.flush().expect("flushed");
         drop(lines);
         let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
-        file.write_all(br#"{"url":"http://a/2","stat"#).expect("a line that is cut off");
+        // Longer than the line that will take its place.
+        write!(file, r#"{{"url":"http://a/2","title":"{}"#, "x".repeat(500)).expect("a line that is cut off");
 
         let mut lines = Lines::to_file(&path, true).expect("the same file");
         for url in ["http://a/1", "http://a/2"] {

@@ -24,7 +24,7 @@ pub use drive::drive;
 pub use error::CrawlError;
 pub use lines::{Line, Lines};
 pub use links::{Found, find};
-pub use options::{CLASS, CrawlOptions, job};
+pub use options::{CLASS, CrawlOptions, class_of, job};
 pub use outputs::Outputs;
 pub use scope::Scope;
 pub use site::{Site, serve};

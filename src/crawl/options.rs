@@ -9,6 +9,14 @@ use url::Url;
 
 /// The class of the crawl worker.
 pub const CLASS: &str = "webloom.Crawl";
+
+/// The class of one crawl. Each has its own: what it writes and which links it follows are this program's options, and
+/// no other crawl on the same broker may be given its pages.
+#[must_use]
+pub fn class_of(job: JobId) -> String {
+    format!("{CLASS}.{job}")
+}
+
 /// Blocks that the agent works on at a time, if there are threads enough.
 const BLOCKS: u32 = 4;
 /// Characters of a job's name.
@@ -69,6 +77,14 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 
+    /// Crawl with the agents of this broker, instead of starting both here
+    #[arg(long, value_name = "URL")]
+    pub broker: Option<String>,
+
+    /// The token of that broker; it must let jobs be created
+    #[arg(long, value_name = "TEXT", env = "WEBLOOM_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+
     /// Go on with the crawl that was interrupted
     #[arg(long)]
     pub resume: bool,
@@ -100,6 +116,8 @@ impl CrawlOptions {
             output: None,
             warc: None,
             state: None,
+            broker: None,
+            token: None,
             resume: false,
             fresh: false,
             quiet: false,
@@ -123,9 +141,12 @@ impl CrawlOptions {
 /// The body of `POST /api/v1/jobs`.
 #[must_use]
 pub fn job(options: &CrawlOptions, id: JobId) -> Value {
-    let name: String = format!("crawl {}", options.url.host_str().unwrap_or_default()).chars().take(NAME).collect();
+    // Names of jobs are unique; a broker may serve several crawls.
+    let mark = &id.to_string()[..8];
+    let host: String = options.url.host_str().unwrap_or_default().chars().take(NAME - "crawl  ".len() - mark.len()).collect();
+    let name = format!("crawl {host} {mark}");
     let mut properties = json!({
-        "FullClassName": CLASS,
+        "FullClassName": class_of(id),
         "ThreadNum": options.thread_num().to_string(),
         // Small enough to be back soon, large enough that its threads do not wait for the slowest page of each block.
         "BlockSize": (options.thread_num() * 4).clamp(8, 100).to_string(),
@@ -171,13 +192,15 @@ mod tests {
         let options =
             parse("Example.com --depth 3 --limit 10 --threads 6 --delay-ms 5 --timeout-s 2 --user-agent me -o x").expect("options");
         assert_eq!(options.url.as_str(), "http://example.com/");
-        let job = job(&options, JobId::random());
+        let id = JobId::random();
+        let job = job(&options, id);
         let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
         let (download, queue) = (properties.download().expect("download"), properties.queue().expect("queue"));
         assert_eq!((download.thread_num, options.max_process_count(), download.sleep_time, download.timeout), (2, 4, 5, 2_000));
         assert_eq!((queue.depth_limit, queue.max_requests), (Some(3), Some(10)));
         assert_eq!(download.site.user_agent.as_deref(), Some("me"));
-        assert_eq!((properties.class_name(), &job["name"]), (Some(CLASS), &json!("crawl example.com")));
+        let name = format!("crawl example.com {}", &id.to_string()[..8]);
+        assert_eq!((properties.class_name(), &job["name"]), (Some(class_of(id).as_str()), &json!(name)));
         serde_json::from_value::<crate::protocol::api::JobInput>(job).expect("an input of the API");
     }
 

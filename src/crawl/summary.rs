@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use tokio::sync::Notify;
 
 /// Counts while the crawl goes on.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub struct Tally {
     pub failed: Cell<u64>,
     /// Bytes of their bodies.
     pub bytes: Cell<u64>,
+    /// Told when the run is over.
+    pub ended: Notify,
 }
 
 /// How it ended.

@@ -61,7 +61,7 @@ fn pages_become_lines_and_links() {
     actix_rt::System::new().block_on(async {
         let (out, tally) = (Shared::default(), Rc::new(Tally::default()));
         let options = CrawlOptions::new(Url::parse("http://a/").expect("a url"));
-        let worker = CrawlWorker::new(&options, Outputs::lines_to(Box::new(out.clone())), Rc::clone(&tally));
+        let worker = CrawlWorker::new(&options, JobId::random(), Outputs::lines_to(Box::new(out.clone())), Rc::clone(&tally));
         let run = run(BTreeMap::from([("DepthLimit".into(), "1".into())]));
         let mut deep = page("http://a/deep", 200, "<a href=deeper>");
         deep.request.depth = 1;
@@ -92,7 +92,7 @@ fn pages_become_lines_and_links() {
 fn without_room_for_its_line_a_page_is_not_acknowledged() {
     actix_rt::System::new().block_on(async {
         let options = CrawlOptions::new(Url::parse("http://a/").expect("a url"));
-        let worker = CrawlWorker::new(&options, Outputs::lines_to(Box::new(Full)), Rc::default());
+        let worker = CrawlWorker::new(&options, JobId::random(), Outputs::lines_to(Box::new(Full)), Rc::default());
         let run = run(BTreeMap::new());
         let error = worker.block(&block(vec![page("http://a/", 200, "")]), &mut Follow::new(&run)).await.expect_err("a full disk");
         assert!(error.is::<Abort>(), "{error}");

@@ -2,11 +2,12 @@
 
 use super::lines::Line;
 use super::links::{Found, find};
-use super::options::{CLASS, CrawlOptions};
+use super::options::{CrawlOptions, class_of};
 use super::outputs::Outputs;
 use super::scope::Scope;
 use super::summary::Tally;
-use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, Spider};
+use crate::domain::ids::JobId;
+use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider};
 use std::cell::RefCell;
 use std::rc::Rc;
 use url::{Position, Url};
@@ -17,6 +18,7 @@ const SNIFF: usize = 512;
 /// Follows the links of a site.
 pub struct CrawlWorker {
     start: Url,
+    class: String,
     scope: Scope,
     outputs: RefCell<Outputs>,
     tally: Rc<Tally>,
@@ -25,8 +27,8 @@ pub struct CrawlWorker {
 impl CrawlWorker {
     /// As the options have it; counts go to the tally.
     #[must_use]
-    pub fn new(options: &CrawlOptions, outputs: Outputs, tally: Rc<Tally>) -> Self {
-        Self { start: options.url.clone(), scope: Scope::new(options), outputs: RefCell::new(outputs), tally }
+    pub fn new(options: &CrawlOptions, job: JobId, outputs: Outputs, tally: Rc<Tally>) -> Self {
+        Self { class: class_of(job), start: options.url.clone(), scope: Scope::new(options), outputs: RefCell::new(outputs), tally }
     }
 
     fn read(&self, page: &Page, follow: &mut Follow<'_>) -> Line {
@@ -81,7 +83,7 @@ impl CrawlWorker {
 
 impl Spider for CrawlWorker {
     fn class_name(&self) -> &str {
-        CLASS
+        &self.class
     }
 
     async fn start(&self, _: &RunContext) -> Result<Vec<Request>> {
@@ -99,6 +101,10 @@ impl Spider for CrawlWorker {
         }
         self.outputs.borrow_mut().flush().map_err(unwritten)?;
         Ok(())
+    }
+
+    fn ended(&self, _: &RunContext, _: RunState) {
+        self.tally.ended.notify_one();
     }
 }
 

@@ -107,10 +107,9 @@ impl Client {
             None => request.send(),
             Some(body) => {
                 request = request.insert_header((header::CONTENT_TYPE, "application/json"));
-                match zstd::bulk::compress(&body, 1) {
-                    Ok(small) if self.compresses && body.len() >= COMPRESS => {
-                        request.insert_header((header::CONTENT_ENCODING, "zstd")).send_body(small)
-                    }
+                let small = (self.compresses && body.len() >= COMPRESS).then(|| zstd::bulk::compress(&body, 1));
+                match small {
+                    Some(Ok(small)) => request.insert_header((header::CONTENT_ENCODING, "zstd")).send_body(small),
                     _ => request.send_body(body),
                 }
             }

@@ -8,12 +8,13 @@ use crate::protocol::frame;
 use crate::protocol::problem::Problem;
 use crate::protocol::worker::{FromWorker, ToWorker};
 use awc::error::WsClientError;
-use awc::ws::{Frame, Message};
+use awc::ws::{CloseCode, Frame, Message};
 use futures_util::{SinkExt as _, StreamExt as _};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
@@ -34,34 +35,40 @@ pub(crate) struct Session {
     pub(crate) runs: Rc<RefCell<BTreeSet<Identity>>>,
     /// Where the broker's orders go.
     pub(crate) orders: UnboundedSender<ToWorker>,
+    /// To be told when the worker leaves.
+    pub(crate) leave: Notify,
 }
 
 impl Session {
-    /// Keeps a connection, for ever.
+    /// Keeps a connection, until the worker leaves.
     ///
     /// # Errors
     /// The broker does not want this worker.
-    pub(crate) async fn keep(&self) -> Error {
+    pub(crate) async fn keep(&self) -> Result<(), Error> {
         let mut backoff = Backoff::new(Duration::from_millis(100), MOST_PAUSE);
         let mut told = false;
         loop {
             let began = Instant::now();
             match self.connect(&mut told).await {
-                Ok(reason) | Err(Lost::Network(reason)) => {
+                Ok(()) => return Ok(()),
+                Err(Lost::Network(reason)) => {
                     if !std::mem::replace(&mut told, true) {
                         log::warn!("connection lost, connecting again: {reason}");
                     }
                 }
-                Err(Lost::Refused(error)) => return error,
+                Err(Lost::Refused(error)) => return Err(error),
             }
             if began.elapsed() > OFFLINE {
                 backoff.reset();
             }
-            tokio::time::sleep(backoff.pause(None)).await;
+            tokio::select! {
+                () = tokio::time::sleep(backoff.pause(None)) => {}
+                () = self.leave.notified() => return Ok(()),
+            }
         }
     }
 
-    async fn connect(&self, told: &mut bool) -> Result<String, Lost> {
+    async fn connect(&self, told: &mut bool) -> Result<(), Lost> {
         let name: String = url::form_urlencoded::byte_serialize(self.name.as_bytes()).collect();
         let request = self.client.socket(&format!("/worker?workerid={}&name={name}", self.worker));
         let connected = tokio::time::timeout(OFFLINE, request.connect()).await;
@@ -74,9 +81,15 @@ impl Session {
         let (mut heard, mut beat) = (Instant::now(), Instant::now() + heartbeat);
         loop {
             tokio::select! {
+                () = self.leave.notified() => {
+                    // Said goodbye, the broker need not wait for us.
+                    socket.send(Message::Close(Some(CloseCode::Normal.into()))).await?;
+                    while !matches!(socket.next().await, None | Some(Err(_) | Ok(Frame::Close(_)))) {}
+                    return Ok(());
+                }
                 () = tokio::time::sleep_until(beat) => {
                     if heard.elapsed() > offline {
-                        return Ok(format!("nothing heard for {} s", offline.as_secs()));
+                        return Err(Lost::Network(format!("nothing heard for {} s", offline.as_secs())));
                     }
                     beat = Instant::now() + heartbeat;
                     socket.send(Message::Text(frame::text(&FromWorker::Heartbeat {}).into())).await?;
@@ -84,7 +97,7 @@ impl Session {
                     socket.send(Message::Ping(bytes::Bytes::new())).await?;
                 }
                 frame = socket.next() => {
-                    let Some(frame) = frame else { return Ok("closed by the broker".to_owned()) };
+                    let Some(frame) = frame else { return Err(Lost::Network("closed by the broker".to_owned())) };
                     heard = Instant::now();
                     match frame? {
                         Frame::Text(text) => match frame::read::<ToWorker>(&text) {
@@ -99,7 +112,7 @@ impl Session {
                         Frame::Ping(text) => socket.send(Message::Pong(text)).await?,
                         Frame::Close(reason) => {
                             let text = reason.and_then(|reason| reason.description).unwrap_or_default();
-                            return Ok(format!("closed by the broker: {text}"));
+                            return Err(Lost::Network(format!("closed by the broker: {text}")));
                         }
                         Frame::Pong(_) | Frame::Binary(_) | Frame::Continuation(_) => {}
                     }

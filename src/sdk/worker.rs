@@ -13,13 +13,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// Blocks of a run in hand at a time.
 const IN_FLIGHT: usize = 4;
 /// The time that blocks in hand have to be finished when the worker is to stop.
 const GRACE: Duration = Duration::from_secs(10);
+/// The time that the last message to the broker may take.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A program that carries out runs. Build it, give it spiders, run it.
 pub struct Worker {
@@ -121,6 +123,7 @@ impl Worker {
             classes: spiders.keys().cloned().collect(),
             runs: Rc::clone(&known),
             orders: send,
+            leave: Notify::new(),
         };
         let mut hands = Hands {
             worker: self.id,
@@ -132,21 +135,23 @@ impl Worker {
             runs: BTreeMap::new(),
             tasks: JoinSet::new(),
         };
-        let (session, mut stop) = (std::pin::pin!(session.keep()), std::pin::pin!(stop));
-        let mut session = session;
+        let (mut keep, mut stop) = (std::pin::pin!(session.keep()), std::pin::pin!(stop));
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                refused = &mut session => return Err(refused),
+                refused = &mut keep => return refused,
                 Some(order) = orders.recv() => hands.take(order),
                 Some(done) = hands.tasks.join_next(), if !hands.tasks.is_empty() => hands.done(done)?,
             }
         }
         // The session goes on meanwhile, or the broker would give our runs to another.
         tokio::select! {
-            refused = &mut session => Err(refused),
-            finished = hands.finish(self.grace) => finished,
+            refused = &mut keep => return refused,
+            finished = hands.finish(self.grace) => finished?,
         }
+        session.leave.notify_one();
+        // A broker that does not read is not waited for.
+        tokio::time::timeout(GOODBYE, keep).await.unwrap_or(Ok(()))
     }
 }
 

@@ -146,7 +146,7 @@ impl WriteOp for MarkRetry {
 
 /// Why a block that must be unanswered was not found.
 pub(super) fn why_unchanged(conn: &mut Conn, no: i64, seq: Seq) -> StoreError {
-    match block::table.find(block_key(no, seq)).select(block::state).first::<i16>(conn) {
+    match block::table.find(block_key(no, seq)).select(block::state).get_result::<i16>(conn) {
         Ok(_) => StoreError::Conflict("state".into()),
         Err(e) => e.into(),
     }
@@ -202,7 +202,7 @@ impl ReadOp for ReadPayloads {
             let row = block_payload::table
                 .find(block_key(self.no, seq))
                 .select((block_payload::raw_length, block_payload::prints, block_payload::payload))
-                .first::<(i64, Vec<u8>, Vec<u8>)>(from.conn)
+                .get_result::<(i64, Vec<u8>, Vec<u8>)>(from.conn)
                 .optional()?;
             payloads.extend(row.map(|(raw_length, prints, payload)| Payload {
                 seq,

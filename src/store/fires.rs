@@ -57,7 +57,7 @@ impl WriteOp for RecordSkip {
 
 /// The run of a planned instant: `None` if nothing is recorded of it, `Some(None)` if it made no run.
 pub(super) fn find(conn: &mut Conn, job: JobId, planned_at: Timestamp) -> Result<Option<Option<String>>, StoreError> {
-    let row = fire::table.find((job_key(job).text(), planned_at.0)).select(fire::run_identity).first(conn);
+    let row = fire::table.find((job_key(job).text(), planned_at.0)).select(fire::run_identity).get_result(conn);
     Ok(row.optional()?)
 }
 

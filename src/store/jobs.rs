@@ -69,7 +69,7 @@ impl ReadOp for GetJob {
     type Output = Option<Job>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<Job>, StoreError> {
-        let row = job::table.find(self.0.to_string()).select(JobRow::as_select()).first(from.conn).optional()?;
+        let row = job::table.find(self.0.to_string()).select(JobRow::as_select()).get_result(from.conn).optional()?;
         Ok(with_properties(from.conn, row.into_iter().collect())?.pop())
     }
 }
@@ -141,12 +141,12 @@ struct JobRow {
 }
 
 fn version_of(conn: &mut Conn, key: &str) -> Result<Option<i64>, StoreError> {
-    Ok(job::table.find(key).select(job::version).first(conn).optional()?)
+    Ok(job::table.find(key).select(job::version).get_result(conn).optional()?)
 }
 
 fn check_name(conn: &mut Conn, job: &Job, key: &str) -> Result<(), StoreError> {
     let others = job::table.filter(job::name.eq(&job.name)).filter(job::is_deleted.eq(false)).filter(job::id.ne(key));
-    let taken = !job.is_deleted && others.select(job::id).first::<String>(conn).optional()?.is_some();
+    let taken = !job.is_deleted && others.select(job::id).get_result::<String>(conn).optional()?.is_some();
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
 }
 

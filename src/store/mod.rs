@@ -10,6 +10,7 @@ mod columns;
 mod dialect;
 mod error;
 mod gauge;
+mod hot;
 mod op;
 mod persistence;
 mod reader;
@@ -125,7 +126,7 @@ impl Store {
             return Err(StoreError::Failed("the store is closed".into()));
         }
         let waiting = self.gauge.enter(op.weight()).ok_or(StoreError::Busy)?;
-        let (entry, answer) = op::Entry::new(op, waiting);
+        let (entry, answer) = op::Entry::boxed(op, waiting);
         // The mailbox has no bound for this; the gauge has.
         self.front.do_send(persistence::Enqueue(entry));
         Ok(answer)

@@ -140,7 +140,7 @@ impl ReadOp for GetNode {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<NodeRecord>, StoreError> {
         let key = Hex::of(self.0.0);
-        let row = node::table.find(key.text()).select(NodeRow::as_select()).first(from.conn).optional()?;
+        let row = node::table.find(key.text()).select(NodeRow::as_select()).get_result(from.conn).optional()?;
         row.map(TryInto::try_into).transpose()
     }
 }

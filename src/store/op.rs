@@ -71,7 +71,7 @@ impl Tx<'_> {
         let current = match self.epochs.get(&no) {
             Some(current) => *current,
             None => {
-                let found = run::table.find(no).select(run::epoch).first::<i64>(self.conn).optional()?;
+                let found = run::table.find(no).select(run::epoch).get_result::<i64>(self.conn).optional()?;
                 let current = found.ok_or(StoreError::NotFound)?;
                 self.epochs.insert(no, current);
                 current
@@ -93,16 +93,19 @@ pub(super) trait Queued: Send {
     fn answer(self: Box<Self>);
 }
 
+type Outcome<O> = Result<<O as WriteOp>::Output, StoreError>;
+
 pub(super) struct Entry<O: WriteOp> {
     op: O,
-    reply: oneshot::Sender<Result<O::Output, StoreError>>,
-    result: Option<Result<O::Output, StoreError>>,
+    reply: oneshot::Sender<Outcome<O>>,
+    result: Option<Outcome<O>>,
     /// Counted for as long as it is there.
     _waiting: Waiting,
 }
 
 impl<O: WriteOp> Entry<O> {
-    pub(super) fn new(op: O, waiting: Waiting) -> (Box<dyn Queued>, oneshot::Receiver<Result<O::Output, StoreError>>) {
+    /// And where its outcome will come.
+    pub(super) fn boxed(op: O, waiting: Waiting) -> (Box<dyn Queued>, oneshot::Receiver<Outcome<O>>) {
         let (reply, answer) = oneshot::channel();
         (Box::new(Self { op, reply, result: None, _waiting: waiting }), answer)
     }

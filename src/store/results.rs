@@ -4,6 +4,7 @@ use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
 use super::columns::{Hex, block_key, block_keys, id};
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::hot::{Acknowledge, Answer};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::runs::open_run_numbers;
 use super::schema::{block, block_payload, meta};
@@ -141,13 +142,13 @@ fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -
         .find(key)
         .filter(block::acked.eq(false))
         .select((block::state, block::exception, block::segment, block::seg_offset, block::seg_length))
-        .first::<Row>(conn)
+        .get_result::<Row>(conn)
         .optional()?;
     let Some((state, exception, Some(segment), Some(offset), Some(length))) = row else { return Ok(None) };
     // Gone if it was acknowledged since the row was read.
     let Some(pack) = packs.read(Place { segment, offset, length })? else { return Ok(None) };
     let (raw_length, payload) =
-        block_payload::table.find(key).select((block_payload::raw_length, block_payload::payload)).first::<(i64, Vec<u8>)>(conn)?;
+        block_payload::table.find(key).select((block_payload::raw_length, block_payload::payload)).get_result::<(i64, Vec<u8>)>(conn)?;
     let failed = BlockState::of(state)? == BlockState::Failed;
     Ok(Some(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, failed, exception }))
 }
@@ -183,34 +184,25 @@ impl ReadOp for NodeCounts {
 fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Result<usize, StoreError> {
     let state = if result.failed { BlockState::Failed } else { BlockState::Success };
     let node = result.node.map(|node| Hex::of(node.0));
-    let changed = diesel::update(block::table.find(block_key(result.no, result.seq)))
-        .filter(block::state.eq(BlockState::Ready.number()).or(block::state.eq(BlockState::Retry.number())))
-        .set((
-            block::state.eq(state.number()),
-            block::attempt.eq(result.attempt as i32),
-            block::success.eq(result.success as i32),
-            block::error.eq(result.error as i32),
-            block::segment.eq(place.segment),
-            block::seg_offset.eq(place.offset),
-            block::seg_length.eq(place.length),
-            block::finish_time.eq(result.now.0),
-            block::node_id.eq(node.as_ref().map(Hex::text)),
-            block::exception.eq(result.exception.as_deref()),
-        ))
-        .execute(conn)?;
-    Ok(changed)
+    let answer = Answer {
+        key: block_key(result.no, result.seq),
+        state: state.number(),
+        attempt: result.attempt as i32,
+        success: result.success as i32,
+        error: result.error as i32,
+        segment: place.segment,
+        seg_offset: place.offset,
+        seg_length: place.length,
+        finish_time: result.now.0,
+        node_id: node.as_ref().map(Hex::text),
+        exception: result.exception.as_deref(),
+    };
+    Ok(answer.execute(conn)?)
 }
 
 /// The segment that its results stand in, if it had any and was not acknowledged before.
 fn update_acked(conn: &mut Conn, key: i64) -> Result<Option<Option<i32>>, StoreError> {
-    let segment = diesel::update(block::table.find(key))
-        .filter(block::acked.eq(false))
-        .filter(block::finish_time.is_not_null())
-        .set(block::acked.eq(true))
-        .returning(block::segment)
-        .get_result(conn)
-        .optional()?;
-    Ok(segment)
+    Ok(Acknowledge { key }.get_result::<Option<i32>>(conn).optional()?)
 }
 
 /// Results that wait for a worker, by segment, among blocks with these keys.
@@ -247,7 +239,7 @@ pub(super) fn open_segments(conn: &mut Conn, folder: &Path) -> Result<Segments, 
             *live.entry(segment).or_insert(0) += packs;
         }
     }
-    let last = meta::table.find(LAST_SEGMENT).select(meta::value).first::<String>(conn).optional()?;
+    let last = meta::table.find(LAST_SEGMENT).select(meta::value).get_result::<String>(conn).optional()?;
     let last = last.and_then(|number| number.parse().ok()).unwrap_or(0);
     Ok(Segments::open(folder, live, last)?)
 }

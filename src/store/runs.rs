@@ -266,7 +266,7 @@ pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> 
 }
 
 fn by_identity(conn: &mut Conn, identity: &str) -> Result<Option<RunRow>, StoreError> {
-    Ok(run::table.filter(run::identity.eq(identity)).select(RunRow::as_select()).first(conn).optional()?)
+    Ok(run::table.filter(run::identity.eq(identity)).select(RunRow::as_select()).get_result(conn).optional()?)
 }
 
 fn insert_run(conn: &mut Conn, new: &NewRun, planned_at: Option<Timestamp>) -> Result<RunRow, StoreError> {

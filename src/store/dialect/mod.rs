@@ -5,3 +5,5 @@ pub(super) mod sqlite;
 pub(super) use sqlite as current;
 /// The connection that all statements are written for.
 pub(super) type Conn = sqlite::Conn;
+/// Its database.
+pub(super) type Database = <Conn as diesel::connection::Connection>::Backend;

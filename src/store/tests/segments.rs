@@ -27,6 +27,8 @@ fn a_segment_goes_when_all_in_it_is_acknowledged() {
         store.write(ack(&owned, &[0, 3])).await.expect("acknowledged");
         let store = reopened(store, &config).await;
         assert!(segment_files(&config).is_empty());
+        // Only the database remembers now.
+        let store = reopened(store, &config).await;
         store.write(push(&owned, 4..5)).await.expect("pushed");
         store.write(result(&owned, 4, "new")).await.expect("stored");
         assert_eq!(segment_files(&config), ["5.seg"], "not even when all are gone");

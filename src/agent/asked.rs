@@ -1,0 +1,134 @@
+//! A request as it stands in a block, made ready to be sent.
+
+use super::failure::fetch_error;
+use crate::domain::fingerprint::Fingerprint;
+use crate::protocol::node::{FetchError, FetchErrorKind};
+use crate::protocol::push::check_url;
+use reqwest::header::{CONTENT_LENGTH, COOKIE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What of a request concerns the agent; the rest, `meta` and unknown members, it does not look at.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Text<'a> {
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    headers: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    body: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OnlyId {
+    request_id: Fingerprint,
+}
+
+/// The id of a request, even if nothing else of it can be understood; `None` if not even that.
+#[must_use]
+pub fn request_id(json: &str) -> Option<Fingerprint> {
+    serde_json::from_str::<OnlyId>(json).ok().map(|only| only.request_id)
+}
+
+/// A request that can be sent, as often as need be.
+#[derive(Debug)]
+pub struct Asked {
+    method: Method,
+    /// Where to, without a fragment.
+    pub url: Url,
+    headers: HeaderMap,
+    body: Option<String>,
+}
+
+impl Asked {
+    /// Reads a request. With `fixed_cookies` its own `Cookie` header is left out, for the run's to hold.
+    ///
+    /// # Errors
+    /// Kind *invalid*: it cannot be understood, or not be sent.
+    pub fn read(json: &str, fixed_cookies: bool) -> Result<Self, FetchError> {
+        let invalid = |why: String| fetch_error(FetchErrorKind::Invalid, why);
+        let text: Text<'_> = serde_json::from_str(json).map_err(|e| invalid(format!("the request cannot be read: {e}")))?;
+        let url = check_url(&text.url).map_err(|problem| invalid(problem.detail))?;
+        let method = match text.method.as_deref() {
+            None | Some("GET") => Method::GET,
+            Some(other) => Method::from_bytes(other.to_ascii_uppercase().as_bytes())
+                .map_err(|_| invalid(format!("`{}` is no method", other.chars().take(40).collect::<String>())))?,
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in text.headers.iter().flatten() {
+            let (name, value) = header(name, value).map_err(invalid)?;
+            // The length of the body is the agent's own business.
+            if name != CONTENT_LENGTH && name != TRANSFER_ENCODING && !(fixed_cookies && name == COOKIE) {
+                headers.append(name, value);
+            }
+        }
+        Ok(Self { method, url, headers, body: text.body.map(Cow::into_owned) })
+    }
+
+    /// One request of the client's kind.
+    ///
+    /// # Errors
+    /// Kind *invalid*: the client cannot send it.
+    pub fn build(&self, client: &reqwest::Client) -> Result<reqwest::Request, FetchError> {
+        let mut request = client.request(self.method.clone(), self.url.clone());
+        if !self.headers.is_empty() {
+            request = request.headers(self.headers.clone());
+        }
+        if let Some(body) = &self.body {
+            request = request.body(body.clone());
+        }
+        request.build().map_err(|e| fetch_error(FetchErrorKind::Invalid, e.without_url().to_string()))
+    }
+}
+
+/// Reads a header.
+///
+/// # Errors
+/// Says which one cannot be sent.
+pub fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let shown = || name.chars().take(80).collect::<String>();
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{}` is no name of a header", shown()))?;
+    let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| format!("the value of the header `{}` cannot be sent", shown()))?;
+    Ok((parsed, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_sent_is_invalid_and_says_why() {
+        let cases = [
+            ("5", "cannot be read"),
+            (r#"{"requestId":"x"}"#, "url"),
+            (r#"{"url":"ftp://a/"}"#, "ftp"),
+            (r#"{"url":"http://a/","method":"G T"}"#, "G T"),
+            (r#"{"url":"http://a/","headers":{"a b":"c"}}"#, "a b"),
+            (r#"{"url":"http://a/","headers":{"a":"b\nc"}}"#, "`a`"),
+        ];
+        for (json, word) in cases {
+            let error = Asked::read(json, false).expect_err(json);
+            assert_eq!(error.kind, FetchErrorKind::Invalid);
+            assert!(error.message.contains(word), "{json}: {}", error.message);
+        }
+        assert!(request_id(r#"{"requestId":"0123456789abcdef01234567","url":5}"#).is_some());
+        assert!(request_id("{}").is_none());
+    }
+
+    #[test]
+    fn a_request_is_taken_as_it_is_written() {
+        let json = r##"{"requestId":"0123456789abcdef01234567","url":"HTTP://A/x#y","method":"post","headers":{"X-A":"é","cookie":"a=b",
+            "Content-Length":"7"},"body":"b","meta":{"any":[1]},"more":1}"##;
+        let asked = Asked::read(json, true).expect("a request");
+        assert_eq!((asked.url.as_str(), asked.method.as_str()), ("http://a/x", "POST"));
+        assert_eq!(asked.headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-a"]);
+        assert_eq!(asked.body.as_deref(), Some("b"));
+        assert_eq!(Asked::read(json, false).expect("a request").headers["cookie"], "a=b");
+    }
+}

@@ -1,0 +1,71 @@
+//! What the agent tells of its machine.
+
+use sysinfo::System;
+
+const MB: u64 = 1 << 20;
+
+/// The machine's figures; the changing ones as of the last [`Machine::refresh`].
+pub struct Machine {
+    // None where the system does not let itself be looked at: then the figures are 0.
+    system: Option<System>,
+}
+
+/// How the machine is right now.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Load {
+    /// Percent of all processors.
+    pub cpu: u32,
+    /// MB that programs could still get.
+    pub free_memory: u64,
+}
+
+impl Machine {
+    /// Looks at the machine for the first time; processor use needs a second look to be known.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut machine = Self { system: System::new().ok() };
+        machine.refresh();
+        machine
+    }
+
+    /// Reads the changing figures: two small files on Linux.
+    pub fn refresh(&mut self) -> Load {
+        let Some(system) = &mut self.system else { return Load::default() };
+        system.refresh_memory();
+        system.refresh_cpu_usage();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a percentage")]
+        let cpu = system.global_cpu_usage().round() as u32;
+        Load { cpu, free_memory: system.available_memory() / MB }
+    }
+
+    /// MB of memory.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.system.as_ref().map_or(0, System::total_memory) / MB
+    }
+
+    /// Processors that this process may use.
+    #[must_use]
+    pub fn processors() -> u32 {
+        std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+    }
+
+    /// `linux`, `windows`, `macos` …: what a job's property `Os` is compared with.
+    #[must_use]
+    pub fn operating_system() -> &'static str {
+        std::env::consts::OS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_are_possible() {
+        let mut machine = Machine::new();
+        let load = machine.refresh();
+        assert!(machine.memory() > 0 && load.free_memory > 0 && load.free_memory <= machine.memory());
+        assert!(load.cpu <= 100 && Machine::processors() > 0);
+    }
+}

@@ -1,0 +1,109 @@
+//! Results on their way to the broker: posted again and again until they are accepted, or refused for good.
+//!
+//! They stay in memory until then. How many there are at once is bounded by the blocks that the broker hands out.
+
+use super::backoff::Backoff;
+use crate::config::agent::AgentConfig;
+use crate::domain::ids::BlockId;
+use crate::protocol::BULK;
+use awc::http::StatusCode;
+use awc::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// One try; large packs get a second more for each MB.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const MOST_RETRY_AFTER: Duration = Duration::from_secs(30);
+/// Bytes of the broker's answer that are looked at.
+const MOST_ANSWER: usize = 64 << 10;
+
+/// Posts results.
+pub struct Reporter {
+    client: awc::Client,
+    address: String,
+    token: Option<String>,
+    backoff: Backoff,
+    /// The broker is back: tries that wait for it need not wait longer.
+    pub online: Notify,
+}
+
+enum Verdict {
+    Accepted,
+    /// For good, and why.
+    Refused(String),
+    /// For now: why, and how long the broker wants to be left alone.
+    Again(String, Duration),
+}
+
+impl Reporter {
+    /// With the agent's settings.
+    #[must_use]
+    pub fn new(config: &AgentConfig, client: awc::Client) -> Self {
+        Self {
+            client,
+            address: format!("{}node/block", config.broker),
+            token: config.token.clone(),
+            backoff: Backoff::new(config.waits.reconnect, config.waits.reconnect_most),
+            online: Notify::new(),
+        }
+    }
+
+    /// Sends the results of a block. Returns when the broker has said its last word on them.
+    pub async fn send(&self, block_id: BlockId, pack: Bytes) {
+        let mut backoff = self.backoff.clone();
+        let mut is_delayed = false;
+        loop {
+            let online = self.online.notified();
+            let (why, asked_for) = match self.post(pack.clone()).await {
+                Verdict::Accepted => {
+                    if is_delayed {
+                        log::info!("results accepted after a delay block={block_id}");
+                    }
+                    return;
+                }
+                Verdict::Refused(why) => {
+                    log::warn!("results refused block={block_id} reason={why}");
+                    return;
+                }
+                Verdict::Again(why, asked_for) => (why, asked_for),
+            };
+            if !is_delayed {
+                log::warn!("results not delivered yet, trying on block={block_id} reason={why}");
+                is_delayed = true;
+            }
+            let wait = backoff.next_wait().max(asked_for.min(MOST_RETRY_AFTER));
+            // A broker that is back is asked at once, unless it said when.
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = online, if asked_for.is_zero() => {}
+            }
+        }
+    }
+
+    async fn post(&self, pack: Bytes) -> Verdict {
+        let limit = TIMEOUT + Duration::from_secs((pack.len() >> 20) as u64);
+        let mut request = self.client.post(&self.address).timeout(limit).insert_header((CONTENT_TYPE, BULK));
+        if let Some(token) = &self.token {
+            request = request.insert_header(("Token", token.as_str()));
+        }
+        let again = |why: String| Verdict::Again(why, Duration::ZERO);
+        let response = match request.send_body(pack).await {
+            Ok(response) => response,
+            Err(error) => return again(error.to_string()),
+        };
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|text| text.to_str().ok()?.parse().ok());
+        // Read even if nobody looks at it, so that the connection can be used again.
+        let mut response = response.timeout(TIMEOUT);
+        let answer = response.body().limit(MOST_ANSWER).await.unwrap_or_default();
+        let why = || format!("{status} {}", String::from_utf8_lossy(&answer).chars().take(300).collect::<String>());
+        match status {
+            status if status.is_success() => Verdict::Accepted,
+            // A token may be put right while the agent runs; the others are the broker asking for patience.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => again(why()),
+            status if status.is_client_error() => Verdict::Refused(why()),
+            _ => Verdict::Again(why(), Duration::from_secs(retry_after.unwrap_or(0))),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The WebSocket to the broker as messages: its address, its opening, and frames put together.
+
+use super::facts::Machine;
+use crate::config::agent::AgentConfig;
+use crate::domain::ids::NodeId;
+use crate::protocol::frame;
+use crate::protocol::node::{Block, FromNode, ToNode};
+use crate::protocol::{MAX_FRAME, sign::sign};
+use actix_codec::Framed;
+use actix_http::ws::Item;
+use awc::error::{WsClientError, WsProtocolError};
+use awc::http::StatusCode;
+use awc::ws::{CloseCode, Codec, Frame, Message};
+use awc::{BoxedSocket, Client, Connector};
+use bytes::{Bytes, BytesMut};
+use futures_util::{SinkExt, StreamExt};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use url::Url;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// A peer that takes no bytes for so long is gone.
+const SEND_TIMEOUT: Duration = Duration::from_secs(15);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why there is no socket.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The broker knows us not: 401 or 403.
+    Refused(u16),
+    /// Anything else; worth another try.
+    Unreachable(String),
+}
+
+/// A message from the broker, with its bulk if it is a binary one.
+pub type Incoming = (ToNode, Option<Bytes>);
+
+/// An open socket.
+pub struct Socket {
+    framed: Framed<BoxedSocket, Codec>,
+    part: Option<(bool, BytesMut)>,
+}
+
+/// The HTTP client for talking with the broker, sockets and reports alike.
+#[must_use]
+pub fn client() -> Client {
+    let connector = Connector::new()
+        // An open WebSocket counts as a connection: with a limit, the last ones would hang.
+        .limit(0)
+        .timeout(CONNECT_TIMEOUT)
+        .max_http_version(awc::http::Version::HTTP_11)
+        .rustls_0_23(Arc::new(super::tls::config()));
+    Client::builder().connector(connector).timeout(CONNECT_TIMEOUT).disable_redirects().finish()
+}
+
+/// The address of the socket: the seeds' parameters in the seeds' spelling, then ours.
+#[must_use]
+pub fn address(config: &AgentConfig, node_id: NodeId, machine: &Machine) -> Url {
+    let mut url = config.broker.clone();
+    let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
+    url.set_scheme(scheme).expect("ws and http are of one kind");
+    let mut query = url.query_pairs_mut();
+    query
+        .append_pair("nodeid", &node_id.to_string())
+        .append_pair("operationsystem", Machine::operating_system())
+        .append_pair("proccessorcount", &Machine::processors().to_string())
+        .append_pair("memory", &machine.memory().to_string())
+        .append_pair("nodetype", &config.node_type)
+        .append_pair("group", &config.group);
+    if let Some(token) = &config.token {
+        query.append_pair("sign", &sign(token, node_id));
+    }
+    query.append_pair("maxprocesscount", &config.max_process_count.to_string());
+    if let Some(ip) = &config.ip {
+        query.append_pair("ip", &ip.to_string());
+    }
+    query.append_pair("encoding", "zstd");
+    drop(query);
+    url
+}
+
+impl Socket {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// The broker refused, or was not reached.
+    pub async fn open(client: &Client, address: &Url) -> Result<Self, OpenError> {
+        let connecting = client.ws(address.as_str()).max_frame_size(MAX_FRAME).connect();
+        match timeout(CONNECT_TIMEOUT, connecting).await {
+            Err(_) => Err(OpenError::Unreachable(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
+            Ok(Err(WsClientError::InvalidResponseStatus(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)))) => {
+                Err(OpenError::Refused(status.as_u16()))
+            }
+            Ok(Err(WsClientError::InvalidResponseStatus(status))) => Err(OpenError::Unreachable(format!("it answered {status}"))),
+            Ok(Err(error)) => Err(OpenError::Unreachable(error.to_string())),
+            Ok(Ok((_, framed))) => Ok(Self { framed, part: None }),
+        }
+    }
+
+    /// Waits for the next sign of life: a message, or nothing but the sign. Loses nothing when it is cancelled.
+    ///
+    /// # Errors
+    /// The socket is lost or closed; says why.
+    pub async fn next(&mut self) -> Result<Option<Incoming>, String> {
+        let frame = match self.framed.next().await {
+            None => return Err("the connection ended".to_owned()),
+            Some(Err(WsProtocolError::Overflow)) => return Err(format!("a message over {MAX_FRAME} bytes came")),
+            Some(Err(error)) => return Err(error.to_string()),
+            Some(Ok(frame)) => frame,
+        };
+        match frame {
+            Frame::Text(text) => read(false, &text),
+            Frame::Binary(bytes) => read(true, &bytes),
+            Frame::Continuation(item) => self.join(item),
+            Frame::Ping(payload) => self.write(Message::Pong(payload)).await.map(|()| None),
+            Frame::Pong(_) => Ok(None),
+            Frame::Close(reason) => {
+                let why = reason.and_then(|r| r.description).map_or(String::new(), |text| format!(": {text}"));
+                Err(format!("the broker closed it{why}"))
+            }
+        }
+    }
+
+    fn join(&mut self, item: Item) -> Result<Option<Incoming>, String> {
+        let (bytes, is_last) = match item {
+            Item::FirstText(bytes) => {
+                self.part = Some((false, BytesMut::from(&bytes[..])));
+                return Ok(None);
+            }
+            Item::FirstBinary(bytes) => {
+                self.part = Some((true, BytesMut::from(&bytes[..])));
+                return Ok(None);
+            }
+            Item::Continue(bytes) => (bytes, false),
+            Item::Last(bytes) => (bytes, true),
+        };
+        let Some((is_binary, part)) = &mut self.part else { return Err("the middle of a message came first".to_owned()) };
+        if part.len() + bytes.len() > MAX_FRAME {
+            return Err(format!("a message over {MAX_FRAME} bytes came"));
+        }
+        part.extend_from_slice(&bytes);
+        if !is_last {
+            return Ok(None);
+        }
+        let (is_binary, whole) = (*is_binary, part.split().freeze());
+        self.part = None;
+        read(is_binary, &whole)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The socket is lost.
+    pub async fn send(&mut self, message: &FromNode) -> Result<(), String> {
+        self.write(Message::Text(frame::text(message).into())).await
+    }
+
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// The socket is lost.
+    pub async fn ping(&mut self) -> Result<(), String> {
+        self.write(Message::Ping(Bytes::new())).await
+    }
+
+    /// Says good-bye and waits a moment for the answer.
+    pub async fn close(mut self) {
+        if self.write(Message::Close(Some(CloseCode::Away.into()))).await.is_ok() {
+            let _ = timeout(CLOSE_TIMEOUT, async { while self.next().await.is_ok() {} }).await;
+        }
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), String> {
+        match timeout(SEND_TIMEOUT, self.framed.send(message)).await {
+            Ok(sent) => sent.map_err(|e| e.to_string()),
+            Err(_) => Err("it takes no bytes".to_owned()),
+        }
+    }
+}
+
+/// A message that cannot be read is logged and left: a newer broker may say things that this agent does not know.
+fn read(is_binary: bool, bytes: &Bytes) -> Result<Option<Incoming>, String> {
+    let (json, bulk) = if is_binary {
+        let (json, bulk) = frame::split(bytes).map_err(|problem| problem.detail)?;
+        (json, Some(bytes.slice_ref(bulk)))
+    } else {
+        (&bytes[..], None)
+    };
+    match frame::read::<ToNode>(json) {
+        Ok(message) => Ok(Some((message, bulk))),
+        Err(problem) => {
+            log::warn!("a message of the broker is not understood reason={}", problem.detail);
+            Ok(None)
+        }
+    }
+}
+
+/// What a block is called in heartbeats.
+#[must_use]
+pub fn holding(block: &Block) -> crate::protocol::node::Holding {
+    crate::protocol::node::Holding { identity: block.identity, block_id: block.block_id, attempt: block.attempt, epoch: block.epoch }
+}
