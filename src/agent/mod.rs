@@ -108,7 +108,11 @@ impl Agent {
         }
     }
 
-    async fn stay_connected(self: &Rc<Self>, client: &awc::Client, mut stop: Pin<&mut impl FusedFuture<Output = ()>>) -> Result<(), AgentError> {
+    async fn stay_connected(
+        self: &Rc<Self>,
+        client: &awc::Client,
+        mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
+    ) -> Result<(), AgentError> {
         let mut machine = facts::Machine::new();
         let address = socket::address(&self.config, self.node_id, &machine);
         let broker = self.config.broker.as_str();
