@@ -55,8 +55,12 @@ impl Lines {
     /// The file cannot be written, or holds anything else.
     pub fn to_file(path: &Path, resume: bool) -> Result<Self, CrawlError> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(!resume).open(path);
-        let file = file.map_err(CrawlError::file(path))?;
+        // A pipe or a device has no past to read.
+        if !resume || path.metadata().is_ok_and(|what| !what.is_file()) {
+            let file = options.write(true).create(true).truncate(true).open(path).map_err(CrawlError::file(path))?;
+            return Ok(Self::new(Box::new(file)));
+        }
+        let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(CrawlError::file(path))?;
         let (file, written) = read(file).map_err(CrawlError::file(path))?;
         Ok(Self { written, ..Self::new(Box::new(file)) })
     }
@@ -141,6 +145,20 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("the file");
         let urls: Vec<String> = text.lines().map(|l| serde_json::from_str::<Line>(l).expect("whole").url).collect();
         assert_eq!(urls, ["http://a/1", "http://a/2"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_device_is_written_and_not_read() {
+        for resume in [false, true] {
+            // It gives zeros for ever, and takes nothing.
+            let mut lines = Lines::to_file(Path::new("/dev/full"), resume).expect("a device");
+            lines.write(&line("http://a/1")).expect("kept in memory");
+            assert!(lines.flush().is_err());
+            let mut lines = Lines::to_file(Path::new("/dev/null"), resume).expect("a device");
+            assert!(lines.write(&line("http://a/1")).expect("written"));
+            lines.flush().expect("gone");
+        }
     }
 
     #[test]

@@ -46,6 +46,9 @@ impl Warc {
     fn open(path: &Path, resume: bool) -> io::Result<Self> {
         let gzip = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gz"));
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(!resume).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a WARC file is written to a file only"));
+        }
         let mut written = HashSet::new();
         let whole = records(&file, gzip, |record| {
             written.extend(record.header("Webloom-Request-URI").or_else(|| record.header("WARC-Target-URI")).map(key));

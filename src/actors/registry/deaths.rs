@@ -1,6 +1,7 @@
 //! Children end: rebuilt with a growing pause, or given up when they die too often.
 
 use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
+use crate::actors::outlet::Frame;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
@@ -23,8 +24,14 @@ impl Registry {
             ChildKey::Run(identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
-                // Its watches are the registry's, so nothing of it is lost; what runs wanted of it they say again.
+                // Its watches are the registry's; what runs wanted of it they say again.
                 self.start_worker(id);
+                if !self.watches.contains_key(&id)
+                    && let Some(outlet) = self.worker_sessions.get(&id)
+                {
+                    // It died over the first thing that it was told: what that was, only the worker knows.
+                    outlet.send(Frame::Close("say again what you watch".to_owned()));
+                }
                 for (_, run) in self.house.directory.runs.all() {
                     run.worker_back(id);
                 }
