@@ -1,7 +1,7 @@
 //! Named places where a test makes the program panic, fail or die: planned faults instead of lucky ones.
 //!
 //! Without the cargo feature `faults` every call here is empty. With it, the environment variable `WEBLOOM_FAULTS`, or
-//! [`plan`] in the same process, says what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
+//! `plan` in the same process, says what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
 //! passage of `run.report` and ends the process as `kill -9` would at the fortieth of `store.commit`.
 
 #[cfg(feature = "faults")]

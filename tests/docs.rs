@@ -1,5 +1,7 @@
 //! docs/protocol.md says what the code does: its examples are read by the types, its numbers are computed again.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where its input is not what it must be")]
+
 use webloom::domain::fingerprint::{Fingerprint, canonical};
 use webloom::domain::ids::{BlockId, Identity, NodeId};
 use webloom::protocol::api::RunOutput;

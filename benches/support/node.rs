@@ -185,8 +185,6 @@ impl Node<'_> {
             self.id
         );
         let mut socket = Socket::connect(self.run.address, &path, Duration::from_millis(200))?;
-        // At once: until a node has said what it holds it gets nothing new.
-        socket.text(&self.heartbeat())?;
         let mut beaten = Instant::now();
         while !self.run.over.load(Ordering::Relaxed) {
             match socket.read()? {
@@ -195,6 +193,8 @@ impl Node<'_> {
                     self.arrived.notify_one();
                 }
                 Message::Text(text) if text.starts_with(b"{\"t\":\"error\"") => return Err(String::from_utf8_lossy(&text).into()),
+                // At once: until a node has said what it holds it gets nothing new.
+                Message::Text(text) if text.starts_with(b"{\"t\":\"welcome\"") => socket.text(&self.heartbeat())?,
                 Message::Text(_) | Message::Nothing => {}
             }
             if beaten.elapsed() > HEARTBEAT {

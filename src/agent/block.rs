@@ -53,7 +53,7 @@ async fn download(downloader: &Downloader, node_id: NodeId, block: &Block, bulk:
     let rules = Rules { identity: block.identity, settings: block.settings.clone(), change_ip_pattern };
     let thread_num = rules.settings.thread_num.max(1) as usize;
     let mut outcomes = stream::iter(requests.iter().enumerate())
-        .map(|(place, request)| guarded(downloader, &rules, request.get()).map(move |outcome| (place, outcome)))
+        .map(|(place, request)| guarded(downloader.fetch(&rules, request.get())).map(move |outcome| (place, outcome)))
         .buffer_unordered(thread_num);
     // What comes before its turn waits here.
     let mut early: Vec<Option<Outcome>> = Vec::new();
@@ -70,8 +70,8 @@ async fn download(downloader: &Downloader, node_id: NodeId, block: &Block, bulk:
 }
 
 /// A panic is this request's outcome, and nobody else's.
-async fn guarded(downloader: &Downloader, rules: &Rules, json: &str) -> Outcome {
-    AssertUnwindSafe(downloader.fetch(rules, json)).catch_unwind().await.unwrap_or_else(|_| {
+pub(super) async fn guarded(fetch: impl Future<Output = Outcome>) -> Outcome {
+    AssertUnwindSafe(fetch).catch_unwind().await.unwrap_or_else(|_| {
         let answer = fetch_error(FetchErrorKind::Other, "the agent failed at this request; its log says more").into();
         Outcome { answer, tries: 1, time: 0 }
     })

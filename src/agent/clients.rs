@@ -27,9 +27,11 @@ const CONNECTION_IDLE: Duration = Duration::from_secs(30);
 const MOST_HEADERS: usize = 512;
 const DEFAULT_USER_AGENT: &str = concat!("webloom/", env!("CARGO_PKG_VERSION"));
 
+type SitesByRunAndHost = LruCache<(Identity, Box<str>), Rc<Site>>;
+
 /// All clients of the agent.
 pub struct Clients {
-    sites: RefCell<LruCache<(Identity, Box<str>), Rc<Site>>>,
+    sites: RefCell<SitesByRunAndHost>,
 }
 
 impl Default for Clients {
@@ -48,10 +50,10 @@ impl Clients {
         site.clone()
     }
 
-    /// Lets go of clients that were not used for long.
-    pub fn evict_idle(&self) {
+    /// Lets go of clients that were not used for long before `now`.
+    pub fn evict_idle(&self, now: Instant) {
         let mut sites = self.sites.borrow_mut();
-        while sites.peek_lru().is_some_and(|(_, site)| site.last_used.get().elapsed() > SITE_IDLE) {
+        while sites.peek_lru().is_some_and(|(_, site)| now.duration_since(site.last_used.get()) > SITE_IDLE) {
             sites.pop_lru();
         }
     }

@@ -4,8 +4,8 @@
 //! to hold on to the report until the broker has accepted it, over any number of lost connections. It never runs anything
 //! that the broker names.
 //!
-//! One thread does it all, in an actix system. The way of a block: [`session`] takes it in, [`holdings`] remembers it,
-//! [`block`] downloads it request by request ([`download`], [`attempt`]) with the [`clients`] of its sites, [`report`]
+//! One thread does it all, in an actix system. The way of a block: `session` takes it in, `holdings` remembers it,
+//! `block` downloads it request by request (`download`, `attempt`) with the `clients` of its sites, `report`
 //! delivers the pack.
 
 mod asked;
@@ -108,7 +108,11 @@ impl Agent {
         }
     }
 
-    async fn stay_connected(self: &Rc<Self>, client: &awc::Client, mut stop: Pin<&mut impl FusedFuture<Output = ()>>) -> Result<(), AgentError> {
+    async fn stay_connected(
+        self: &Rc<Self>,
+        client: &awc::Client,
+        mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
+    ) -> Result<(), AgentError> {
         let mut machine = facts::Machine::new();
         let address = socket::address(&self.config, self.node_id, &machine);
         let broker = self.config.broker.as_str();
@@ -177,11 +181,21 @@ impl Agent {
 
     /// From the block to its accepted report.
     async fn carry_out(self: Rc<Self>, holding: Holding, block: Block, bulk: Option<Bytes>) {
+        // However it ends: a block that is neither reported nor listed is sent again.
+        let _release = Release(&self.holdings, &holding);
         if let Ok(_place) = self.places.acquire().await {
             let pack = block::work(&self.downloader, self.node_id, &block, bulk.as_deref()).await;
             drop((bulk, block));
             self.reporter.send(holding.block_id, pack.into()).await;
         }
-        self.holdings.release(&holding);
+    }
+}
+
+/// Lets go of a block when it is dropped.
+struct Release<'a>(&'a holdings::Holdings, &'a Holding);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.release(self.1);
     }
 }

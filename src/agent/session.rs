@@ -54,7 +54,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
             }
             // The first tick comes at once: the broker learns what is held before it sends anything again.
             _ = heartbeat.tick() => {
-                agent.downloader.clients.evict_idle();
+                agent.downloader.clients.evict_idle(Instant::now());
                 if heard.elapsed() > silence {
                     Err(format!("nothing was heard for {} s", silence.as_secs()))
                 } else if is_welcome {

@@ -71,6 +71,7 @@ pub fn crawl(args: CrawlArgs) -> Result<(), String> {
             summary
         };
         match summary.outcome {
+            Outcome::Finished if summary.pages == 0 && summary.failed > 0 => Err("not one page could be downloaded".to_owned()),
             Outcome::Finished | Outcome::Interrupted => Ok(()),
             Outcome::Failed(reason) => Err(reason),
         }

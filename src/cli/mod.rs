@@ -33,7 +33,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let quiet = matches!(cli.command, Command::Crawl(_) | Command::Demo(_));
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { "warn" } else { "info" }))
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { "warn" } else { "info,actix_server=warn" }))
         .format_timestamp_millis()
         .init();
     let result = match cli.command {

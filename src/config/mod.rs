@@ -1,4 +1,4 @@
-//! Settings: one struct per concern, validated before anything starts.
+//! Settings: one struct for each concern, checked before anything starts. What is missing is told from what is wrong.
 
 #[cfg(feature = "agent")]
 pub mod agent;

@@ -230,13 +230,12 @@ impl Frontier {
         for (i, request) in batch.requests.iter().enumerate() {
             if self.settings.depth_limit.is_some_and(|limit| request.depth > limit) {
                 out.too_deep += 1;
-            } else if !request.dont_filter && self.seen.contains(request.id) {
-                out.duplicates += 1;
             } else if self.settings.max_requests.is_some_and(|most| self.admitted >= most) {
-                out.over_limit += 1;
+                *(if self.seen.contains(request.id) { &mut out.duplicates } else { &mut out.over_limit }) += 1;
+            } else if !self.seen.insert(request.id) {
+                // A deliberate repetition has an id of its own, and so is never here.
+                out.duplicates += 1;
             } else {
-                // A deliberate repetition goes in too: nothing may ever be sent twice under one request id.
-                self.seen.insert(request.id);
                 self.admitted += 1;
                 out.accepted += 1;
                 block.push(i);

@@ -7,10 +7,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 fn batch(keys: &[u64]) -> RequestBatch {
-    let requests = keys
-        .iter()
-        .map(|k| NewRequest { id: Fingerprint::of_key(&k.to_string()), span: 0..2, depth: (*k % 7) as u32, dont_filter: false })
-        .collect();
+    let requests =
+        keys.iter().map(|k| NewRequest { id: Fingerprint::of_key(&k.to_string()), span: 0..2, depth: (*k % 7) as u32 }).collect();
     RequestBatch { text: Bytes::from_static(b"{}"), requests }
 }
 
@@ -39,7 +37,7 @@ fn duplicates_are_dropped_and_repetitions_are_not() {
     assert_eq!((first.accepted, first.duplicates, first.blocks.len()), (3, 1, 2));
     assert_eq!(pushed(&mut frontier, &[3, 2]).duplicates, 2);
     let mut again = batch(&[3]);
-    again.requests[0].dont_filter = true;
+    again.requests[0].id = Fingerprint::unique();
     assert_eq!(frontier.begin_push(&again).accepted, 1, "a retry is not taken for a duplicate");
     assert_eq!(frontier.counters().total, 3, "what is not on disk is not counted");
     assert!(frontier.is_storing());

@@ -16,14 +16,12 @@ pub struct RequestBatch {
 /// One checked request of a [`RequestBatch`].
 #[derive(Debug, Clone)]
 pub struct NewRequest {
-    /// Its id within the run.
+    /// Its id within the run. A deliberate repetition has one of its own.
     pub id: Fingerprint,
     /// Where its JSON object stands in the batch's text, from `{` to `}`.
     pub span: Range<u32>,
     /// Links between it and a first request.
     pub depth: u32,
-    /// It is not to be compared with what the run has seen: a deliberate repetition.
-    pub dont_filter: bool,
 }
 
 impl RequestBatch {

@@ -22,15 +22,7 @@ pub async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize
     if declared > limit {
         return Err(Problem::too_large(limit).into());
     }
-    let mut body = BytesMut::with_capacity(declared.min(1 << 20));
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
-        if body.len() + chunk.len() > limit {
-            return Err(Problem::too_large(limit).into());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    let body = body.freeze();
+    let body = gather(&mut payload, declared, limit).await?;
     let encoding = request.headers().get(CONTENT_ENCODING).map_or(Ok("identity"), |v| v.to_str()).unwrap_or("?");
     match encoding.to_ascii_lowercase().as_str() {
         "identity" => Ok(body),
@@ -39,6 +31,28 @@ pub async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize
         "lz4" => unpack(lz4_flex::frame::FrameDecoder::new(&body[..]), limit),
         other => Err(Problem::unsupported(format!("the encoding `{other}` is not known: gzip, zstd, lz4 and identity are")).into()),
     }
+}
+
+/// Joins the pieces of a body; one that comes in one piece is not copied.
+async fn gather(payload: &mut web::Payload, declared: usize, limit: usize) -> Result<Bytes, Failure> {
+    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
+        if first.len().max(joined.len()) + chunk.len() > limit {
+            return Err(Problem::too_large(limit).into());
+        }
+        if first.is_empty() && joined.is_empty() {
+            first = chunk;
+            continue;
+        }
+        if joined.is_empty() {
+            // What is declared need not be true: room is made for it only as far as one piece shows that it may be.
+            joined.reserve(declared.min(1 << 20).max(first.len() + chunk.len()));
+            joined.extend_from_slice(&std::mem::take(&mut first));
+        }
+        joined.extend_from_slice(&chunk);
+    }
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
 }
 
 fn unpack(reader: impl Read, limit: usize) -> Result<Bytes, Failure> {

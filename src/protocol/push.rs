@@ -1,7 +1,7 @@
 //! Requests on their way into a run: how they are written, read and checked.
 
 use super::problem::Problem;
-use crate::domain::fingerprint::{Fingerprint, canonical};
+use crate::domain::fingerprint::{Fingerprint, canonical, is_canonical};
 use crate::domain::ids::BlockId;
 use crate::domain::request::{NewRequest, RequestBatch};
 use bytes::Bytes;
@@ -204,12 +204,7 @@ fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<(Vec<NewRequest>, Vec<u8
         } else {
             (text.as_ptr() as usize - base, text.len())
         };
-        requests.push(NewRequest {
-            id,
-            span: start as u32..(start + length) as u32,
-            depth: checked.depth.unwrap_or(0),
-            dont_filter: checked.dont_filter.unwrap_or(false),
-        });
+        requests.push(NewRequest { id, span: start as u32..(start + length) as u32, depth: checked.depth.unwrap_or(0) });
     }
     Ok((requests, rewritten))
 }
@@ -222,7 +217,6 @@ fn check(text: &str) -> Result<(Checked<'_>, Fingerprint), Problem> {
         return Err(Problem::invalid("", format!("a request has at most {MOST_REQUEST} bytes")));
     }
     let checked: Checked<'_> = serde_json::from_str(text).map_err(|_| why_not(text))?;
-    let url = check_url(&checked.url)?;
     let method = checked.method.as_deref().unwrap_or("GET");
     if method.is_empty() || method.len() > 20 || !method.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
         return Err(Problem::invalid("method", "a method is a word of at most 20 letters"));
@@ -234,6 +228,7 @@ fn check(text: &str) -> Result<(Checked<'_>, Fingerprint), Problem> {
             return Err(Problem::invalid(format!("headers.{name}"), "not a header"));
         }
     }
+    let url = canonical_url(&checked.url)?;
     let id = match (&checked.dont_filter, &checked.key) {
         (Some(true), _) => Fingerprint::unique(),
         (_, Some(key)) if key.chars().count() > MOST_KEY => {
@@ -246,10 +241,21 @@ fn check(text: &str) -> Result<(Checked<'_>, Fingerprint), Problem> {
             } else {
                 Cow::Borrowed(method)
             };
-            Fingerprint::of(&upper, url.as_str(), checked.body.as_deref().unwrap_or("").as_bytes())
+            Fingerprint::of(&upper, &url, checked.body.as_deref().unwrap_or("").as_bytes())
         }
     };
     Ok((checked, id))
+}
+
+/// As [`check_url`], as text: most URLs need no parsing for that.
+///
+/// # Errors
+/// As [`check_url`].
+pub fn canonical_url(text: &str) -> Result<Cow<'_, str>, Problem> {
+    if text.len() <= MOST_URL && is_canonical(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    check_url(text).map(|url| Cow::Owned(url.into()))
 }
 
 /// The canonical form of a URL that may be crawled.

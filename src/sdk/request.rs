@@ -2,7 +2,7 @@
 
 use crate::domain::fingerprint::Fingerprint;
 use crate::protocol::problem::Problem;
-use crate::protocol::push::{Request, check_url, read_push};
+use crate::protocol::push::{Request, canonical_url, read_push};
 use bytes::Bytes;
 
 impl Request {
@@ -36,7 +36,7 @@ impl Request {
     pub(crate) fn check(&self) -> Result<Fingerprint, Problem> {
         let plain = self.method.is_none() && self.headers.is_empty() && self.key.is_none() && !self.dont_filter;
         if plain && self.body.is_none() && self.meta.is_none() {
-            return Ok(Fingerprint::of("GET", check_url(&self.url)?.as_str(), b""));
+            return Ok(Fingerprint::of("GET", &canonical_url(&self.url)?, b""));
         }
         // What has more to it is checked by the very code that the broker runs.
         let text = serde_json::to_vec(&[self]).map_err(|e| Problem::malformed(e.to_string()))?;

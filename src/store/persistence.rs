@@ -77,6 +77,14 @@ impl Persistence {
         (!slots.is_empty()).then_some(Batch(slots))
     }
 
+    /// What else is in the mailbox comes first and goes along.
+    fn plan_flush(&mut self, ctx: &mut Context<Self>) {
+        if !self.flush_planned {
+            self.flush_planned = true;
+            ctx.notify(Flush);
+        }
+    }
+
     fn go_on(&mut self, ctx: &mut Context<Self>) {
         if self.is_writing {
             return;
@@ -90,7 +98,9 @@ impl Persistence {
                     // Dropped with the message; to whoever asked that means: nobody knows.
                     Err(e) => log::error!("the writer is gone error={e}"),
                 }
-                this.go_on(ctx);
+                // Those who were answered just now may have more to write, and others of this thread too: they have
+                // their turn before the next commit, which costs the same for one as for many.
+                this.plan_flush(ctx);
             });
             ctx.spawn(written);
         } else if let Some(done) = self.closing.take() {
@@ -116,10 +126,8 @@ impl Handler<Enqueue> for Persistence {
             return queued.answer();
         }
         self.waiting.push_back(queued);
-        if !self.is_writing && !self.flush_planned {
-            // What else is in the mailbox comes first and goes along.
-            self.flush_planned = true;
-            ctx.notify(Flush);
+        if !self.is_writing {
+            self.plan_flush(ctx);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::support::api::Api;
 use crate::support::crawl::{Crawl, urls};
+use crate::support::journey;
 use crate::support::process::{Broker, agent};
 use crate::support::site::Site;
-use crate::support::journey;
 
 const PAGES: usize = 150;
 
@@ -34,7 +34,11 @@ async fn crawl_with(fault: &str, kind: &str) {
     assert_eq!(urls(&crawl.lines()), site.all().into_iter().collect::<Vec<_>>(), "{fault}");
     let (_, runs) = api.get("/api/v1/runs").await;
     let run = &runs["items"][0];
-    assert_eq!((run["state"].as_str(), run["total"].as_u64(), run["left"].as_u64()), (Some("success"), Some(PAGES as u64), Some(0)), "{fault}: {run}");
+    assert_eq!(
+        (run["state"].as_str(), run["total"].as_u64(), run["left"].as_u64()),
+        (Some("success"), Some(PAGES as u64), Some(0)),
+        "{fault}: {run}"
+    );
     assert!(most >= 1, "{fault}: no {kind} was rebuilt");
     site.stop().await;
 }

@@ -5,6 +5,7 @@ use crate::domain::ids::Seq;
 use crate::domain::time::Timestamp;
 use crate::store::{Ack, ReadResults};
 use actix::{AsyncContext, Context, Handler};
+use std::time::Duration;
 
 /// Bytes of results in one answer, after which no further block is put in.
 const ANSWER_BYTES: usize = 16 << 20;
@@ -85,8 +86,8 @@ impl RunActor {
         self.serve_pollers(ctx);
     }
 
-    /// The time of the one that waits longest may be over.
-    fn expire_pollers(&mut self) {
+    /// Sends away those whose time is over, and sets the clock for the next one.
+    fn expire_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         for waiting in std::mem::take(&mut self.pollers) {
             if waiting.until > now {
@@ -95,6 +96,23 @@ impl RunActor {
                 waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
             }
         }
+        self.poll_timer = None;
+        if let Some(next) = self.pollers.iter().map(|waiting| waiting.until).min() {
+            self.wake_pollers_at(next, ctx);
+        }
+    }
+
+    /// One clock for all that wait, not one for each: an actor's context looks at all its clocks whenever it wakes.
+    fn wake_pollers_at(&mut self, until: Timestamp, ctx: &mut Context<Self>) {
+        if let Some((armed, handle)) = self.poll_timer {
+            if armed <= until {
+                return;
+            }
+            ctx.cancel_future(handle);
+        }
+        let wait = u64::try_from(until.since_ms(Timestamp::now())).unwrap_or(0);
+        let handle = ctx.run_later(Duration::from_millis(wait + 1), |this, ctx| this.expire_pollers(ctx));
+        self.poll_timer = Some((until, handle));
     }
 }
 
@@ -111,7 +129,7 @@ impl Handler<Poll> for RunActor {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         } else {
             self.pollers.push_back(waiting);
-            ctx.run_later(m.wait, |this, _| this.expire_pollers());
+            self.wake_pollers_at(until, ctx);
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, RunOutput};
 use crate::store::{AdoptRun, LoadFrontier, SetRunState, StoreError};
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use cache::Cache;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -48,6 +48,8 @@ pub struct RunActor {
     /// A search for a worker is under way.
     searching: bool,
     pollers: VecDeque<Waiting>,
+    /// When the first of them is to be sent away, and the clock that will ring then.
+    poll_timer: Option<(Timestamp, SpawnHandle)>,
     /// The end is decided and on its way to the disk.
     ending: bool,
     announced: usize,
@@ -100,6 +102,7 @@ impl RunActor {
             worker: None,
             searching: false,
             pollers: VecDeque::new(),
+            poll_timer: None,
             ending: false,
             announced: 0,
         }

@@ -36,7 +36,8 @@ pub struct WorkerActor {
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
     waiting: VecDeque<ToWorker>,
-    fetchers: Vec<Reply<Vec<ToWorker>>>,
+    /// Calls that wait, each with the time at which it is answered with nothing.
+    fetchers: Vec<(Timestamp, Reply<Vec<ToWorker>>)>,
 }
 
 impl WorkerActor {
@@ -56,7 +57,7 @@ impl WorkerActor {
         if self.waiting.len() > MOST_WAITING {
             self.waiting.pop_front();
         }
-        while let Some(fetcher) = self.fetchers.pop() {
+        while let Some((_, fetcher)) = self.fetchers.pop() {
             if !fetcher.is_abandoned() {
                 fetcher.send(Ok(self.waiting.drain(..).collect()));
                 break;
@@ -72,7 +73,7 @@ impl WorkerActor {
     fn watch_life(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         let times = self.house.times;
-        self.fetchers.retain(|fetcher| !fetcher.is_abandoned());
+        self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {
             self.last_heard = now; // it waits on the line
         }
@@ -183,12 +184,17 @@ impl Handler<FetchMessages> for WorkerActor {
         if !self.waiting.is_empty() || wait.is_zero() {
             return reply.send(Ok(self.waiting.drain(..).collect()));
         }
-        self.fetchers.push(reply);
+        let until = Timestamp::now().plus_ms(wait.as_millis() as i64);
+        self.fetchers.push((until, reply));
         ctx.run_later(wait, |this, _| {
-            // The oldest has waited long enough: all that wait are of about the same age.
-            if !this.fetchers.is_empty() {
-                this.last_heard = Timestamp::now();
-                this.fetchers.remove(0).send(Ok(Vec::new()));
+            let now = Timestamp::now();
+            for (until, reply) in std::mem::take(&mut this.fetchers) {
+                if until > now {
+                    this.fetchers.push((until, reply));
+                } else {
+                    this.last_heard = now;
+                    reply.send(Ok(Vec::new()));
+                }
             }
         });
     }

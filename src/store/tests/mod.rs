@@ -4,13 +4,7 @@ mod segments;
 mod tables;
 mod writing;
 
-use super::blocks::*;
 use super::fires::RecordSkip;
-use super::jobs::*;
-use super::nodes::*;
-use super::results::*;
-use super::runs::*;
-use super::workers::*;
 use super::*;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::Phase;

@@ -32,7 +32,10 @@ impl Crawl {
     /// The lines that it has written so far; one that is not whole yet does not count.
     pub fn lines(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder.join("pages.jsonl")).unwrap_or_default();
-        text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+        text.split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+            .collect()
     }
 
     /// How it ended, if it has.

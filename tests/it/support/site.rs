@@ -23,7 +23,9 @@ async fn page(pages: web::Data<Pages>, n: web::Path<usize>) -> HttpResponse {
     links.extend([n / 3, n / 2, (n * 7 + 1) % pages.0, (n * 13 + 5) % pages.0]);
     let links: String = links.iter().map(|i| format!("<li><a href=\"/{i}\">page {i}</a>")).collect();
     let text = format!("words of page {n} ").repeat(20);
-    HttpResponse::Ok().content_type("text/html; charset=utf-8").body(format!("<!doctype html><title>Page {n}</title><p>{text}<ul>{links}</ul>"))
+    HttpResponse::Ok()
+        .content_type("text/html; charset=utf-8")
+        .body(format!("<!doctype html><title>Page {n}</title><p>{text}<ul>{links}</ul>"))
 }
 
 impl Site {

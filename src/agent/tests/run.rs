@@ -1,0 +1,479 @@
+//! The whole agent against a broker that does as the test says.
+
+use super::blocks::{block, requests};
+use super::site::{Gate, Site, answer};
+use super::{config, until};
+use crate::agent::{AgentError, run};
+use crate::config::agent::AgentConfig;
+use crate::domain::ids::NodeId;
+use crate::domain::settings::DownloadSettings;
+use crate::protocol::node::{Block, FromNode, Heartbeat, ToNode};
+use crate::protocol::{MAX_FRAME, frame, pack, sign::sign};
+use actix::{Actor, AsyncContext, StreamHandler};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use actix_web_actors::ws;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What the broker has seen, and what it is to do.
+#[derive(Default)]
+struct Seen {
+    queries: Vec<BTreeMap<String, String>>,
+    heartbeats: Vec<Heartbeat>,
+    pings: usize,
+    closed: usize,
+    packs: Vec<(pack::Index, Option<String>)>,
+    sessions: Vec<actix::Addr<Session>>,
+    /// What the next reports are answered; 200 when there is nothing here.
+    answers: VecDeque<u16>,
+    upgrade: Option<u16>,
+}
+
+type Shared = Arc<Mutex<Seen>>;
+
+struct Session(Shared);
+
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+enum Say {
+    Text(String),
+    Binary(Vec<u8>),
+    /// A text in pieces.
+    Pieces(Vec<String>),
+    Hang,
+}
+
+impl Actor for Session {
+    type Context = ws::WebsocketContext<Self>;
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.text(frame::text(&ToNode::Welcome { node_id: NodeId::random(), heartbeat: 20, offline: 1_000, max_frame: MAX_FRAME }));
+        lock(&self.0).sessions.push(ctx.address());
+    }
+}
+
+impl actix::Handler<Say> for Session {
+    type Result = ();
+    fn handle(&mut self, say: Say, ctx: &mut Self::Context) {
+        use actix_http::ws::{Item, Message};
+        match say {
+            Say::Text(text) => ctx.text(text),
+            Say::Binary(bytes) => ctx.binary(bytes),
+            Say::Pieces(mut pieces) => {
+                let last = pieces.pop().expect("at least two pieces");
+                for (i, piece) in pieces.into_iter().enumerate() {
+                    let item = if i == 0 { Item::FirstText(piece.into()) } else { Item::Continue(piece.into()) };
+                    ctx.write_raw(Message::Continuation(item));
+                }
+                ctx.write_raw(Message::Continuation(Item::Last(last.into())));
+            }
+            Say::Hang => ctx.close(None),
+        }
+    }
+}
+
+impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Session {
+    fn handle(&mut self, message: Result<ws::Message, ws::ProtocolError>, ctx: &mut Self::Context) {
+        let mut seen = lock(&self.0);
+        match message {
+            Ok(ws::Message::Text(text)) => {
+                let FromNode::Heartbeat(heartbeat) = frame::read(text.as_bytes()).expect("a message of a node");
+                seen.heartbeats.push(heartbeat);
+            }
+            Ok(ws::Message::Ping(payload)) => {
+                seen.pings += 1;
+                ctx.pong(&payload);
+            }
+            Ok(ws::Message::Close(reason)) => {
+                seen.closed += 1;
+                ctx.close(reason);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Seen> {
+    shared.lock().expect("unpoisoned")
+}
+
+async fn upgrade(request: HttpRequest, body: web::Payload, shared: web::Data<Shared>) -> actix_web::Result<HttpResponse> {
+    let query = web::Query::<BTreeMap<String, String>>::from_query(request.query_string())?.into_inner();
+    let refused = {
+        let mut seen = lock(&shared);
+        seen.queries.push(query);
+        seen.upgrade
+    };
+    if let Some(status) = refused {
+        return Ok(HttpResponse::build(actix_web::http::StatusCode::from_u16(status).expect("a status")).finish());
+    }
+    ws::WsResponseBuilder::new(Session(shared.get_ref().clone()), &request, body).frame_size(MAX_FRAME).start()
+}
+
+async fn report(request: HttpRequest, body: web::Bytes, shared: web::Data<Shared>) -> HttpResponse {
+    let mut seen = lock(&shared);
+    let token = request.headers().get("Token").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    seen.packs.push((pack::read_index(&body).expect("a pack"), token));
+    assert_eq!(actix_web::HttpMessage::content_type(&request), crate::protocol::BULK);
+    let status = seen.answers.pop_front().unwrap_or(200);
+    HttpResponse::build(actix_web::http::StatusCode::from_u16(status).expect("a status")).body("{}")
+}
+
+struct Broker {
+    shared: Shared,
+    port: u16,
+    server: actix_web::dev::ServerHandle,
+}
+
+impl Broker {
+    fn start() -> Self {
+        Self::on(TcpListener::bind("127.0.0.1:0").expect("a port"), Shared::default())
+    }
+
+    fn on(listener: TcpListener, shared: Shared) -> Self {
+        let port = listener.local_addr().expect("an address").port();
+        let data = web::Data::new(shared.clone());
+        let server = HttpServer::new(move || {
+            let routes = App::new().app_data(data.clone()).app_data(web::PayloadConfig::new(64 << 20));
+            routes.route("/", web::get().to(upgrade)).route("/node/block", web::post().to(report))
+        });
+        let server = server.workers(1).disable_signals().shutdown_timeout(1).listen(listener).expect("listening").run();
+        let handle = server.handle();
+        actix_rt::spawn(server);
+        Self { shared, port, server: handle }
+    }
+
+    fn config(&self) -> AgentConfig {
+        let broker = format!("http://127.0.0.1:{}/", self.port).parse().expect("a URL");
+        AgentConfig { broker, node_id: Some(NodeId::random()), ..config() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        lock(&self.shared)
+    }
+
+    /// Waits for session number `n`, from 0.
+    async fn session(&self, n: usize) -> actix::Addr<Session> {
+        until("there is a session", || self.seen().sessions.len() > n).await;
+        self.seen().sessions[n].clone()
+    }
+}
+
+/// An agent at work; `stop` ends it.
+struct Running {
+    stop: oneshot::Sender<()>,
+    ended: actix_rt::task::JoinHandle<Result<(), AgentError>>,
+}
+
+impl Running {
+    fn start(config: AgentConfig) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async move {
+            let _ = stopped.await;
+        };
+        Self { stop, ended: actix_rt::spawn(run(config, stopped)) }
+    }
+
+    async fn stop(self) -> Result<(), AgentError> {
+        self.stop.send(()).expect("it runs");
+        tokio::time::timeout(Duration::from_secs(20), self.ended).await.expect("it ends").expect("it does not panic")
+    }
+}
+
+fn of(settings: DownloadSettings, urls: Vec<String>) -> Block {
+    block(settings, &requests(urls))
+}
+
+fn as_text(block: &Block) -> Say {
+    Say::Text(frame::text(&ToNode::Block(Box::new(block.clone()))))
+}
+
+fn as_binary(block: &Block) -> Say {
+    let bulk = zstd::bulk::compress(block.requests.as_ref().expect("requests").get().as_bytes(), 1).expect("memory");
+    Say::Binary(frame::binary(&ToNode::Block(Box::new(Block { requests: None, ..block.clone() })), &bulk))
+}
+
+#[actix_rt::test]
+async fn it_says_who_it_is_and_how_it_is() {
+    let broker = Broker::start();
+    let node = NodeId::random();
+    let running = Running::start(AgentConfig {
+        token: Some("1234".to_owned()),
+        node_id: Some(node),
+        group: "vps é".to_owned(),
+        max_process_count: 3,
+        ip: Some("10.0.0.7".parse().expect("an address")),
+        ..broker.config()
+    });
+    until("it beat three times", || broker.seen().heartbeats.len() >= 3 && broker.seen().pings >= 3).await;
+    {
+        let seen = broker.seen();
+        let query = &seen.queries[0];
+        let expected = [
+            ("nodeid", node.to_string()),
+            ("operationsystem", std::env::consts::OS.to_owned()),
+            ("nodetype", "Console".to_owned()),
+            ("group", "vps é".to_owned()),
+            ("sign", sign("1234", node)),
+            ("maxprocesscount", "3".to_owned()),
+            ("ip", "10.0.0.7".to_owned()),
+            ("encoding", "zstd".to_owned()),
+        ];
+        for (key, value) in expected {
+            assert_eq!(query.get(key), Some(&value), "{key}");
+        }
+        for key in ["proccessorcount", "memory"] {
+            assert!(query[key].parse::<u64>().is_ok_and(|n| n > 0), "{key}");
+        }
+        let heartbeat = &seen.heartbeats[2];
+        assert_eq!((heartbeat.process_count, heartbeat.holding.as_deref()), (0, Some(&[][..])));
+        assert!(heartbeat.free_memory > 0 && heartbeat.cpu <= 100);
+    }
+    running.stop().await.expect("a clean end");
+    until("it said good-bye", || broker.seen().closed == 1).await;
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn blocks_in_all_forms_come_back_as_packs() {
+    let broker = Broker::start();
+    let site = Site::new(|_| answer(200, "", "fine"));
+    let running = Running::start(AgentConfig { token: Some("t".to_owned()), ..broker.config() });
+    let session = broker.session(0).await;
+    let blocks: Vec<_> = (0..3).map(|_| of(DownloadSettings::default(), vec![site.url("/1"), site.url("/2")])).collect();
+    session.do_send(as_text(&blocks[0]));
+    session.do_send(Say::Text(r#"{"t":"something new","v":{}}"#.to_owned()));
+    session.do_send(as_binary(&blocks[1]));
+    let Say::Text(text) = as_text(&blocks[2]) else { panic!("a text") };
+    session.do_send(Say::Pieces(text.as_bytes().chunks(100).map(|piece| String::from_utf8_lossy(piece).into_owned()).collect()));
+    until("all are reported", || broker.seen().packs.len() == 3).await;
+    until("nothing is held", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+    for (index, token) in &broker.seen().packs {
+        assert!(blocks.iter().any(|block| block.block_id == index.block_id));
+        assert_eq!((index.attempt, index.epoch, index.results.len()), (Some(2), Some(3), 2));
+        assert!(index.results.iter().all(pack::Entry::is_success));
+        assert_eq!(token.as_deref(), Some("t"));
+    }
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_held_block_is_listed_and_taken_once() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |_| {
+        assert!(held.wait(Duration::from_secs(20)));
+        answer(200, "", "")
+    });
+    let running = Running::start(broker.config());
+    let session = broker.session(0).await;
+    let block = of(DownloadSettings::default(), vec![site.url("/")]);
+    session.do_send(as_binary(&block));
+    until("it is listed", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 1)).await;
+    session.do_send(as_binary(&block));
+    let beats = broker.seen().heartbeats.len();
+    until("it beat again", || broker.seen().heartbeats.len() > beats + 2).await;
+    {
+        let seen = broker.seen();
+        let holding = seen.heartbeats.last().and_then(|beat| beat.holding.clone()).expect("a list");
+        assert_eq!(holding.len(), 1);
+        let held = &holding[0];
+        assert_eq!((held.identity, held.block_id, held.attempt, held.epoch), (block.identity, block.block_id, 2, 3));
+    }
+    gate.open();
+    until("it is reported", || broker.seen().packs.len() == 1).await;
+    until("it is let go", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+    assert_eq!((site.hits().len(), broker.seen().packs.len()), (1, 1));
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_dropped_block_is_forgotten_and_a_later_hand_out_replaces() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |hit| {
+        assert!(hit.nth > 1 || held.wait(Duration::from_secs(20)));
+        answer(200, "", "")
+    });
+    let running = Running::start(broker.config());
+    let session = broker.session(0).await;
+    let dropped = of(DownloadSettings::default(), vec![site.url("/")]);
+    session.do_send(as_text(&dropped));
+    until("it is asked for", || site.hits().len() == 1).await;
+    session.do_send(Say::Text(frame::text(&ToNode::Drop { block_id: dropped.block_id, attempt: 2 })));
+    until("it is not listed", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+
+    let first = of(DownloadSettings::default(), vec![site.url("/")]);
+    session.do_send(as_text(&first));
+    until("it is asked for", || site.hits().len() == 2).await;
+    session.do_send(as_text(&Block { attempt: 3, ..first.clone() }));
+    until("the later one is reported", || broker.seen().packs.len() == 1).await;
+    gate.open();
+    let beats = broker.seen().heartbeats.len();
+    until("it beat again", || broker.seen().heartbeats.len() > beats + 2).await;
+    let reported: Vec<_> = broker.seen().packs.iter().map(|(index, _)| (index.block_id, index.attempt)).collect();
+    assert_eq!(reported, [(first.block_id, Some(3))]);
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn no_more_blocks_are_at_work_than_the_settings_say() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |_| {
+        assert!(held.wait(Duration::from_secs(20)));
+        answer(200, "", "")
+    });
+    let running = Running::start(AgentConfig { max_process_count: 2, ..broker.config() });
+    let session = broker.session(0).await;
+    for _ in 0..3 {
+        session.do_send(as_text(&of(DownloadSettings::default(), vec![site.url("/")])));
+    }
+    until("all are held", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 3)).await;
+    until("two are at work", || site.hits().len() == 2).await;
+    let beats = broker.seen().heartbeats.len();
+    until("it beat again", || broker.seen().heartbeats.len() > beats + 3).await;
+    assert_eq!(site.hits().len(), 2);
+    gate.open();
+    until("all are reported", || broker.seen().packs.len() == 3).await;
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_report_is_sent_until_it_is_accepted_or_refused_for_good() {
+    let broker = Broker::start();
+    broker.seen().answers.extend([503, 500, 401, 200, 409, 200]);
+    let site = Site::new(|_| answer(200, "", ""));
+    let running = Running::start(broker.config());
+    let session = broker.session(0).await;
+    let (first, late, last) = (
+        of(DownloadSettings::default(), vec![site.url("/")]),
+        of(DownloadSettings::default(), vec![]),
+        of(DownloadSettings::default(), vec![]),
+    );
+    session.do_send(as_text(&first));
+    until("it is accepted at the fourth try", || broker.seen().packs.len() == 4).await;
+    session.do_send(as_text(&late));
+    until("it is refused", || broker.seen().packs.len() == 5).await;
+    until("it is let go", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+    session.do_send(as_text(&last));
+    until("the next is reported", || broker.seen().packs.len() == 6).await;
+    let ids: Vec<_> = broker.seen().packs.iter().map(|(index, _)| index.block_id).collect();
+    let first = first.block_id;
+    assert_eq!(ids, [first, first, first, first, late.block_id, last.block_id]);
+    assert_eq!(site.hits().len(), 1, "downloaded once, however often it is reported");
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_broker_that_was_gone_gets_the_results() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |_| {
+        assert!(held.wait(Duration::from_secs(20)));
+        answer(200, "", "")
+    });
+    let running = Running::start(broker.config());
+    let block = of(DownloadSettings::default(), vec![site.url("/")]);
+    broker.session(0).await.do_send(as_text(&block));
+    until("it is asked for", || site.hits().len() == 1).await;
+    broker.session(0).await.do_send(Say::Hang);
+    broker.server.stop(false).await;
+    gate.open();
+    let back = Broker::on(rebind(broker.port), Shared::default());
+    until("the results are there", || back.seen().packs.len() == 1).await;
+    back.session(0).await;
+    assert_eq!(back.seen().packs[0].0.block_id, block.block_id);
+    assert_eq!(site.hits().len(), 1);
+    running.stop().await.expect("a clean end");
+    back.server.stop(false).await;
+}
+
+/// The same port once more; the old listener may take a moment to be gone.
+fn rebind(port: u16) -> TcpListener {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(listener) => return listener,
+            Err(e) => assert!(std::time::Instant::now() < deadline, "{e}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[actix_rt::test]
+async fn a_refused_token_ends_it_at_once_and_a_busy_broker_does_not() {
+    let broker = Broker::start();
+    for (status, token, word) in [(401, None, "has no token"), (403, Some("x"), "is not the broker's")] {
+        broker.seen().upgrade = Some(status);
+        let config = AgentConfig { token: token.map(str::to_owned), ..broker.config() };
+        let ended = tokio::time::timeout(Duration::from_secs(20), run(config, std::future::pending())).await.expect("it ends");
+        let text = ended.expect_err("refused").to_string();
+        assert!(text.contains(word) && text.contains(&status.to_string()), "{text}");
+    }
+    broker.seen().upgrade = Some(503);
+    let tries = broker.seen().queries.len();
+    let running = Running::start(broker.config());
+    until("it tried three times", || broker.seen().queries.len() >= tries + 3).await;
+    broker.seen().upgrade = None;
+    broker.session(0).await;
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn when_it_is_stopped_it_reports_what_it_holds_and_takes_nothing_more() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |_| {
+        assert!(held.wait(Duration::from_secs(20)));
+        answer(200, "", "")
+    });
+    let running = Running::start(broker.config());
+    let session = broker.session(0).await;
+    session.do_send(as_text(&of(DownloadSettings::default(), vec![site.url("/")])));
+    until("it is asked for", || site.hits().len() == 1).await;
+    let Running { stop, ended } = running;
+    stop.send(()).expect("it runs");
+    let beats = broker.seen().heartbeats.len();
+    until("it beat again", || broker.seen().heartbeats.len() > beats + 1).await;
+    session.do_send(as_text(&of(DownloadSettings::default(), vec![site.url("/")])));
+    let beats = broker.seen().heartbeats.len();
+    until("it beat again", || broker.seen().heartbeats.len() > beats + 1).await;
+    gate.open();
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it ends").expect("no panic").expect("a clean end");
+    assert_eq!((broker.seen().packs.len(), site.hits().len()), (1, 1));
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_site_that_never_answers_does_not_keep_it_from_stopping() {
+    let broker = Broker::start();
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |_| {
+        held.wait(Duration::from_secs(20));
+        answer(200, "", "")
+    });
+    let mut config = broker.config();
+    config.waits.drain = Duration::from_millis(50);
+    let running = Running::start(config);
+    broker.session(0).await.do_send(as_text(&of(DownloadSettings::default(), vec![site.url("/")])));
+    until("it is asked for", || site.hits().len() == 1).await;
+    running.stop().await.expect("a clean end");
+    gate.open();
+    assert!(broker.seen().packs.is_empty());
+    broker.server.stop(false).await;
+}
