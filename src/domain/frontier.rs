@@ -263,6 +263,8 @@ impl Frontier {
     pub fn stored(&mut self, seq: Seq, requests: u32) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Storing));
         self.set(seq, Phase::Ready);
+        // Commits may be told out of order: a later block may have gone out before this one was ready.
+        self.cursor = self.cursor.min(seq);
         self.ready += 1;
         self.storing -= 1;
         self.counters.total += u64::from(requests);
