@@ -5,7 +5,7 @@ use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::frontier::{Lease, Lost, ReportVerdict};
+use crate::domain::frontier::{Lease, Lost, Phase, ReportVerdict};
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
@@ -46,7 +46,8 @@ impl RunActor {
                 let payload = Payload { requests: found.payload, raw_length: found.raw_length, prints: found.prints };
                 if found.seq == seq {
                     wanted = Some(payload);
-                } else {
+                } else if matches!(this.frontier.phase(found.seq), Some(Phase::Ready | Phase::Retry)) {
+                    // One that has gone out meanwhile would never be asked for, and stay.
                     this.cache.put_ready(found.seq, payload);
                 }
             }
@@ -78,6 +79,9 @@ impl RunActor {
 
     /// A block is no longer at a node, and its results are not here.
     pub(super) fn block_lost(&mut self, seq: Seq, node: NodeId, attempt: u32, why: &str, ctx: &mut Context<Self>) {
+        if self.ending {
+            return; // nothing is written behind the end
+        }
         match self.frontier.lost(seq, node, attempt) {
             None => {}
             Some(Lost::Retry(attempt)) => {
@@ -99,6 +103,9 @@ impl RunActor {
 
     /// The broker itself reports a block: no node could.
     fn give_up(&mut self, seq: Seq, node: NodeId, attempt: u32, payload: &Payload, exception: String, ctx: &mut Context<Self>) {
+        if self.ending {
+            return; // it has ended while the requests were read
+        }
         let index = Index {
             block_id: self.block_id(seq),
             identity: self.identity(),
@@ -276,7 +283,7 @@ impl Handler<NodeHolds> for RunActor {
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
             if adopted && !self.ending {
                 to.holds(Holds { identity, block_id, attempt: *attempt });
-            } else if self.frontier.phase(*seq) != Some(crate::domain::frontier::Phase::Reporting) {
+            } else if self.frontier.phase(*seq) != Some(Phase::Reporting) {
                 to.block_done(block_id, *attempt, true);
             }
         }

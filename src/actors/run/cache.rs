@@ -40,6 +40,9 @@ pub(super) struct Cache {
 
 impl Cache {
     pub fn put_ready(&mut self, seq: Seq, payload: Payload) {
+        if self.ready.contains_key(&seq) {
+            return; // two readings ahead may overlap, and it is to be counted once
+        }
         let bytes = payload.requests.len() + payload.prints.len() * Fingerprint::LEN;
         if self.ready_bytes + bytes <= READY_BYTES {
             self.ready_bytes += bytes;
