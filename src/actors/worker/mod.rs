@@ -36,7 +36,8 @@ pub struct WorkerActor {
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
     waiting: VecDeque<ToWorker>,
-    fetchers: Vec<Reply<Vec<ToWorker>>>,
+    /// Calls that wait for a message, and until when.
+    fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
 }
 
 impl WorkerActor {
@@ -44,7 +45,7 @@ impl WorkerActor {
     #[must_use]
     pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>) -> Self {
         let last_heard = Timestamp::now();
-        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: Vec::new() }
+        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: VecDeque::new() }
     }
 
     fn send(&mut self, message: ToWorker) {
@@ -56,10 +57,29 @@ impl WorkerActor {
         if self.waiting.len() > MOST_WAITING {
             self.waiting.pop_front();
         }
-        while let Some(fetcher) = self.fetchers.pop() {
-            if !fetcher.is_abandoned() {
-                fetcher.send(Ok(self.waiting.drain(..).collect()));
-                break;
+        while !self.waiting.is_empty()
+            && let Some((_, fetcher)) = self.fetchers.pop_front()
+        {
+            self.hand_out(fetcher);
+        }
+    }
+
+    /// Gives all that waits to a call; if its caller has hung up, it waits for the next one.
+    fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
+        if let Err(Ok(messages)) = fetcher.give(Ok(self.waiting.drain(..).collect())) {
+            self.waiting = messages.into();
+        }
+    }
+
+    /// Answers the calls whose time is over.
+    fn expire_fetchers(&mut self) {
+        let now = Timestamp::now();
+        for (until, fetcher) in std::mem::take(&mut self.fetchers) {
+            if until > now {
+                self.fetchers.push_back((until, fetcher));
+            } else {
+                self.last_heard = now;
+                fetcher.send(Ok(Vec::new()));
             }
         }
     }
@@ -72,7 +92,7 @@ impl WorkerActor {
     fn watch_life(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         let times = self.house.times;
-        self.fetchers.retain(|fetcher| !fetcher.is_abandoned());
+        self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {
             self.last_heard = now; // it waits on the line
         }
@@ -137,6 +157,10 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
         self.closed_at = None;
         self.last_heard = Timestamp::now();
         self.welcome();
+        // What was for it while it was away.
+        for message in std::mem::take(&mut self.waiting) {
+            self.send(message);
+        }
     }
 }
 
@@ -181,16 +205,10 @@ impl Handler<FetchMessages> for WorkerActor {
         self.notice.message("worker.fetch");
         self.last_heard = Timestamp::now();
         if !self.waiting.is_empty() || wait.is_zero() {
-            return reply.send(Ok(self.waiting.drain(..).collect()));
+            return self.hand_out(reply);
         }
-        self.fetchers.push(reply);
-        ctx.run_later(wait, |this, _| {
-            // The oldest has waited long enough: all that wait are of about the same age.
-            if !this.fetchers.is_empty() {
-                this.last_heard = Timestamp::now();
-                this.fetchers.remove(0).send(Ok(Vec::new()));
-            }
-        });
+        self.fetchers.push_back((self.last_heard.plus_ms(wait.as_millis() as i64), reply));
+        ctx.run_later(wait, |this, _| this.expire_fetchers());
     }
 }
 
