@@ -46,6 +46,8 @@ impl Registry {
     fn rebuild_node(&mut self, id: NodeId, ctx: &mut Context<Self>) {
         let read = self.house.store.read(GetNode(id));
         ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
+            // It has connected anew while its record was read.
+            Ok(Some(_)) if this.house.directory.nodes.get(id).is_some() => {}
             Ok(Some(record)) => {
                 this.start_node(record);
                 // It knows no longer what it was sent: the runs tell it.
@@ -79,12 +81,7 @@ impl Registry {
                     this.leave(key);
                 }));
             }
-            ChildKey::Node(id) => {
-                for (_, run) in self.house.directory.runs.all() {
-                    run.node_vanished(id);
-                }
-                self.forget_node(id);
-            }
+            ChildKey::Node(id) => self.forget_node(id),
             ChildKey::Worker(id) => self.forget_worker(id),
             ChildKey::Job(_) => self.leave(key),
         }
@@ -94,6 +91,10 @@ impl Registry {
         self.house.directory.nodes.remove(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
+        // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.
+        for (_, run) in self.house.directory.runs.all() {
+            run.node_vanished(id);
+        }
     }
 
     fn forget_worker(&mut self, id: WorkerId) {
