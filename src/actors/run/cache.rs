@@ -86,3 +86,19 @@ impl Cache {
         Some(finished)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_twice_takes_room_once() {
+        let mut cache = Cache::default();
+        let payload = Payload { requests: Bytes::from(vec![0; READY_BYTES / 2]), raw_length: 1, prints: Arc::new([]) };
+        cache.put_ready(1, payload.clone());
+        cache.put_ready(1, payload.clone());
+        cache.put_ready(2, payload);
+        assert!(cache.take_ready(1).is_some() && cache.take_ready(2).is_some());
+        assert_eq!(cache.ready_bytes, 0);
+    }
+}
