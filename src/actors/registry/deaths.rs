@@ -78,6 +78,7 @@ impl Registry {
                     if let Err(error) = done {
                         log::error!("a run that was given up could not be closed run={identity}: {error}");
                     }
+                    this.house.directory.building.remove(identity);
                     this.leave(key);
                 }));
             }
@@ -134,6 +135,7 @@ impl Handler<ChildDied> for Registry {
         // Nobody shall speak to the dead: without an entry, callers are told to come again.
         match death.key {
             ChildKey::Run(id) => {
+                self.house.directory.building.put(id, ());
                 self.house.directory.runs.remove(id);
                 if let Some(dispatcher) = self.house.directory.dispatcher() {
                     dispatcher.run_gone(id);

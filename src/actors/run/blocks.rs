@@ -2,6 +2,7 @@
 
 use super::cache::{Finished, Payload};
 use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
+use crate::actors::dispatcher::Room;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
 use crate::domain::fingerprint::Fingerprint;
@@ -58,11 +59,12 @@ impl RunActor {
         });
     }
 
-    fn send_block(&mut self, seq: Seq, to: NodeHandle, ctx: &mut Context<Self>) {
+    fn send_block(&mut self, seq: Seq, to: NodeHandle, room: Option<Room>, ctx: &mut Context<Self>) {
         self.with_payload(seq, ctx, move |this, payload, _| {
             // Between the reading and now the lease may have ended.
             let Some(lease) = this.frontier.lease_of(seq).copied() else { return };
-            to.send_block(SendBlock { block: this.block(seq, &lease), requests: payload.requests.clone(), raw_length: payload.raw_length });
+            let (block, requests) = (this.block(seq, &lease), payload.requests.clone());
+            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, room });
             this.cache.put_leased(seq, payload);
         });
     }
@@ -146,14 +148,30 @@ impl RunActor {
             if this.ending || this.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
                 return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} has its results already"))));
             }
+            let node = index.node_id;
             match complete(index, pack, &payload.prints) {
+                Ok((_, pack)) if !this.house.store.has_room(pack.len()) => {
+                    this.cache.put_leased(seq, payload);
+                    reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+                }
                 Ok((index, pack)) => this.store_report(seq, &index, pack, payload, Some(reply), ctx),
                 Err(problem) => {
                     this.cache.put_leased(seq, payload);
+                    this.refused(seq, node, &problem, ctx);
                     reply.send(Err(problem));
                 }
             }
         });
+    }
+
+    /// A node forgets a block whose report is refused for good. Sent to it again, the same would come back for ever; as
+    /// a lost hand-out it is counted, and somebody else may do better.
+    fn refused(&mut self, seq: Seq, node: NodeId, problem: &Problem, ctx: &mut Context<Self>) {
+        let Some(lease) = self.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
+        if let Some(to) = self.house.directory.nodes.get(node) {
+            to.block_done(self.block_id(seq), lease.attempt, false);
+        }
+        self.block_lost(seq, node, lease.attempt, &format!("its report was refused: {}", problem.detail), ctx);
     }
 
     fn store_report(
@@ -229,15 +247,10 @@ fn complete(mut index: Index, pack: Bytes, prints: &[Fingerprint]) -> Result<(In
 
 impl Handler<Grant> for RunActor {
     type Result = ();
-    fn handle(&mut self, Grant { node, to }: Grant, ctx: &mut Self::Context) {
+    fn handle(&mut self, Grant { to, room }: Grant, ctx: &mut Self::Context) {
         self.notice.message("run.grant");
-        match self.lease(node) {
-            Some((seq, _)) => self.send_block(seq, to, ctx),
-            None => {
-                if let Some(dispatcher) = self.house.dispatcher() {
-                    dispatcher.credit(node);
-                }
-            }
+        if let Some((seq, _)) = self.lease(room.node()) {
+            self.send_block(seq, to, Some(room), ctx);
         }
         // What the dispatcher counts, it counted down with its grant: tell it only what it cannot know.
         if self.announced != self.frontier.ready() {
@@ -273,7 +286,7 @@ impl Handler<Report> for RunActor {
 
 impl Handler<NodeHolds> for RunActor {
     type Result = ();
-    fn handle(&mut self, NodeHolds { node, blocks }: NodeHolds, ctx: &mut Self::Context) {
+    fn handle(&mut self, NodeHolds { node, blocks, unlisted }: NodeHolds, ctx: &mut Self::Context) {
         self.notice.message("run.node_holds");
         let now = Timestamp::now();
         let Some(to) = self.house.directory.nodes.get(node) else { return };
@@ -283,8 +296,15 @@ impl Handler<NodeHolds> for RunActor {
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
             if adopted && !self.ending {
                 to.holds(Holds { identity, block_id, attempt: *attempt });
-            } else if self.frontier.phase(*seq) != Some(Phase::Reporting) {
-                to.block_done(block_id, *attempt, true);
+            } else {
+                // One whose results are on their way to the disk is done as well, but its node still waits for the answer.
+                to.block_done(block_id, *attempt, self.frontier.phase(*seq) != Some(Phase::Reporting));
+            }
+        }
+        for (seq, attempt) in unlisted {
+            // Handed out by an earlier actor of this run, and not there: nobody else frees its place.
+            if self.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
+                to.block_done(self.block_id(seq), attempt, false);
             }
         }
         let missing: Vec<Seq> = self
@@ -299,7 +319,7 @@ impl Handler<NodeHolds> for RunActor {
         for seq in missing {
             log::info!("a block did not arrive and is sent again block={} node={node}", self.block_id(seq));
             self.frontier.sent_again(seq, now);
-            self.send_block(seq, to.clone(), ctx);
+            self.send_block(seq, to.clone(), None, ctx);
         }
         self.announced = self.announced.min(self.frontier.ready());
     }
@@ -327,7 +347,7 @@ impl Handler<NodeNews> for RunActor {
         let to = self.house.directory.nodes.get(node);
         for (seq, attempt) in leases {
             match &to {
-                Some(to) if !vanished => self.send_block(seq, to.clone(), ctx),
+                Some(to) if !vanished => self.send_block(seq, to.clone(), None, ctx),
                 _ => self.block_lost(seq, node, attempt, "its node was lost", ctx),
             }
         }
