@@ -484,6 +484,12 @@ impl Frontier {
         }
     }
 
+    /// Whether it is on its way to the disk that a block is done.
+    #[must_use]
+    pub fn is_acking(&self, seq: Seq) -> bool {
+        self.phase(seq) == Some(Phase::Acking)
+    }
+
     /// That a block is done is on its way to the disk.
     pub fn begin_ack(&mut self, seq: Seq) {
         if self.phase(seq) == Some(Phase::Answered) {

@@ -105,9 +105,8 @@ impl RunActor {
             Ok(checked) => checked,
             Err(problem) => return reply.send(Err(problem)),
         };
-        if acked.is_empty() && already > 0 && batch.requests.is_empty() {
-            return reply.send(Ok(Pushed { already, ..Pushed::default() }));
-        }
+        // A repetition may come before the commit of what it repeats.
+        let acking = already > 0 && acks.iter().any(|id| id.seq_in(self.identity()).is_some_and(|seq| self.frontier.is_acking(seq)));
         let (blocks, mut pushed) = match self.admit(batch) {
             Ok(admitted) => admitted,
             Err(problem) => {
@@ -140,7 +139,7 @@ impl RunActor {
                 this.blocks_stored(blocks, ctx);
                 reply.send(Ok(pushed));
             });
-        } else if self.frontier.is_storing() {
+        } else if acking || (self.frontier.is_storing() && !batch.requests.is_empty()) {
             // A duplicate of something that is not on disk yet: what it is a duplicate of must get there first.
             Self::then(ctx, store.write(Barrier), move |_, (), _| reply.send(Ok(pushed)));
         } else {
