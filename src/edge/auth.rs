@@ -40,7 +40,7 @@ pub struct Caller {
     pub name: Option<String>,
 }
 
-fn header<'a>(request: &'a HttpRequest, name: impl actix_web::http::header::AsHeaderName) -> Option<&'a str> {
+fn header(request: &HttpRequest, name: impl actix_web::http::header::AsHeaderName) -> Option<&str> {
     request.headers().get(name)?.to_str().ok()
 }
 
