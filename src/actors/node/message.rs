@@ -1,6 +1,7 @@
 //! What a node's actor is told, and its handle.
 
 use super::NodeActor;
+use crate::actors::dispatcher::Room;
 use crate::actors::outlet::{Frame, Outlet};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
@@ -54,6 +55,8 @@ pub struct SendBlock {
     pub requests: Bytes,
     /// Their length, decompressed.
     pub raw_length: u32,
+    /// The place that it takes; none if it is sent again.
+    pub room: Option<Room>,
 }
 
 /// From a run: the node has a block of it (one that it pulled, or one that it held when the run was rebuilt).

@@ -26,21 +26,32 @@ impl Registry {
 
     /// Takes a run over from the store and starts its actor; until then it is in no directory.
     pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
+        self.house.directory.building.put(identity, ());
         let loaded = RunActor::load(self.house.clone(), identity);
         ctx.spawn(wrap_future(loaded).map(move |loaded, this: &mut Self, ctx: &mut Context<Self>| {
             let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
             match loaded {
+                Ok(loaded) if loaded.is_over() => {
+                    // Its last actor died over the news that its end was on disk.
+                    this.house.directory.building.remove(identity);
+                    this.leave(ChildKey::Run(identity));
+                    for reply in waiting {
+                        reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
+                    }
+                }
                 Ok(loaded) => {
                     let notice = this.enter(ChildKey::Run(identity));
                     let stats = Arc::clone(notice.stats());
                     let house = this.house.clone();
                     let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(notice, house, loaded)), stats));
                     this.house.directory.runs.put(identity, handle.clone());
+                    this.house.directory.building.remove(identity);
                     for reply in waiting {
                         reply.send(Ok(handle.clone()));
                     }
                 }
                 Err(StoreError::NotFound) => {
+                    this.house.directory.building.remove(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
                     }
