@@ -6,6 +6,7 @@ use crate::support::process::{Broker, Process, agent};
 use crate::support::site::Site;
 use crate::support::{journey, until};
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// A small generator, so that a failure can be repeated with its seed.
 struct Dice(u64);
@@ -69,11 +70,20 @@ fn nothing_is_lost_however_often_everything_is_killed() {
                 }
             }
         }
-        let status = until("the end of the crawl", || {
-            let ended = crawl.ended();
-            async move { ended }
-        })
-        .await;
+        let api = Api::new(&broker.url);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            if let Some(status) = crawl.ended() {
+                break status;
+            }
+            let (_, runs) = api.get("/api/v1/runs").await;
+            if Instant::now() > deadline {
+                let (_, actors) = api.get("/api/v1/actors").await;
+                let (_, nodes) = api.get("/api/v1/nodes").await;
+                let lines = crawl.lines().len();
+                panic!("it does not end: seed {seed}, kills {kills:?}, {lines} lines\n{runs}\n{actors}\n{nodes}");
+            }
+        };
         assert!(status.success(), "seed {seed}, kills {kills:?}");
         assert!(kills.iter().sum::<usize>() >= KILLS / 2, "too few kills to mean anything: {kills:?}");
         let lines = crawl.lines();
@@ -83,7 +93,7 @@ fn nothing_is_lost_however_often_everything_is_killed() {
         assert_eq!(found.len(), wanted.len(), "each page once, seed {seed}, kills {kills:?}");
         let bad: Vec<_> = lines.iter().filter(|line| line["status"] != 200).collect();
         assert!(bad.is_empty(), "{bad:?}");
-        let (_, runs) = Api::new(&broker.url).get("/api/v1/runs").await;
+        let (_, runs) = api.get("/api/v1/runs").await;
         let run = &runs["items"][0];
         let counts = ["left", "success", "error", "total"].map(|k| run[k].clone());
         assert_eq!(counts, [json!(0), json!(PAGES), json!(0), json!(PAGES)], "seed {seed}, kills {kills:?}: {run}");
