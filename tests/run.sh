@@ -6,12 +6,12 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 # What the tests on real input compare with: a web server, another crawler, a documentation tree.
-packages=(nginx wget python3-doc)
+packages=(nginx wget python3 python3-doc)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
-    for path in nginx wget; do command -v "$path" >/dev/null || return 1; done
+    for path in nginx wget python3; do command -v "$path" >/dev/null || return 1; done
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
 }
 

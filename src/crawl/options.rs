@@ -57,7 +57,7 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub timeout_s: u64,
 
-    /// Keep at most this much of a page
+    /// Give a page up that has more bytes than this
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub max_body: u64,
 

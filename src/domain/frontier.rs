@@ -181,17 +181,10 @@ impl Frontier {
     /// The frontier of a run that goes on. What was out at a node is ready again, what was with a worker is answered
     /// again: neither is written when it happens. `blocks` come in the order of their numbers.
     #[must_use]
-    pub fn restore(
-        settings: QueueSettings,
-        start_returned: bool,
-        blocks: &[StoredBlock],
-        prints: impl IntoIterator<Item = Fingerprint>,
-    ) -> Self {
+    pub fn restore(settings: QueueSettings, start_returned: bool, blocks: &[StoredBlock], seen: SeenSet) -> Self {
         let mut this = Self::new(settings);
         this.start_returned = start_returned;
-        for print in prints {
-            this.seen.insert(print);
-        }
+        this.seen = seen;
         for block in blocks {
             // A gap is a block whose write failed while a later one's did not; it was never answered.
             this.phases.resize(this.phases.len().max(block.seq as usize), Phase::Done);

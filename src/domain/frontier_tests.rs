@@ -209,7 +209,7 @@ proptest! {
                     let rows: Vec<StoredBlock> = disk.blocks.values().map(|b| b.0).collect();
                     let prints = disk.blocks.values().flat_map(|b| b.1.clone()).collect::<Vec<_>>();
                     let settings = frontier.settings.clone();
-                    frontier = Frontier::restore(settings, false, &rows, prints);
+                    frontier = Frontier::restore(settings, false, &rows, prints.into_iter().collect());
                 }
             }
             let c = frontier.counters();

@@ -27,6 +27,16 @@ struct Part {
     len: usize,
 }
 
+impl FromIterator<Fingerprint> for SeenSet {
+    fn from_iter<I: IntoIterator<Item = Fingerprint>>(prints: I) -> Self {
+        let mut seen = Self::new();
+        for print in prints {
+            seen.insert(print);
+        }
+        seen
+    }
+}
+
 impl SeenSet {
     /// An empty set. It takes no memory until something is put in.
     #[must_use]

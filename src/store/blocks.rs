@@ -9,6 +9,7 @@ use super::schema::{block, block_payload};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::{Phase, StoredBlock};
 use crate::domain::ids::{NodeId, Seq};
+use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::connection::DefaultLoadingMode;
@@ -160,13 +161,12 @@ pub struct LoadFrontier {
 }
 
 impl ReadOp for LoadFrontier {
-    type Output = (Vec<StoredBlock>, Vec<Fingerprint>);
+    type Output = (Vec<StoredBlock>, SeenSet);
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         from.conn.transaction(|conn| {
             let blocks = load_blocks(conn, self.no)?;
-            let requests = blocks.iter().map(|block| block.requests as usize).sum();
-            Ok((blocks, load_prints(conn, self.no, requests)?))
+            Ok((blocks, load_seen(conn, self.no)?))
         })
     }
 }
@@ -329,18 +329,20 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
     .collect()
 }
 
-fn load_prints(conn: &mut Conn, no: i64, expected: usize) -> Result<Vec<Fingerprint>, StoreError> {
+/// Fills the set row by row: a list of ten million fingerprints beside it would nearly double what a restart needs.
+fn load_seen(conn: &mut Conn, no: i64) -> Result<SeenSet, StoreError> {
     let (first, last) = block_keys(no);
     let rows = block_payload::table
         .filter(block_payload::key.between(first, last))
         .select(block_payload::prints)
         .load_iter::<Vec<u8>, DefaultLoadingMode>(conn)?;
-    // One piece of the right size: ten million of them are 120 MB, and a vector that grows would need thrice that.
-    let mut prints = Vec::with_capacity(expected);
+    let mut seen = SeenSet::new();
     for row in rows {
-        prints.extend(prints_in(&row?));
+        for print in prints_in(&row?) {
+            seen.insert(print);
+        }
     }
-    Ok(prints)
+    Ok(seen)
 }
 
 #[derive(Queryable, Selectable)]

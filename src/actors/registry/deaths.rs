@@ -4,6 +4,7 @@ use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
 use crate::actors::outlet::Frame;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::run::RunState;
+use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
 use crate::store::{AdoptRun, FinishRun, GetNode, LoadFrontier, StoreError, WorkerGone};
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
@@ -114,7 +115,7 @@ impl Registry {
 async fn fail_run(house: crate::actors::house::House, identity: Identity, reason: String) -> Result<(), StoreError> {
     let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
     let (blocks, _) = house.store.read(LoadFrontier { no: run.no }).await?;
-    let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, []).counters();
+    let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, SeenSet::new()).counters();
     let end = FinishRun {
         no: run.no,
         epoch,

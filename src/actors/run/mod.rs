@@ -89,9 +89,9 @@ impl RunActor {
     /// It is not stored, or the store fails.
     pub async fn load(house: House, identity: Identity) -> Result<Loaded, StoreError> {
         let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
-        let (blocks, prints) = house.store.read(LoadFrontier { no: run.no }).await?;
+        let (blocks, seen) = house.store.read(LoadFrontier { no: run.no }).await?;
         let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
-        let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, prints);
+        let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
         Ok(Loaded { run, epoch, properties: job.map(|job| job.properties.0).unwrap_or_default(), frontier })
     }
 

@@ -152,7 +152,8 @@ fn a_frontier_comes_back_as_it_was() {
         ];
         assert_eq!(stored, expected);
         let expected: Vec<Fingerprint> = (0..6).flat_map(|seq| prints(seq).to_vec()).collect();
-        assert_eq!(seen, expected);
+        assert_eq!(seen.len(), expected.len());
+        assert!(expected.into_iter().all(|print| seen.contains(print)));
 
         let payloads = store.read(ReadPayloads { no, seqs: vec![5, 77, 1] }).await.expect("payloads");
         let read: Vec<_> = payloads.iter().map(|p| (p.seq, p.raw_length, &p.payload[..], p.prints.clone())).collect();
