@@ -1,6 +1,6 @@
 //! Heartbeats: what a node says of itself.
 
-use super::{Beat, Held, NodeActor, PullBeat};
+use super::{Beat, Held, NodeActor, PullBeat, RunCame};
 use crate::actors::dispatcher::PullBlock;
 use crate::domain::ids::{Identity, Seq};
 use crate::domain::node::NodeLoad;
@@ -33,7 +33,8 @@ impl NodeActor {
     /// What a node says it holds when it comes counts as held until the run says otherwise: else it would be sent more than
     /// it takes before the run's answer is here.
     fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
-        for block in holding.iter().filter(|block| self.house.directory.runs.get(block.identity).is_some()) {
+        let directory = &self.house.directory;
+        for block in holding.iter().filter(|b| directory.runs.get(b.identity).is_some() || directory.coming.get(b.identity).is_some()) {
             if block.block_id.seq_in(block.identity).is_some() {
                 self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt });
             }
@@ -51,6 +52,8 @@ impl NodeActor {
         for (identity, blocks) in by_run {
             match self.house.directory.runs.get(identity) {
                 Some(run) => run.node_holds(self.id(), blocks),
+                // It asks when it is there.
+                None if self.house.directory.coming.get(identity).is_some() => {}
                 None => self.forget(identity, holding),
             }
         }
@@ -73,6 +76,18 @@ impl Handler<Beat> for NodeActor {
     fn handle(&mut self, Beat(heartbeat): Beat, ctx: &mut Self::Context) {
         self.notice.message("node.beat");
         self.heard(&heartbeat, ctx);
+    }
+}
+
+impl Handler<RunCame> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, RunCame(identity): RunCame, _: &mut Self::Context) {
+        self.notice.message("node.run_came");
+        let of_it = self.held.iter().filter(|(_, held)| held.identity == identity);
+        let blocks: Vec<_> = of_it.filter_map(|(block_id, held)| Some((block_id.seq_in(identity)?, held.attempt))).collect();
+        if let Some(run) = self.house.directory.runs.get(identity).filter(|_| !blocks.is_empty()) {
+            run.node_holds(self.id(), blocks);
+        }
     }
 }
 

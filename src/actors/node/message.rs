@@ -68,6 +68,11 @@ pub struct Holds {
     pub attempt: u32,
 }
 
+/// From the registry: a run of the broker's last life is there, and wants to know what the node holds of it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunCame(pub Identity);
+
 /// From a run: the node's work on a block is over. With `tell`, the node is to be told to drop it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -144,6 +149,10 @@ impl NodeHandle {
     /// See [`Holds`].
     pub fn holds(&self, message: Holds) {
         self.0.tell(message);
+    }
+    /// See [`RunCame`].
+    pub fn run_came(&self, identity: Identity) {
+        self.0.tell(RunCame(identity));
     }
     /// See [`BlockDone`].
     pub fn block_done(&self, block_id: BlockId, attempt: u32, tell: bool) {

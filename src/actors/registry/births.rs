@@ -36,11 +36,13 @@ impl Registry {
                     let house = this.house.clone();
                     let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(notice, house, loaded)), stats));
                     this.house.directory.runs.put(identity, handle.clone());
+                    this.run_came(identity);
                     for reply in waiting {
                         reply.send(Ok(handle.clone()));
                     }
                 }
                 Err(StoreError::NotFound) => {
+                    this.house.directory.coming.remove(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
                     }
@@ -54,6 +56,16 @@ impl Registry {
                 }
             }
         }));
+    }
+
+    /// Nodes that were back before a run of the last life say now what they hold of it.
+    fn run_came(&self, identity: Identity) {
+        if self.house.directory.coming.get(identity).is_some() {
+            self.house.directory.coming.remove(identity);
+            for (_, node) in self.house.directory.nodes.all() {
+                node.run_came(identity);
+            }
+        }
     }
 
     pub(super) fn start_node(&mut self, record: NodeRecord) -> NodeHandle {
