@@ -83,8 +83,8 @@ impl<K: Eq + Hash + Copy, V: Clone> Shelf<K, V> {
 pub struct Directory {
     /// Runs that are not over.
     pub runs: Shelf<Identity, RunHandle>,
-    /// Runs of the broker's last life, as long as what they have seen is being read.
-    pub coming: Shelf<Identity, ()>,
+    /// Runs that are not over and whose actor is being built, for the first time or anew.
+    pub building: Shelf<Identity, ()>,
     /// Nodes that are there, or were a moment ago.
     pub nodes: Shelf<NodeId, NodeHandle>,
     /// Workers that are there, or were a moment ago.

@@ -262,6 +262,8 @@ impl Frontier {
     pub fn stored(&mut self, seq: Seq, requests: u32) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Storing));
         self.set(seq, Phase::Ready);
+        // Commits may be told out of order: a later block may have gone out before this one was ready.
+        self.cursor = self.cursor.min(seq);
         self.ready += 1;
         self.storing -= 1;
         self.counters.total += u64::from(requests);
@@ -479,6 +481,12 @@ impl Frontier {
             Some(Phase::Acking | Phase::Done) => AckVerdict::Already,
             Some(_) => AckVerdict::NotAnswered,
         }
+    }
+
+    /// Whether it is on its way to the disk that a block is done.
+    #[must_use]
+    pub fn is_acking(&self, seq: Seq) -> bool {
+        self.phase(seq) == Some(Phase::Acking)
     }
 
     /// That a block is done is on its way to the disk.

@@ -44,6 +44,17 @@ fn duplicates_are_dropped_and_repetitions_are_not() {
 }
 
 #[test]
+fn a_block_whose_commit_is_told_late_is_handed_out_all_the_same() {
+    let mut frontier = Frontier::new(settings(1));
+    let admission = frontier.begin_push(&batch(&[1, 2]));
+    assert_eq!(admission.blocks.len(), 2);
+    frontier.stored(1, 1);
+    assert_eq!(frontier.lease(node(1), T).map(|(seq, _)| seq), Some(1));
+    frontier.stored(0, 1);
+    assert_eq!(frontier.lease(node(1), T).map(|(seq, _)| seq), Some(0));
+}
+
+#[test]
 fn depth_and_number_are_limited() {
     let mut frontier = Frontier::new(QueueSettings { depth_limit: Some(2), max_requests: Some(2), ..settings(10) });
     let admission = pushed(&mut frontier, &[0, 5, 1, 2]);

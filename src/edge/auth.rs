@@ -84,8 +84,7 @@ fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
     }
     if edge.tokens.is_open() {
         // Without tokens the broker listens on loopback; a name that somebody pointed here is not us.
-        let host = header(request, HOST).map_or("localhost", |host| host.rsplit_once(':').map_or(host, |(name, _)| name));
-        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let name = header(request, HOST).map_or("localhost", name_of);
         let ours = name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         return if ours { Ok(Caller::default()) } else { Err(Problem::forbidden("this broker answers to loopback names only").into()) };
     }
@@ -100,5 +99,25 @@ fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
         Ok(Caller { name: Some(role.name().to_owned()) })
     } else {
         Err(Problem::forbidden(format!("a token of role {} may not do that", role.name())).into())
+    }
+}
+
+/// The name in a `Host` header: without the port, an IPv6 address without its brackets.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    #[test]
+    fn a_host_is_read_with_and_without_its_port() {
+        for (host, name) in [("localhost:1", "localhost"), ("localhost", "localhost"), ("[::1]:1", "::1"), ("[::1]", "::1"), ("", "")] {
+            assert_eq!(name_of(host), name, "{host}");
+        }
     }
 }

@@ -63,6 +63,12 @@ impl Gauge {
         self.depth.load(Relaxed) * 10 > self.most * 9 || self.bytes.load(Relaxed) > MOST_BYTES / 10 * 9
     }
 
+    /// Whether a write of this many bytes would be taken now.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        let waiting = self.bytes.load(Relaxed);
+        self.depth.load(Relaxed) * 10 <= self.most * 9 && (waiting == 0 || waiting + bytes <= MOST_BYTES)
+    }
+
     pub(super) fn committed(&self, ops: usize) {
         self.written.fetch_add(ops as u64, Relaxed);
         self.batches.fetch_add(1, Relaxed);

@@ -144,6 +144,12 @@ impl Store {
         self.gauge.is_busy()
     }
 
+    /// Whether a write of this many bytes would be taken now: to be asked before anything is decided for its sake.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.gauge.has_room(bytes)
+    }
+
     /// How it is doing.
     #[must_use]
     pub fn stats(&self) -> StoreStats {

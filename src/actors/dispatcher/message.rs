@@ -47,7 +47,7 @@ pub struct NodeOpen {
     pub open: bool,
 }
 
-/// From a node: a block has left it. From a run: it had no block for the node after all.
+/// From a node: a block has left it. From a [`Room`] that no block has taken.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Credit(pub NodeId);
@@ -69,6 +69,39 @@ pub struct PullBlock {
     pub without: Vec<Identity>,
     /// The block, or none.
     pub reply: Reply<Option<Block>>,
+}
+
+/// A node's room for one block, counted off with a grant. Dropped before a block has arrived at the node, on whatever
+/// way, it goes back to the dispatcher that counted it off: a later dispatcher never did.
+#[derive(Debug)]
+pub struct Room {
+    node: NodeId,
+    dispatcher: Option<DispatcherHandle>,
+}
+
+impl Room {
+    pub(super) fn new(node: NodeId, dispatcher: DispatcherHandle) -> Self {
+        Self { node, dispatcher: Some(dispatcher) }
+    }
+
+    /// At which node.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// A block is there: the node says itself when it has left.
+    pub fn taken(mut self) {
+        self.dispatcher = None;
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(dispatcher) = self.dispatcher.take() {
+            dispatcher.credit(self.node);
+        }
+    }
 }
 
 /// The dispatcher, for other rooms.

@@ -4,15 +4,16 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, PullBlock, RunGone, RunReady};
+pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, PullBlock, Room, RunGone, RunReady};
 
 use super::node::NodeHandle;
 use super::run::RunHandle;
-use super::supervision::Notice;
+use super::supervision::{Link, Notice};
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::matchmaker::Matchmaker;
-use actix::{Actor, Context, Handler};
+use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -30,10 +31,13 @@ impl Dispatcher {
         Self { notice, matchmaker: Matchmaker::default(), runs: HashMap::new(), nodes: HashMap::new() }
     }
 
-    fn dispatch(&mut self) {
+    fn dispatch(&mut self, ctx: &Context<Self>) {
         while let Some(grant) = self.matchmaker.next_grant() {
             match (self.runs.get(&grant.run), self.nodes.get(&grant.node)) {
-                (Some(run), Some(node)) => run.grant(grant.node, node.clone()),
+                (Some(run), Some(node)) => {
+                    let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())));
+                    run.grant(node.clone(), Room::new(grant.node, this));
+                }
                 // Runs and nodes enter the matchmaker together with their handles.
                 _ => log::error!("a grant without a handle run={} node={}", grant.run, grant.node),
             }
@@ -51,11 +55,11 @@ impl Actor for Dispatcher {
 
 impl Handler<RunReady> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, m: RunReady, _: &mut Self::Context) {
+    fn handle(&mut self, m: RunReady, ctx: &mut Self::Context) {
         self.notice.message("dispatcher.run_ready");
         self.matchmaker.run_ready(m.identity, m.priority, m.ready, m.node_group.as_deref(), m.os.as_deref());
         self.runs.insert(m.identity, m.run);
-        self.dispatch();
+        self.dispatch(ctx);
     }
 }
 
@@ -70,20 +74,20 @@ impl Handler<RunGone> for Dispatcher {
 
 impl Handler<NodeOpen> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, m: NodeOpen, _: &mut Self::Context) {
+    fn handle(&mut self, m: NodeOpen, ctx: &mut Self::Context) {
         self.notice.message("dispatcher.node_open");
         self.nodes.insert(m.facts.node_id, m.node);
         self.matchmaker.node_changed(m.facts, m.free, m.open);
-        self.dispatch();
+        self.dispatch(ctx);
     }
 }
 
 impl Handler<Credit> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, Credit(node): Credit, _: &mut Self::Context) {
+    fn handle(&mut self, Credit(node): Credit, ctx: &mut Self::Context) {
         self.notice.message("dispatcher.credit");
         self.matchmaker.credit(node);
-        self.dispatch();
+        self.dispatch(ctx);
     }
 }
 

@@ -30,6 +30,8 @@ pub struct JobActor {
     house: House,
     id: JobId,
     at_work: usize,
+    /// It is in no directory any more, and goes when what it is at is done.
+    resting: bool,
     last_used: Timestamp,
 }
 
@@ -37,7 +39,14 @@ impl JobActor {
     /// The actor of a job; it need not be stored.
     #[must_use]
     pub fn new(notice: Notice, house: House, id: JobId) -> Self {
-        Self { notice, house, id, at_work: 0, last_used: Timestamp::now() }
+        Self { notice, house, id, at_work: 0, resting: false, last_used: Timestamp::now() }
+    }
+
+    fn rest_if_idle(&mut self, ctx: &mut Context<Self>) {
+        if self.resting && self.at_work == 0 {
+            self.notice.finish();
+            ctx.stop();
+        }
     }
 }
 
@@ -55,7 +64,11 @@ async fn fire(house: House, id: JobId, input: TriggerInput) -> Result<Identity, 
     let inserted = house.store.write(InsertRun { run, fire_time: input.fire_time }).await.map_err(|e| problem_of(&e))?;
     let run: Run = inserted.run;
     if !run.state.is_final() {
-        house.registry().start_run(run.identity).wait().await?;
+        match house.registry().start_run(run.identity).wait().await {
+            // The run of an instant that was told twice may end meanwhile.
+            Err(problem) if problem.kind == "/problems/run-over" => {}
+            other => drop(other?),
+        }
     }
     Ok(run.identity)
 }
@@ -107,9 +120,10 @@ impl Handler<Trigger> for JobActor {
         self.last_used = Timestamp::now();
         self.at_work += 1;
         let run = fire(self.house.clone(), self.id, input);
-        ctx.spawn(wrap_future(run).map(move |result, this: &mut Self, _| {
+        ctx.spawn(wrap_future(run).map(move |result, this: &mut Self, ctx: &mut Context<Self>| {
             this.at_work -= 1;
             Reply::send(reply, result);
+            this.rest_if_idle(ctx);
         }));
     }
 }
@@ -118,7 +132,7 @@ impl Handler<Rest> for JobActor {
     type Result = ();
     fn handle(&mut self, _: Rest, ctx: &mut Self::Context) {
         self.notice.message("job.rest");
-        self.notice.finish();
-        ctx.stop();
+        self.resting = true;
+        self.rest_if_idle(ctx);
     }
 }

@@ -1,14 +1,21 @@
 //! Heartbeats: what a node says of itself.
 
-use super::{Beat, Held, NodeActor, PullBeat, RunCame};
+use super::{Beat, Held, NodeActor, PullBeat};
 use crate::actors::dispatcher::PullBlock;
-use crate::domain::ids::{Identity, Seq};
+use crate::domain::ids::{BlockId, Identity, Seq};
 use crate::domain::node::NodeLoad;
 use crate::domain::time::Timestamp;
 use crate::protocol::node::Heartbeat;
 use crate::store::AddNodeStatus;
 use actix::{Context, Handler};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// Blocks of one run: that a node listed, and that it did not list though they were sent to it.
+#[derive(Debug, Default)]
+struct Compared {
+    listed: Vec<(Seq, u32)>,
+    unlisted: Vec<(Seq, u32)>,
+}
 
 impl NodeActor {
     fn heard(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
@@ -33,8 +40,7 @@ impl NodeActor {
     /// What a node says it holds when it comes counts as held until the run says otherwise: else it would be sent more than
     /// it takes before the run's answer is here.
     fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
-        let directory = &self.house.directory;
-        for block in holding.iter().filter(|b| directory.runs.get(b.identity).is_some() || directory.coming.get(b.identity).is_some()) {
+        for block in holding.iter().filter(|block| self.house.directory.runs.get(block.identity).is_some()) {
             if block.block_id.seq_in(block.identity).is_some() {
                 self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt });
             }
@@ -43,17 +49,29 @@ impl NodeActor {
 
     /// Tells each run concerned what the node holds of it: it renews the leases, and sends again what did not arrive.
     fn compare(&mut self, holding: &[crate::protocol::node::Holding]) {
-        let mut by_run: HashMap<Identity, Vec<(Seq, u32)>> = self.held.values().map(|held| (held.identity, Vec::new())).collect();
-        for block in holding {
-            if let Some(seq) = block.block_id.seq_in(block.identity) {
-                by_run.entry(block.identity).or_default().push((seq, block.attempt));
+        let listed: HashSet<BlockId> = holding.iter().map(|block| block.block_id).collect();
+        let mut by_run: HashMap<Identity, Compared> = HashMap::new();
+        for (block_id, held) in &self.held {
+            let run = by_run.entry(held.identity).or_default();
+            if let Some(seq) = block_id.seq_in(held.identity).filter(|_| !listed.contains(block_id)) {
+                run.unlisted.push((seq, held.attempt));
             }
         }
-        for (identity, blocks) in by_run {
+        for block in holding {
+            if let Some(seq) = block.block_id.seq_in(block.identity) {
+                by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
+                if !self.greeted {
+                    // What it brings along takes room from the first; its run says what of it does not count.
+                    let held = Held { identity: block.identity, attempt: block.attempt };
+                    self.held.entry(block.block_id).or_insert(held);
+                }
+            }
+        }
+        for (identity, compared) in by_run {
             match self.house.directory.runs.get(identity) {
-                Some(run) => run.node_holds(self.id(), blocks),
-                // It asks when it is there.
-                None if self.house.directory.coming.get(identity).is_some() => {}
+                Some(run) => run.node_holds(self.id(), compared.listed, compared.unlisted),
+                // Its actor is being built; it will ask for nothing that the node has thrown away.
+                None if self.house.directory.building.get(identity).is_some() => {}
                 None => self.forget(identity, holding),
             }
         }
@@ -76,18 +94,6 @@ impl Handler<Beat> for NodeActor {
     fn handle(&mut self, Beat(heartbeat): Beat, ctx: &mut Self::Context) {
         self.notice.message("node.beat");
         self.heard(&heartbeat, ctx);
-    }
-}
-
-impl Handler<RunCame> for NodeActor {
-    type Result = ();
-    fn handle(&mut self, RunCame(identity): RunCame, _: &mut Self::Context) {
-        self.notice.message("node.run_came");
-        let of_it = self.held.iter().filter(|(_, held)| held.identity == identity);
-        let blocks: Vec<_> = of_it.filter_map(|(block_id, held)| Some((block_id.seq_in(identity)?, held.attempt))).collect();
-        if let Some(run) = self.house.directory.runs.get(identity).filter(|_| !blocks.is_empty()) {
-            run.node_holds(self.id(), blocks);
-        }
     }
 }
 

@@ -11,7 +11,9 @@ use bytes::Bytes;
 impl NodeActor {
     /// A block is off the node's hands: it has room for one more.
     pub(super) fn release(&mut self, block_id: BlockId) {
+        // One that holds more than it takes, having come back while others were on their way, gets no more for a while.
         if self.held.remove(&block_id).is_some()
+            && self.held.len() < self.facts.max_process_count as usize
             && self.outlet.is_some()
             && let Some(dispatcher) = self.house.dispatcher()
         {
@@ -36,7 +38,11 @@ impl Handler<SendBlock> for NodeActor {
     fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
         self.notice.message("node.send_block");
         let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt });
-        self.held.insert(block_id, held);
+        if self.held.insert(block_id, held).is_none()
+            && let Some(room) = m.room
+        {
+            room.taken();
+        }
         let Some(outlet) = &self.outlet else {
             // A node that only calls gets it with its next call. One whose session is gone says with its first heartbeat
             // what it has not got.

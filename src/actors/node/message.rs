@@ -1,6 +1,7 @@
 //! What a node's actor is told, and its handle.
 
 use super::NodeActor;
+use crate::actors::dispatcher::Room;
 use crate::actors::outlet::{Frame, Outlet};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
@@ -54,6 +55,8 @@ pub struct SendBlock {
     pub requests: Bytes,
     /// Their length, decompressed.
     pub raw_length: u32,
+    /// The place that it takes; none if it is sent again.
+    pub room: Option<Room>,
 }
 
 /// From a run: the node has a block of it (one that it pulled, or one that it held when the run was rebuilt).
@@ -67,11 +70,6 @@ pub struct Holds {
     /// The hand-out.
     pub attempt: u32,
 }
-
-/// From the registry: a run of the broker's last life is there, and wants to know what the node holds of it.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct RunCame(pub Identity);
 
 /// From a run: the node's work on a block is over. With `tell`, the node is to be told to drop it.
 #[derive(Debug, Message)]
@@ -149,10 +147,6 @@ impl NodeHandle {
     /// See [`Holds`].
     pub fn holds(&self, message: Holds) {
         self.0.tell(message);
-    }
-    /// See [`RunCame`].
-    pub fn run_came(&self, identity: Identity) {
-        self.0.tell(RunCame(identity));
     }
     /// See [`BlockDone`].
     pub fn block_done(&self, block_id: BlockId, attempt: u32, tell: bool) {

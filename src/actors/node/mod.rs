@@ -8,7 +8,7 @@ mod blocks;
 mod message;
 
 pub use message::{
-    Beat, BlockDone, DescribeNode, HangUp, Holds, NodeDescription, NodeHandle, PullBeat, Reannounce, RunCame, SendBlock, SessionClosed,
+    Beat, BlockDone, DescribeNode, HangUp, Holds, NodeDescription, NodeHandle, PullBeat, Reannounce, SendBlock, SessionClosed,
     SessionOpened, SetEnabled,
 };
 

@@ -26,23 +26,32 @@ impl Registry {
 
     /// Takes a run over from the store and starts its actor; until then it is in no directory.
     pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
+        self.house.directory.building.put(identity, ());
         let loaded = RunActor::load(self.house.clone(), identity);
         ctx.spawn(wrap_future(loaded).map(move |loaded, this: &mut Self, ctx: &mut Context<Self>| {
             let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
             match loaded {
+                Ok(loaded) if loaded.is_over() => {
+                    // Its last actor died over the news that its end was on disk.
+                    this.house.directory.building.remove(identity);
+                    this.leave(ChildKey::Run(identity));
+                    for reply in waiting {
+                        reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
+                    }
+                }
                 Ok(loaded) => {
                     let notice = this.enter(ChildKey::Run(identity));
                     let stats = Arc::clone(notice.stats());
                     let house = this.house.clone();
                     let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(notice, house, loaded)), stats));
                     this.house.directory.runs.put(identity, handle.clone());
-                    this.run_came(identity);
+                    this.house.directory.building.remove(identity);
                     for reply in waiting {
                         reply.send(Ok(handle.clone()));
                     }
                 }
                 Err(StoreError::NotFound) => {
-                    this.house.directory.coming.remove(identity);
+                    this.house.directory.building.remove(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
                     }
@@ -56,16 +65,6 @@ impl Registry {
                 }
             }
         }));
-    }
-
-    /// Nodes that were back before a run of the last life say now what they hold of it.
-    fn run_came(&self, identity: Identity) {
-        if self.house.directory.coming.get(identity).is_some() {
-            self.house.directory.coming.remove(identity);
-            for (_, node) in self.house.directory.nodes.all() {
-                node.run_came(identity);
-            }
-        }
     }
 
     pub(super) fn start_node(&mut self, record: NodeRecord) -> NodeHandle {

@@ -46,6 +46,8 @@ impl Registry {
     fn rebuild_node(&mut self, id: NodeId, ctx: &mut Context<Self>) {
         let read = self.house.store.read(GetNode(id));
         ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
+            // It has connected anew while its record was read.
+            Ok(Some(_)) if this.house.directory.nodes.get(id).is_some() => {}
             Ok(Some(record)) => {
                 this.start_node(record);
                 // It knows no longer what it was sent: the runs tell it.
@@ -76,15 +78,11 @@ impl Registry {
                     if let Err(error) = done {
                         log::error!("a run that was given up could not be closed run={identity}: {error}");
                     }
+                    this.house.directory.building.remove(identity);
                     this.leave(key);
                 }));
             }
-            ChildKey::Node(id) => {
-                for (_, run) in self.house.directory.runs.all() {
-                    run.node_vanished(id);
-                }
-                self.forget_node(id);
-            }
+            ChildKey::Node(id) => self.forget_node(id),
             ChildKey::Worker(id) => self.forget_worker(id),
             ChildKey::Job(_) => self.leave(key),
         }
@@ -94,6 +92,10 @@ impl Registry {
         self.house.directory.nodes.remove(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
+        // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.
+        for (_, run) in self.house.directory.runs.all() {
+            run.node_vanished(id);
+        }
     }
 
     fn forget_worker(&mut self, id: WorkerId) {
@@ -133,6 +135,7 @@ impl Handler<ChildDied> for Registry {
         // Nobody shall speak to the dead: without an entry, callers are told to come again.
         match death.key {
             ChildKey::Run(id) => {
+                self.house.directory.building.put(id, ());
                 self.house.directory.runs.remove(id);
                 if let Some(dispatcher) = self.house.directory.dispatcher() {
                     dispatcher.run_gone(id);

@@ -73,7 +73,6 @@ impl Registry {
             };
             this.start_dispatcher();
             for identity in open_runs {
-                this.house.directory.coming.put(identity, ());
                 this.start_run(identity, ctx);
             }
             this

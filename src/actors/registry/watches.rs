@@ -38,7 +38,11 @@ impl Handler<WorkerWatches> for Registry {
                 None => log::info!("a worker has a run in hand that is not at work run={identity} worker={}", m.id),
             }
         }
-        for (_, run) in self.house.directory.runs.all() {
+        for (identity, run) in self.house.directory.runs.all() {
+            if !m.runs.contains(&identity) {
+                // If it was told to start this one, the word was lost with an earlier connection.
+                run.worker_back(m.id);
+            }
             run.workers_changed();
         }
     }

@@ -2,10 +2,11 @@
 
 use super::cache::{Finished, Payload};
 use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
+use crate::actors::dispatcher::Room;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::frontier::{Lease, Lost, ReportVerdict};
+use crate::domain::frontier::{Lease, Lost, Phase, ReportVerdict};
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
@@ -46,7 +47,8 @@ impl RunActor {
                 let payload = Payload { requests: found.payload, raw_length: found.raw_length, prints: found.prints };
                 if found.seq == seq {
                     wanted = Some(payload);
-                } else {
+                } else if matches!(this.frontier.phase(found.seq), Some(Phase::Ready | Phase::Retry)) {
+                    // One that has gone out meanwhile would never be asked for, and stay.
                     this.cache.put_ready(found.seq, payload);
                 }
             }
@@ -57,11 +59,12 @@ impl RunActor {
         });
     }
 
-    fn send_block(&mut self, seq: Seq, to: NodeHandle, ctx: &mut Context<Self>) {
+    fn send_block(&mut self, seq: Seq, to: NodeHandle, room: Option<Room>, ctx: &mut Context<Self>) {
         self.with_payload(seq, ctx, move |this, payload, _| {
             // Between the reading and now the lease may have ended.
             let Some(lease) = this.frontier.lease_of(seq).copied() else { return };
-            to.send_block(SendBlock { block: this.block(seq, &lease), requests: payload.requests.clone(), raw_length: payload.raw_length });
+            let (block, requests) = (this.block(seq, &lease), payload.requests.clone());
+            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, room });
             this.cache.put_leased(seq, payload);
         });
     }
@@ -78,6 +81,9 @@ impl RunActor {
 
     /// A block is no longer at a node, and its results are not here.
     pub(super) fn block_lost(&mut self, seq: Seq, node: NodeId, attempt: u32, why: &str, ctx: &mut Context<Self>) {
+        if self.ending {
+            return; // nothing is written behind the end
+        }
         match self.frontier.lost(seq, node, attempt) {
             None => {}
             Some(Lost::Retry(attempt)) => {
@@ -99,6 +105,9 @@ impl RunActor {
 
     /// The broker itself reports a block: no node could.
     fn give_up(&mut self, seq: Seq, node: NodeId, attempt: u32, payload: &Payload, exception: String, ctx: &mut Context<Self>) {
+        if self.ending {
+            return; // it has ended while the requests were read
+        }
         let index = Index {
             block_id: self.block_id(seq),
             identity: self.identity(),
@@ -139,14 +148,30 @@ impl RunActor {
             if this.ending || this.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
                 return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} has its results already"))));
             }
+            let node = index.node_id;
             match complete(index, pack, &payload.prints) {
+                Ok((_, pack)) if !this.house.store.has_room(pack.len()) => {
+                    this.cache.put_leased(seq, payload);
+                    reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+                }
                 Ok((index, pack)) => this.store_report(seq, &index, pack, payload, Some(reply), ctx),
                 Err(problem) => {
                     this.cache.put_leased(seq, payload);
+                    this.refused(seq, node, &problem, ctx);
                     reply.send(Err(problem));
                 }
             }
         });
+    }
+
+    /// A node forgets a block whose report is refused for good. Sent to it again, the same would come back for ever; as
+    /// a lost hand-out it is counted, and somebody else may do better.
+    fn refused(&mut self, seq: Seq, node: NodeId, problem: &Problem, ctx: &mut Context<Self>) {
+        let Some(lease) = self.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
+        if let Some(to) = self.house.directory.nodes.get(node) {
+            to.block_done(self.block_id(seq), lease.attempt, false);
+        }
+        self.block_lost(seq, node, lease.attempt, &format!("its report was refused: {}", problem.detail), ctx);
     }
 
     fn store_report(
@@ -222,15 +247,10 @@ fn complete(mut index: Index, pack: Bytes, prints: &[Fingerprint]) -> Result<(In
 
 impl Handler<Grant> for RunActor {
     type Result = ();
-    fn handle(&mut self, Grant { node, to }: Grant, ctx: &mut Self::Context) {
+    fn handle(&mut self, Grant { to, room }: Grant, ctx: &mut Self::Context) {
         self.notice.message("run.grant");
-        match self.lease(node) {
-            Some((seq, _)) => self.send_block(seq, to, ctx),
-            None => {
-                if let Some(dispatcher) = self.house.dispatcher() {
-                    dispatcher.credit(node);
-                }
-            }
+        if let Some((seq, _)) = self.lease(room.node()) {
+            self.send_block(seq, to, Some(room), ctx);
         }
         // What the dispatcher counts, it counted down with its grant: tell it only what it cannot know.
         if self.announced != self.frontier.ready() {
@@ -266,7 +286,7 @@ impl Handler<Report> for RunActor {
 
 impl Handler<NodeHolds> for RunActor {
     type Result = ();
-    fn handle(&mut self, NodeHolds { node, blocks }: NodeHolds, ctx: &mut Self::Context) {
+    fn handle(&mut self, NodeHolds { node, blocks, unlisted }: NodeHolds, ctx: &mut Self::Context) {
         self.notice.message("run.node_holds");
         let now = Timestamp::now();
         let Some(to) = self.house.directory.nodes.get(node) else { return };
@@ -277,9 +297,14 @@ impl Handler<NodeHolds> for RunActor {
             if adopted && !self.ending {
                 to.holds(Holds { identity, block_id, attempt: *attempt });
             } else {
-                // Its results may be on their way to the disk: then it is off the node's hands, but not to be dropped.
-                let reporting = self.frontier.phase(*seq) == Some(crate::domain::frontier::Phase::Reporting);
-                to.block_done(block_id, *attempt, !reporting);
+                // One whose results are on their way to the disk is done as well, but its node still waits for the answer.
+                to.block_done(block_id, *attempt, self.frontier.phase(*seq) != Some(Phase::Reporting));
+            }
+        }
+        for (seq, attempt) in unlisted {
+            // Handed out by an earlier actor of this run, and not there: nobody else frees its place.
+            if self.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
+                to.block_done(self.block_id(seq), attempt, false);
             }
         }
         let missing: Vec<Seq> = self
@@ -294,7 +319,7 @@ impl Handler<NodeHolds> for RunActor {
         for seq in missing {
             log::info!("a block did not arrive and is sent again block={} node={node}", self.block_id(seq));
             self.frontier.sent_again(seq, now);
-            self.send_block(seq, to.clone(), ctx);
+            self.send_block(seq, to.clone(), None, ctx);
         }
         self.announced = self.announced.min(self.frontier.ready());
     }
@@ -322,7 +347,7 @@ impl Handler<NodeNews> for RunActor {
         let to = self.house.directory.nodes.get(node);
         for (seq, attempt) in leases {
             match &to {
-                Some(to) if !vanished => self.send_block(seq, to.clone(), ctx),
+                Some(to) if !vanished => self.send_block(seq, to.clone(), None, ctx),
                 _ => self.block_lost(seq, node, attempt, "its node was lost", ctx),
             }
         }

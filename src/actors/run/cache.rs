@@ -40,6 +40,9 @@ pub(super) struct Cache {
 
 impl Cache {
     pub fn put_ready(&mut self, seq: Seq, payload: Payload) {
+        if self.ready.contains_key(&seq) {
+            return; // two readings ahead may overlap, and it is to be counted once
+        }
         let bytes = payload.requests.len() + payload.prints.len() * Fingerprint::LEN;
         if self.ready_bytes + bytes <= READY_BYTES {
             self.ready_bytes += bytes;
@@ -81,5 +84,21 @@ impl Cache {
         let finished = self.finished.remove(&seq)?;
         self.finished_bytes -= finished.requests.len() + finished.pack.len();
         Some(finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_twice_takes_room_once() {
+        let mut cache = Cache::default();
+        let payload = Payload { requests: Bytes::from(vec![0; READY_BYTES / 2]), raw_length: 1, prints: Arc::new([]) };
+        cache.put_ready(1, payload.clone());
+        cache.put_ready(1, payload.clone());
+        cache.put_ready(2, payload);
+        assert!(cache.take_ready(1).is_some() && cache.take_ready(2).is_some());
+        assert_eq!(cache.ready_bytes, 0);
     }
 }

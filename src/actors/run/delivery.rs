@@ -1,6 +1,7 @@
 //! Finished blocks go out to workers.
 
 use super::{Delivered, DeliveredBlock, Poll, RunActor, Waiting};
+use crate::domain::frontier::AckVerdict;
 use crate::domain::ids::Seq;
 use crate::domain::time::Timestamp;
 use crate::store::{Ack, ReadResults};
@@ -14,7 +15,8 @@ impl RunActor {
     /// Answers whoever waits, as far as there is something to answer with.
     pub(super) fn serve_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
-        while self.frontier.has_answered()
+        while !self.ending
+            && self.frontier.has_answered()
             && let Some(waiting) = self.pollers.pop_front()
         {
             if !waiting.reply.is_abandoned() && waiting.until >= now {
@@ -56,8 +58,16 @@ impl RunActor {
         });
     }
 
-    fn hand_out(&mut self, waiting: Waiting, blocks: Vec<(Seq, DeliveredBlock)>, ctx: &mut Context<Self>) {
+    fn hand_out(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, DeliveredBlock)>, ctx: &mut Context<Self>) {
+        // While they were read, others may have acknowledged them.
+        blocks.retain(|(seq, _)| self.frontier.check_ack(*seq) == AckVerdict::Current);
         let (seqs, blocks): (Vec<Seq>, Vec<DeliveredBlock>) = blocks.into_iter().unzip();
+        if self.ending || waiting.reply.is_abandoned() {
+            // The end, which is on its way to the disk, gives up what is not acknowledged: an acknowledgement behind it
+            // would count the same packs off their segment once more.
+            waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
+            return self.not_taken(&seqs, ctx);
+        }
         let delivered = Delivered { state: self.run.state, blocks };
         if !waiting.auto_ack || seqs.is_empty() {
             if waiting.reply.give(Ok(delivered)).is_err() {
@@ -123,7 +133,7 @@ impl Handler<Poll> for RunActor {
         let now = Timestamp::now();
         let until = now.plus_ms(m.wait.as_millis() as i64);
         let waiting = Waiting { worker: m.worker, max: m.max, until, auto_ack: m.auto_ack, reply: m.reply };
-        if self.frontier.has_answered() {
+        if self.frontier.has_answered() && !self.ending {
             self.deliver(waiting, now, ctx);
         } else if m.wait.is_zero() || self.ending {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));

@@ -1,6 +1,7 @@
 //! What a run's actor is told, and its handle.
 
 use super::RunActor;
+use crate::actors::dispatcher::Room;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
@@ -82,10 +83,10 @@ pub struct Report {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Grant {
-    /// Which node.
-    pub node: NodeId,
     /// Its actor.
     pub to: NodeHandle,
+    /// Which node, and the place at it that the block may take.
+    pub room: Room,
 }
 
 /// From the dispatcher: answer this node, which asked for a block, with one.
@@ -108,6 +109,8 @@ pub struct NodeHolds {
     pub node: NodeId,
     /// Number and attempt of each.
     pub blocks: Vec<(Seq, u32)>,
+    /// Blocks that its actor takes to be there, and that it did not list.
+    pub unlisted: Vec<(Seq, u32)>,
 }
 
 /// From a node: it is lost, and with it this block.
@@ -216,16 +219,16 @@ impl RunHandle {
         answer
     }
     /// See [`Grant`].
-    pub fn grant(&self, node: NodeId, to: NodeHandle) {
-        self.0.tell(Grant { node, to });
+    pub fn grant(&self, to: NodeHandle, room: Room) {
+        self.0.tell(Grant { to, room });
     }
     /// See [`HandOver`].
     pub fn pull(&self, node: NodeId, to: NodeHandle, reply: Reply<Option<Block>>) {
         self.0.tell(HandOver { node, to, reply });
     }
     /// See [`NodeHolds`].
-    pub fn node_holds(&self, node: NodeId, blocks: Vec<(Seq, u32)>) {
-        self.0.tell(NodeHolds { node, blocks });
+    pub fn node_holds(&self, node: NodeId, blocks: Vec<(Seq, u32)>, unlisted: Vec<(Seq, u32)>) {
+        self.0.tell(NodeHolds { node, blocks, unlisted });
     }
     /// See [`NodeLost`].
     pub fn node_lost(&self, node: NodeId, block_id: BlockId, attempt: u32) {

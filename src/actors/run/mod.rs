@@ -74,6 +74,14 @@ pub struct Loaded {
     frontier: Frontier,
 }
 
+impl Loaded {
+    /// The run has ended: there is nothing for an actor to do.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.run.state.is_final()
+    }
+}
+
 impl RunActor {
     /// Takes a run over: a new epoch, and its frontier as it was stored.
     ///

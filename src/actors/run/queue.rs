@@ -14,6 +14,7 @@ use crate::store::{Ack, Barrier, NewBlock, PushBlocks};
 use actix::{Context, Handler};
 use bytes::Bytes;
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// zstd's level for requests: they are many and alike, and 1 is fast.
@@ -37,13 +38,13 @@ fn compress(text: &[u8]) -> std::io::Result<Vec<u8>> {
 impl RunActor {
     /// Which blocks an acknowledgement closes, and how many were closed before.
     fn check_acks(&self, acks: &[BlockId]) -> Result<(Vec<Seq>, u64), Problem> {
-        let (mut current, mut already) = (Vec::with_capacity(acks.len()), 0);
+        let (mut current, mut named, mut already) = (Vec::new(), HashSet::new(), 0);
         for (i, block_id) in acks.iter().enumerate() {
             let at = |problem: Problem| problem.at(format!("blocks[{i}]"));
             let seq =
                 block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is no block of this run"))))?;
             match self.frontier.check_ack(seq) {
-                AckVerdict::Current if !current.contains(&seq) => current.push(seq),
+                AckVerdict::Current if named.insert(seq) => current.push(seq),
                 AckVerdict::Current | AckVerdict::Already => already += 1,
                 AckVerdict::NotAnswered => return Err(at(Problem::conflict("not-answered", format!("{block_id} has no results yet")))),
                 AckVerdict::Unknown => return Err(at(Problem::not_found(format!("{block_id} is no block of this run")))),
@@ -104,9 +105,8 @@ impl RunActor {
             Ok(checked) => checked,
             Err(problem) => return reply.send(Err(problem)),
         };
-        if acked.is_empty() && already > 0 && batch.requests.is_empty() {
-            return reply.send(Ok(Pushed { already, ..Pushed::default() }));
-        }
+        // A repetition may come before the commit of what it repeats.
+        let acking = already > 0 && acks.iter().any(|id| id.seq_in(self.identity()).is_some_and(|seq| self.frontier.is_acking(seq)));
         let (blocks, mut pushed) = match self.admit(batch) {
             Ok(admitted) => admitted,
             Err(problem) => {
@@ -139,7 +139,7 @@ impl RunActor {
                 this.blocks_stored(blocks, ctx);
                 reply.send(Ok(pushed));
             });
-        } else if self.frontier.is_storing() {
+        } else if acking || (self.frontier.is_storing() && !batch.requests.is_empty()) {
             // A duplicate of something that is not on disk yet: what it is a duplicate of must get there first.
             Self::then(ctx, store.write(Barrier), move |_, (), _| reply.send(Ok(pushed)));
         } else {

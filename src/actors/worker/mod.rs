@@ -36,8 +36,8 @@ pub struct WorkerActor {
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
     waiting: VecDeque<ToWorker>,
-    /// Calls that wait, each with the time at which it is answered with nothing.
-    fetchers: Vec<(Timestamp, Reply<Vec<ToWorker>>)>,
+    /// Calls that wait for a message, and until when.
+    fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
 }
 
 impl WorkerActor {
@@ -45,7 +45,7 @@ impl WorkerActor {
     #[must_use]
     pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>) -> Self {
         let last_heard = Timestamp::now();
-        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: Vec::new() }
+        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: VecDeque::new() }
     }
 
     fn send(&mut self, message: ToWorker) {
@@ -57,10 +57,29 @@ impl WorkerActor {
         if self.waiting.len() > MOST_WAITING {
             self.waiting.pop_front();
         }
-        while let Some((_, fetcher)) = self.fetchers.pop() {
-            if !fetcher.is_abandoned() {
-                fetcher.send(Ok(self.waiting.drain(..).collect()));
-                break;
+        while !self.waiting.is_empty()
+            && let Some((_, fetcher)) = self.fetchers.pop_front()
+        {
+            self.hand_out(fetcher);
+        }
+    }
+
+    /// Gives all that waits to a call; if its caller has hung up, it waits for the next one.
+    fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
+        if let Err(Ok(messages)) = fetcher.give(Ok(self.waiting.drain(..).collect())) {
+            self.waiting = messages.into();
+        }
+    }
+
+    /// Answers the calls whose time is over.
+    fn expire_fetchers(&mut self) {
+        let now = Timestamp::now();
+        for (until, fetcher) in std::mem::take(&mut self.fetchers) {
+            if until > now {
+                self.fetchers.push_back((until, fetcher));
+            } else {
+                self.last_heard = now;
+                fetcher.send(Ok(Vec::new()));
             }
         }
     }
@@ -138,6 +157,10 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
         self.closed_at = None;
         self.last_heard = Timestamp::now();
         self.welcome();
+        // What was for it while it was away.
+        for message in std::mem::take(&mut self.waiting) {
+            self.send(message);
+        }
     }
 }
 
@@ -182,21 +205,10 @@ impl Handler<FetchMessages> for WorkerActor {
         self.notice.message("worker.fetch");
         self.last_heard = Timestamp::now();
         if !self.waiting.is_empty() || wait.is_zero() {
-            return reply.send(Ok(self.waiting.drain(..).collect()));
+            return self.hand_out(reply);
         }
-        let until = Timestamp::now().plus_ms(wait.as_millis() as i64);
-        self.fetchers.push((until, reply));
-        ctx.run_later(wait, |this, _| {
-            let now = Timestamp::now();
-            for (until, reply) in std::mem::take(&mut this.fetchers) {
-                if until > now {
-                    this.fetchers.push((until, reply));
-                } else {
-                    this.last_heard = now;
-                    reply.send(Ok(Vec::new()));
-                }
-            }
-        });
+        self.fetchers.push_back((self.last_heard.plus_ms(wait.as_millis() as i64), reply));
+        ctx.run_later(wait, |this, _| this.expire_fetchers());
     }
 }
 

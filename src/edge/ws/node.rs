@@ -72,7 +72,8 @@ impl Actor for NodeSession {
         self.stats = Some(self.desk.enter_session(format!("node {} #{}", self.id, self.number)));
         let Some((facts, binary)) = self.facts.take() else { return };
         let desk = self.desk.clone();
-        ctx.spawn(wrap_future(async move { desk.node_connected(facts, outlet, binary).await }).map(
+        // What it says before its actor is there waits in the socket, and so does its end.
+        ctx.wait(wrap_future(async move { desk.node_connected(facts, outlet, binary).await }).map(
             |connected, this: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
                     log::warn!("a node could not be taken in node={}: {problem}", this.id);
