@@ -304,6 +304,7 @@ fn an_odd_site_is_crawled_to_the_end() {
         }
         assert_eq!(line("/never")["status"], 0);
         assert!(line("/endless")["length"].as_u64() <= Some(100_000), "{}", line("/endless"));
+        assert!(line("/endless")["error"].as_str().is_some_and(|text| text.contains("100000")), "the limit that was asked for");
         server.stop(false).await;
     });
 }

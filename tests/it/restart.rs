@@ -167,3 +167,31 @@ fn a_second_broker_on_the_same_database_is_refused() {
         assert_eq!(api.get("/api/v1/jobs?name=still").await.1["items"].as_array().map(Vec::len), Some(1));
     });
 }
+
+/// What a run has seen takes a while to read; nodes are back sooner.
+#[test]
+fn a_node_that_is_back_before_its_run_keeps_its_block() {
+    journey(async {
+        let mut broker = Broker::start(&["--node-heartbeat", "200"], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Large", &json!({})).await;
+        for from in [0, 100_000, 200_000] {
+            assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(from..from + 100_000)).await.0, 200);
+        }
+        let mut node = Node::connect(&api, &id(), "&maxprocesscount=1").await;
+        let kept = node.block().await;
+        broker.kill_and_restart();
+        node.api = Api::new(&broker.url);
+        node.reconnect().await;
+        until("the run", || {
+            node.beat();
+            let api = &node.api;
+            let run = &run;
+            async move { (api.get(&format!("/api/v1/runs/{run}")).await.1["consuming"] == 1).then_some(()) }
+        })
+        .await;
+        let said = node.socket.try_next();
+        assert!(said.is_none(), "{}", said.map(|message| message["t"].to_string()).unwrap_or_default());
+        assert_eq!(node.report(&kept).await, (200, json!({ "success": 50, "error": 0 })));
+    });
+}
