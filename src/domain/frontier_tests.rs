@@ -1,6 +1,7 @@
 //! The frontier against its promises: examples, then a seeded walk with a store that loses what was not committed.
 
 use super::*;
+use crate::domain::fingerprint::Fingerprint;
 use crate::domain::request::NewRequest;
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock or knows an actor: time comes in as a [`time::Timestamp`], what to do goes out
 //! as a value. This is where property tests and simulations live.
 
+pub mod block;
 pub mod fingerprint;
 pub mod frontier;
 pub mod ids;

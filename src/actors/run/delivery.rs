@@ -1,7 +1,7 @@
 //! Finished blocks go out to workers.
 
 use super::{Delivered, DeliveredBlock, Poll, RunActor, Waiting};
-use crate::domain::frontier::AckVerdict;
+use crate::domain::block::AckVerdict;
 use crate::domain::ids::Seq;
 use crate::domain::time::Timestamp;
 use crate::store::{Ack, ReadResults};

@@ -3,7 +3,7 @@
 use super::cache::Payload;
 use super::{Push, RunActor};
 use crate::actors::reply::Reply;
-use crate::domain::frontier::AckVerdict;
+use crate::domain::block::AckVerdict;
 use crate::domain::ids::{BlockId, Seq};
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;

@@ -6,8 +6,8 @@ mod writing;
 
 use super::fires::RecordSkip;
 use super::*;
+use crate::domain::block::Phase;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::frontier::Phase;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::{Job, JobKind, Properties};
 use crate::domain::node::{NodeFacts, NodeLoad};
