@@ -351,6 +351,13 @@ impl Frontier {
         self.take_back_where(|delivery| delivery.until <= now)
     }
 
+    /// Deliveries of before `since` to workers that are not (or no longer) there are there for others: a worker that
+    /// polls and never connects is one that nobody misses. True if there was any.
+    pub fn forget_strangers(&mut self, since: Timestamp, is_there: impl Fn(WorkerId) -> bool) -> bool {
+        let latest = since.plus_ms(self.settings.ack_wait as i64);
+        self.take_back_where(|delivery| delivery.until <= latest && delivery.worker.is_some_and(|worker| !is_there(worker)))
+    }
+
     fn take_back_where(&mut self, which: impl Fn(&Delivery) -> bool) -> bool {
         let mut back: Vec<Seq> = self.deliveries.iter().filter(|(_, d)| which(d)).map(|(seq, _)| *seq).collect();
         back.sort_unstable_by(|a, b| b.cmp(a));

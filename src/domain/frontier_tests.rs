@@ -117,6 +117,21 @@ fn what_is_not_acknowledged_comes_again() {
     assert_eq!(frontier.deliver(None, T), None, "its stale place in the queue is skipped");
 }
 
+#[test]
+fn what_went_to_a_worker_that_never_came_goes_to_others() {
+    let mut frontier = Frontier::new(settings(1));
+    pushed(&mut frontier, &[1]);
+    let (seq, _) = frontier.lease(node(1), T).expect("ready");
+    frontier.begin_report(seq);
+    frontier.reported(seq, 1, 0);
+    let worker = WorkerId::random();
+    assert_eq!(frontier.deliver(Some(worker), T.plus_ms(5)), Some(seq));
+    assert!(!frontier.forget_strangers(T, |_| false), "it may still come");
+    assert!(!frontier.forget_strangers(T.plus_ms(5), |w| w == worker), "it is there");
+    assert!(frontier.forget_strangers(T.plus_ms(5), |_| false));
+    assert_eq!(frontier.deliver(None, T), Some(seq));
+}
+
 /// What a store would hold: blocks by number.
 #[derive(Default)]
 struct Disk {

@@ -189,6 +189,22 @@ impl RunActor {
         }
     }
 
+    /// The net below the messages that tell of lost peers: one may have been lost before this actor, or the registry,
+    /// heard of it.
+    fn miss_peers(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
+        let times = self.house.times;
+        let directory = Arc::clone(&self.house.directory);
+        let strange = now.plus_ms(-(times.worker_offline as i64));
+        if self.frontier.forget_strangers(strange, |worker| directory.workers.get(worker).is_some()) {
+            log::warn!("blocks of a worker that is not there go to others run={}", self.identity());
+        }
+        let silent = times.node_offline as i64;
+        let missed = self.frontier.leases().filter(|(_, l)| now.since_ms(l.since) > silent && directory.nodes.get(l.node).is_none());
+        for (seq, lease) in missed.map(|(seq, lease)| (seq, *lease)).collect::<Vec<_>>() {
+            self.block_lost(seq, lease.node, lease.attempt, "its node is not there", ctx);
+        }
+    }
+
     /// Once a second: what has run out.
     fn tick(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
@@ -200,6 +216,7 @@ impl RunActor {
             self.block_lost(seq, lease.node, lease.attempt, "its lease ran out", ctx);
         }
         self.frontier.expire_deliveries(now);
+        self.miss_peers(now, ctx);
         self.serve_pollers(ctx);
         if self.worker.is_none() {
             self.find_worker();
