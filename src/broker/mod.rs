@@ -84,6 +84,8 @@ fn times(config: &BrokerConfig) -> Times {
     Times {
         node_heartbeat: t.node_heartbeat,
         node_offline: t.node_offline,
+        // Three may be missed before a worker is: whoever shortens the one shortens the other.
+        worker_heartbeat: Times::default().worker_heartbeat.min(t.worker_offline / 3).max(10),
         worker_offline: t.worker_offline,
         grace: t.grace,
         ..Times::default()
