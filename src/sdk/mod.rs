@@ -12,7 +12,7 @@
 //!     async fn start(&self, _run: &RunContext) -> Result<Vec<Request>> {
 //!         Ok(vec![Request::get("http://example.com/")])
 //!     }
-//!     async fn page(&self, page: &Page, follow: &mut Follow) -> Result {
+//!     async fn page(&self, page: &Page, follow: &mut Follow<'_>) -> Result {
 //!         log::info!("{} has {} bytes", page.url(), page.body.len());
 //!         follow.push(Request::get("http://example.com/next"));
 //!         Ok(())
