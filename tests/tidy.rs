@@ -48,7 +48,6 @@ const IMPURE: [&str; 11] = [
 
 /// Files over the limit of lines, each with its reason.
 const LINES: usize = 500;
-const LONG: [(&str, &str); 1] = [("src/domain/frontier.rs", "one state machine: its phases are read side by side")];
 
 struct File {
     path: String,
