@@ -256,6 +256,8 @@ impl Node<'_> {
                         self.run.refused.fetch_add(1, Ordering::Relaxed);
                         break;
                     }
+                    // A connection on which nothing was said for five seconds is let go; what is lost is only the connection.
+                    408 => http = Http::connect(self.run.address)?,
                     status => return Err(format!("a report was answered {status}: {}", String::from_utf8_lossy(answer.body)).into()),
                 }
             }
