@@ -82,6 +82,10 @@ fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
             return Err(Problem::forbidden("the request comes from a page of another site").into());
         }
     }
+    // A link on such a page sends no origin with its GET, but says that it leads across sites.
+    if header(request, "Sec-Fetch-Site").is_some_and(|site| site == "cross-site" || site == "same-site") {
+        return Err(Problem::forbidden("the request comes from a page of another site").into());
+    }
     if edge.tokens.is_open() {
         // Without tokens the broker listens on loopback; a name that somebody pointed here is not us.
         let name = header(request, HOST).map_or("localhost", name_of);

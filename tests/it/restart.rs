@@ -131,7 +131,7 @@ fn what_the_operator_said_survives() {
         assert_eq!(api.post(&format!("/api/v1/jobs/{off}/trigger"), &json!({})).await.1["type"], "/problems/job-disabled");
         let run = api.trigger(&on).await;
         assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests(0..1)).await.0, 200);
-        let disabled = Node::connect(&api, &node.id, "").await;
+        let mut disabled = Node::connect(&api, &node.id, "").await;
         let mut other = Node::connect(&api, &id(), "").await;
         let block = other.block().await;
         assert_eq!(other.report(&block).await.0, 200);
@@ -193,5 +193,27 @@ fn a_node_that_is_back_before_its_run_keeps_its_block() {
         let said = node.socket.try_next();
         assert!(said.is_none(), "{}", said.map(|message| message["t"].to_string()).unwrap_or_default());
         assert_eq!(node.report(&kept).await, (200, json!({ "success": 50, "error": 0 })));
+    });
+}
+
+/// A run that no worker had yet when the broker died is not failed before its worker can be back.
+#[test]
+fn a_run_that_was_pending_waits_for_its_worker() {
+    journey(async {
+        let mut broker = Broker::start(&[], "registry.find_worker=die@1");
+        let api = Api::new(&broker.url);
+        api.worker("it.Pending").await;
+        let job = api.job("pending", "it.Pending", &json!({})).await;
+        // The broker dies over it, before or after it has answered.
+        api.post(&format!("/api/v1/jobs/{job}/trigger"), &json!({})).await;
+        broker.process.0.wait().expect("it dies");
+        broker.restart("");
+        let (_, runs) = api.get("/api/v1/runs").await;
+        assert_eq!(runs["items"][0]["state"], "pending", "{runs}");
+        let worker = api.worker("it.Pending").await;
+        let (status, messages) = api.get(&format!("/api/v1/workers/{worker}/messages?wait=10")).await;
+        assert_eq!(status, 200);
+        let start = messages.as_array().expect("messages").iter().find(|m| m["t"] == "start").expect("a start");
+        assert_eq!(start["v"]["identity"], runs["items"][0]["identity"]);
     });
 }

@@ -209,7 +209,7 @@ fn a_block_that_got_lost_on_the_way_comes_again() {
         let mut node = Node::connect(&api, &id(), "&maxprocesscount=1").await;
         push(&api, &run, 0..1).await;
         let lost = node.socket.find("block").await;
-        let other = Node::connect(&api, &id(), "").await;
+        let mut other = Node::connect(&api, &id(), "").await;
         node.reconnect().await;
         let again = until("the lost block", || {
             node.beat();

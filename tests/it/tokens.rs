@@ -110,6 +110,8 @@ fn other_sites_pages_are_refused() {
         for (header, value, expected) in [
             ("Origin", "http://evil.example", 403),
             ("Origin", "null", 403),
+            ("Sec-Fetch-Site", "cross-site", 403),
+            ("Sec-Fetch-Site", "same-origin", 200),
             ("Origin", own.as_str(), 200),
             ("Host", "evil.example:55626", 403),
             ("Host", "localhost:1", 200),

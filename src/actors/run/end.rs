@@ -1,7 +1,6 @@
 //! The end of a run: exact, stored first, told then.
 
 use super::{Delivered, RunActor, Stop};
-use crate::actors::reply::Reply;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
@@ -19,17 +18,20 @@ impl RunActor {
     /// Nothing is left and nothing can come: the run is a success. Known at once, by counting; never by waiting.
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
         if self.frontier.is_drained() {
-            self.end(RunState::Success, None, None, ctx);
+            self.end(RunState::Success, None, ctx, drop);
         }
     }
 
-    /// Ends the run, once.
-    pub(super) fn end(&mut self, state: RunState, reason: Option<String>, reply: Option<Reply<RunOutput>>, ctx: &mut Context<Self>) {
+    /// Ends the run, once. `done` is called when that is on disk, or at once if it was ending already.
+    pub(super) fn end(
+        &mut self,
+        state: RunState,
+        reason: Option<String>,
+        ctx: &mut Context<Self>,
+        done: impl FnOnce(Result<RunOutput, Problem>) + 'static,
+    ) {
         if self.ending {
-            if let Some(reply) = reply {
-                reply.send(Err(self.over()));
-            }
-            return;
+            return done(Err(self.over()));
         }
         self.ending = true;
         let now = Timestamp::now();
@@ -48,9 +50,7 @@ impl RunActor {
             this.run.finish_time = Some(now);
             this.run.counters = this.frontier.counters();
             log::info!("run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
-            if let Some(reply) = reply {
-                reply.send(Ok(this.output()));
-            }
+            done(Ok(this.output()));
             this.farewell();
             this.notice.finish();
             ctx.stop();
@@ -81,6 +81,6 @@ impl Handler<Stop> for RunActor {
     type Result = ();
     fn handle(&mut self, Stop { reason, reply }: Stop, ctx: &mut Self::Context) {
         self.notice.message("run.stop");
-        self.end(RunState::Stopped, Some(reason), Some(reply), ctx);
+        self.end(RunState::Stopped, Some(reason), ctx, |ended| reply.send(ended));
     }
 }

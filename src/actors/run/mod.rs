@@ -45,6 +45,8 @@ pub struct RunActor {
     frontier: Frontier,
     cache: Cache,
     worker: Option<WorkerId>,
+    /// When its worker was last told to start it.
+    start_told: Timestamp,
     /// A search for a worker is under way.
     searching: bool,
     pollers: VecDeque<Waiting>,
@@ -108,6 +110,7 @@ impl RunActor {
             frontier,
             cache: Cache::default(),
             worker: None,
+            start_told: Timestamp::default(),
             searching: false,
             pollers: VecDeque::new(),
             poll_timer: None,
@@ -221,6 +224,7 @@ impl RunActor {
         if self.worker.is_none() {
             self.find_worker();
         }
+        self.repeat_start(now);
     }
 }
 

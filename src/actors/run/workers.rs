@@ -3,9 +3,13 @@
 use super::{RunActor, StartReturned, WorkerNews};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
 use crate::protocol::worker::{StartRun, ToWorker};
 use crate::store::SetStartReturned;
 use actix::{Context, Handler};
+
+/// Between two tellings of a start that was not answered.
+const REPEAT_START_MS: i64 = 30_000;
 
 impl RunActor {
     pub(super) fn find_worker(&mut self) {
@@ -21,10 +25,10 @@ impl RunActor {
             return;
         }
         let Some(id) = worker else {
-            if self.run.state == RunState::Pending {
+            let reason = format!("no worker watches the class {}", self.run.class_name);
+            if self.run.state == RunState::Pending && !self.workers_may_come_back() {
                 // Nobody ever had it: a visible failure, not a silent wait.
-                let reason = format!("no worker watches the class {}", self.run.class_name);
-                self.end(RunState::Failed, Some(reason), None, ctx);
+                self.end(RunState::Failed, Some(reason), ctx, drop);
             }
             return;
         };
@@ -36,7 +40,23 @@ impl RunActor {
         }
     }
 
+    /// A run that is older than this broker: whoever watches its class has to connect anew first.
+    fn workers_may_come_back(&self) -> bool {
+        let since = self.house.since;
+        self.run.creation_time < since && Timestamp::now().since_ms(since) < self.house.times.worker_offline as i64
+    }
+
+    /// A start that was told and never answered is told again now and then: it may have been lost on its way to a worker
+    /// that asks by HTTP, whose messages are not acknowledged. One that has the run in hand pays no heed.
+    pub(super) fn repeat_start(&mut self, now: Timestamp) {
+        let silent = now.since_ms(self.start_told) >= REPEAT_START_MS;
+        if let Some(id) = self.worker.filter(|_| silent && !self.ending && !self.frontier.start_returned()) {
+            self.tell_start(id);
+        }
+    }
+
     fn tell_start(&mut self, id: WorkerId) {
+        self.start_told = Timestamp::now();
         let Some(worker) = self.house.directory.workers.get(id) else {
             self.worker = None;
             return;
@@ -98,8 +118,7 @@ impl Handler<StartReturned> for RunActor {
         }
         if let Some(error) = m.error {
             let reason = format!("the worker could not start it: {}", error.chars().take(1_000).collect::<String>());
-            m.reply.send(Ok(()));
-            return self.end(RunState::Failed, Some(reason), None, ctx);
+            return self.end(RunState::Failed, Some(reason), ctx, |ended| m.reply.send(ended.map(drop)));
         }
         let write = self.house.store.write(SetStartReturned { no: self.run.no, epoch: self.epoch });
         Self::then(ctx, write, move |this, _, ctx| {

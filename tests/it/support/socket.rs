@@ -105,9 +105,11 @@ impl Socket {
         self.inbox.try_recv().ok()
     }
 
-    /// Whether nothing has come.
-    pub fn is_quiet(&self) -> bool {
-        self.inbox.is_empty()
+    /// Whether nothing has come that matters. A heartbeat that overtook a report names a block that is done: it may be
+    /// answered by a `drop`, which a node that has forgotten the block pays no heed to.
+    pub fn is_quiet(&mut self) -> bool {
+        let come: Vec<Value> = std::iter::from_fn(|| self.inbox.try_recv().ok()).collect();
+        come.iter().all(|message| message["t"] == "drop")
     }
 }
 
