@@ -178,6 +178,27 @@ impl Properties {
         Ok(out)
     }
 
+    /// Whether a trigger makes a run while another one of the job is not over (`Overlap`: allow or skip).
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn allows_overlap(&self) -> Result<bool, InvalidProperty> {
+        match self.entry("Overlap") {
+            None => Ok(true),
+            Some((_, word)) if word.eq_ignore_ascii_case("allow") => Ok(true),
+            Some((_, word)) if word.eq_ignore_ascii_case("skip") => Ok(false),
+            Some((key, word)) => Err(InvalidProperty { key: key.to_owned(), detail: format!("`{word}` is neither allow nor skip") }),
+        }
+    }
+
+    /// Milliseconds after its planned instant at which a fire is stale and makes no run (`StaleAfter`); none: never.
+    ///
+    /// # Errors
+    /// It is no such number.
+    pub fn stale_after(&self) -> Result<Option<i64>, InvalidProperty> {
+        self.parsed("StaleAfter", 1..=31_536_000_000)
+    }
+
     /// How the queue of a run is to behave.
     ///
     /// # Errors

@@ -4,9 +4,9 @@
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::jobs::job_key;
-use super::op::{Tx, WriteOp};
+use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::fire;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
@@ -52,6 +52,26 @@ impl WriteOp for RecordSkip {
             insert(tx.conn, self.job_id, self.planned_at, Verdict::Skipped, Some(&self.reason), None, self.now)?;
         }
         Ok(())
+    }
+}
+
+/// What is recorded of a planned instant: nothing, no run, or a run.
+#[derive(Debug, Clone, Copy)]
+pub struct FireOf {
+    /// The job.
+    pub job_id: JobId,
+    /// The instant.
+    pub planned_at: Timestamp,
+}
+
+impl ReadOp for FireOf {
+    type Output = Option<Option<Identity>>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let found = find(from.conn, self.job_id, self.planned_at)?;
+        found
+            .map(|run| run.map(|run| run.parse().map_err(|_| StoreError::Failed(format!("`{run}` is no identity")))).transpose())
+            .transpose()
     }
 }
 

@@ -105,6 +105,40 @@ fn triggers_that_cannot_be() {
     });
 }
 
+/// Traps 5 and 6, and the switch that forbids overlap: what makes no run is told and does not come back.
+#[test]
+fn triggers_that_are_skipped() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        api.worker("it.Skip").await;
+        let job = api.job("skip", "it.Skip", &json!({ "Overlap": "skip", "StaleAfter": "10000" })).await;
+        let path = format!("/api/v1/jobs/{job}/trigger");
+        let fire = |ms_ago: i64| {
+            let planned = webloom::domain::time::Timestamp::now().plus_ms(-ms_ago);
+            json!({ "fireTime": planned })
+        };
+        let (stale, fresh) = (fire(60_000), fire(1_000));
+        for _ in 0..2 {
+            assert_eq!(api.post(&path, &stale).await.0, 409, "what is stale makes no run, told once or twice");
+        }
+        let (status, run) = api.post(&path, &fresh).await;
+        assert_eq!(status, 202, "what is fresh does: {run}");
+        let (status, problem) = api.post(&path, &fire(0)).await;
+        assert_eq!((status, &problem["type"]), (409, &json!("/problems/still-running")));
+        assert_eq!(api.post(&path, &fresh).await.1["identity"], run["identity"], "its own instant is no overlap");
+        let identity = run["identity"].as_str().expect("an identity");
+        assert_eq!(api.post(&format!("/api/v1/runs/{identity}/stop"), &json!({})).await.0, 200);
+        assert_eq!(api.post(&path, &fire(0)).await.0, 202);
+        assert_eq!(api.get("/api/v1/runs").await.1["items"].as_array().map(Vec::len), Some(2));
+        for (key, value) in [("Overlap", "maybe"), ("StaleAfter", "-1")] {
+            let body = json!({ "properties": { "FullClassName": "it.Skip", key: value } });
+            let (status, problem) = api.put(&format!("/api/v1/jobs/{job}"), &body).await;
+            assert_eq!((status, problem["field"].as_str()), (422, Some(format!("properties.{key}").as_str())));
+        }
+    });
+}
+
 #[test]
 fn requests_and_results() {
     journey(async {

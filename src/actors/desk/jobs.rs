@@ -96,6 +96,8 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     let wrong = |e: crate::domain::job::InvalidProperty| Problem::invalid(format!("properties.{}", e.key), e.detail);
     properties.download().map_err(wrong)?;
     properties.queue().map_err(wrong)?;
+    properties.allows_overlap().map_err(wrong)?;
+    properties.stale_after().map_err(wrong)?;
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::TriggerInput;
 use crate::protocol::problem::Problem;
-use crate::store::{GetJob, InsertRun, NewRun, RecordSkip};
+use crate::store::{FireOf, GetJob, InsertRun, ListRuns, NewRun, RecordSkip};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::time::Duration;
 
@@ -50,15 +50,48 @@ impl JobActor {
     }
 }
 
+/// Why a trigger makes no run now, if so: a word for programs and one for people.
+async fn why_not(house: &House, job: &Job, input: &TriggerInput, now: Timestamp) -> Result<Option<(&'static str, String)>, Problem> {
+    if !job.is_enabled {
+        return Ok(Some(("job-disabled", format!("the job `{}` is disabled", job.name))));
+    }
+    let late = input.fire_time.map_or(0, |planned| now.since_ms(planned));
+    if let Some(limit) = job.properties.stale_after().map_err(of_property)?.filter(|limit| late > *limit) {
+        return Ok(Some(("stale", format!("the fire is {late} ms late, and stale after {limit} ms"))));
+    }
+    if job.properties.allows_overlap().map_err(of_property)? {
+        return Ok(None);
+    }
+    for state in [RunState::Pending, RunState::Scheduled, RunState::Running] {
+        let query = ListRuns { state: Some(state), job_id: Some(job.id), before_no: None, limit: 1 };
+        if let Some(run) = house.store.read(query).await.map_err(|e| problem_of(&e))?.first() {
+            return Ok(Some(("still-running", format!("run {} of the job is not over", run.identity))));
+        }
+    }
+    Ok(None)
+}
+
+fn of_property(e: crate::domain::job::InvalidProperty) -> Problem {
+    Problem::invalid(format!("properties.{}", e.key), e.detail)
+}
+
 /// Makes a run of a job, and has its actor started.
 async fn fire(house: House, id: JobId, input: TriggerInput) -> Result<Identity, Problem> {
     let job = house.store.read(GetJob(id)).await.map_err(|e| problem_of(&e))?;
     let job = job.filter(|job| !job.is_deleted).ok_or_else(|| Problem::not_found(format!("there is no job {id}")))?;
     let now = Timestamp::now();
-    if !job.is_enabled {
-        let skip = RecordSkip { job_id: id, planned_at: input.fire_time.unwrap_or(now), reason: "the job is disabled".to_owned(), now };
+    if let Some(planned_at) = input.fire_time {
+        // Told twice, an instant gets the same answer twice, whatever has become of the job meanwhile.
+        match house.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
+            Some(Some(identity)) => return Ok(identity),
+            Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was skipped before"))),
+            None => {}
+        }
+    }
+    if let Some((word, reason)) = why_not(&house, &job, &input, now).await? {
+        let skip = RecordSkip { job_id: id, planned_at: input.fire_time.unwrap_or(now), reason: reason.clone(), now };
         house.store.write(skip).await.map_err(|e| problem_of(&e))?;
-        return Err(Problem::conflict("job-disabled", format!("the job `{}` is disabled", job.name)));
+        return Err(Problem::conflict(word, reason));
     }
     let run = new_run(&job, &input, now)?;
     let inserted = house.store.write(InsertRun { run, fire_time: input.fire_time }).await.map_err(|e| problem_of(&e))?;
@@ -74,7 +107,6 @@ async fn fire(house: House, id: JobId, input: TriggerInput) -> Result<Identity, 
 }
 
 fn new_run(job: &Job, input: &TriggerInput, now: Timestamp) -> Result<NewRun, Problem> {
-    let of_property = |e: crate::domain::job::InvalidProperty| Problem::invalid(format!("properties.{}", e.key), e.detail);
     let failure = match job.job_type {
         JobKind::Block => None,
         JobKind::Application => Some("this version carries out block jobs only".to_owned()),
@@ -120,7 +152,8 @@ impl Handler<Trigger> for JobActor {
         self.last_used = Timestamp::now();
         self.at_work += 1;
         let run = fire(self.house.clone(), self.id, input);
-        ctx.spawn(wrap_future(run).map(move |result, this: &mut Self, ctx: &mut Context<Self>| {
+        // One trigger after the other: between the look at other runs and the new one nobody else comes.
+        ctx.wait(wrap_future(run).map(move |result, this: &mut Self, ctx: &mut Context<Self>| {
             this.at_work -= 1;
             Reply::send(reply, result);
             this.rest_if_idle(ctx);
