@@ -2,17 +2,24 @@
 
 use super::dispatcher::DispatcherHandle;
 use super::job::JobHandle;
+use super::lateness::Lateness;
 use super::node::NodeHandle;
 use super::registry::RegistryHandle;
+use super::reply::problem_of;
 use super::run::RunHandle;
+use super::scheduler::SchedulerHandle;
 use super::supervision::Census;
 use super::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::time::Timestamp;
-use crate::store::Store;
+use crate::protocol::api::RunOutput;
+use crate::protocol::problem::Problem;
+use crate::store::{GetRun, Store};
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use tokio::sync::Notify;
 
 /// Times that the actors go by, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +99,7 @@ pub struct Directory {
     /// Jobs that have something to do.
     pub jobs: Shelf<JobId, JobHandle>,
     dispatcher: RwLock<Option<DispatcherHandle>>,
+    scheduler: RwLock<Option<SchedulerHandle>>,
     /// Everybody, for those who look on.
     pub census: Census,
 }
@@ -107,6 +115,36 @@ impl Directory {
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.dispatcher.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Says who the scheduler is.
+    pub fn set_scheduler(&self, handle: SchedulerHandle) {
+        *self.scheduler.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+    }
+
+    /// The scheduler, if it lives.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<SchedulerHandle> {
+        self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Numbers that somebody may want to see.
+#[derive(Debug, Default)]
+pub struct Counts {
+    planned_jobs: AtomicU64,
+}
+
+impl Counts {
+    /// So many jobs stand in the agenda.
+    pub fn planned_jobs(&self, count: usize) {
+        self.planned_jobs.store(count as u64, Relaxed);
+    }
+
+    /// Jobs in the agenda.
+    #[must_use]
+    pub fn agenda(&self) -> u64 {
+        self.planned_jobs.load(Relaxed)
+    }
 }
 
 /// What the actors of one broker share.
@@ -120,6 +158,12 @@ pub struct House {
     pub times: Times,
     /// When the broker started.
     pub since: Timestamp,
+    /// How late fires are.
+    pub lateness: Arc<Lateness>,
+    /// Numbers that somebody may want to see.
+    pub counts: Arc<Counts>,
+    /// Rings when there is an event that somebody may want to hear of.
+    pub alarms: Arc<Notify>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -133,7 +177,16 @@ impl House {
     /// A house in which nobody lives yet.
     #[must_use]
     pub fn new(store: Store, times: Times) -> Self {
-        Self { store, directory: Arc::default(), times, since: Timestamp::now(), registry: Arc::default() }
+        Self {
+            store,
+            directory: Arc::default(),
+            times,
+            since: Timestamp::now(),
+            lateness: Arc::default(),
+            counts: Arc::default(),
+            alarms: Arc::default(),
+            registry: Arc::default(),
+        }
     }
 
     /// The registry moves in, first and once.
@@ -152,5 +205,47 @@ impl House {
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.directory.dispatcher()
+    }
+
+    /// The scheduler, if it lives.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<SchedulerHandle> {
+        self.directory.scheduler()
+    }
+
+    /// There is an event that somebody may want to hear of.
+    pub fn alarm(&self) {
+        self.alarms.notify_one();
+    }
+
+    /// The actor of a run that is not over.
+    ///
+    /// # Errors
+    /// There is none, it is over, or its actor is being built.
+    pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
+        if let Some(handle) = self.directory.runs.get(identity) {
+            return Ok(handle);
+        }
+        if self.directory.building.get(identity).is_some() {
+            return Err(Problem::busy("the run's actor is being built"));
+        }
+        let run = self.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        match run {
+            None => Err(Problem::not_found(format!("there is no run {identity}"))),
+            Some(run) if run.state.is_final() => {
+                Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name())))
+            }
+            // It waits for its turn, and nobody has needed its actor.
+            Some(run) if run.is_queued() => self.registry().start_run(identity).wait().await,
+            Some(_) => Err(Problem::busy("the run's actor is being built")),
+        }
+    }
+
+    /// Ends a run.
+    ///
+    /// # Errors
+    /// There is none, or it is over.
+    pub async fn stop_run(&self, identity: Identity, reason: String) -> Result<RunOutput, Problem> {
+        self.run_at_work(identity).await?.stop(reason).wait().await
     }
 }

@@ -5,9 +5,10 @@ use crate::actors::house::{House, Times};
 use crate::actors::registry::{Registry, RegistryHandle};
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
+use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use crate::edge::{Edge, routes};
-use crate::store::{Barrier, CloseWorkers, OpenRuns, Store, StoreConfig, StoreError};
+use crate::store::{Barrier, CloseWorkers, OpenRuns, Store, StoreConfig, StoreError, UnsettledJobs};
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpServer};
 use std::net::SocketAddr;
@@ -46,12 +47,15 @@ impl Broker {
     /// The database cannot be opened, or the address not be listened on.
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
-        let (store, open_runs) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
+        let (store, open_runs, unsettled) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
         let house = House::new(store.clone(), times(config));
         if !open_runs.is_empty() {
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }
         let registry = Registry::start(&house, open_runs);
+        for (job, run) in unsettled {
+            registry.job_unsettled(job, run);
+        }
         let (address, server) = listen(config, Desk::new(house)).map_err(|e| BootError::Listen(config.listen, e))?;
         log::info!("broker started address={address} database={} tokens={:?}", config.database.display(), config.tokens);
         Ok(Self { address, server, registry, store })
@@ -71,12 +75,14 @@ impl Broker {
     }
 }
 
-async fn open_store(config: &BrokerConfig) -> Result<(Store, Vec<crate::domain::ids::Identity>), StoreError> {
+/// The store, the runs that are not over, and the jobs that had something to deal with when the last broker ended.
+async fn open_store(config: &BrokerConfig) -> Result<(Store, Vec<Identity>, Vec<(JobId, Option<Identity>)>), StoreError> {
     let store = Store::open(&StoreConfig { database: config.database.clone(), write_queue: WRITE_QUEUE, readers: 1 })?;
     // Whoever watched when the last broker died will say so again.
     store.write(CloseWorkers { now: Timestamp::now() }).await?;
     let open_runs = store.read(OpenRuns).await?;
-    Ok((store, open_runs))
+    let unsettled = store.read(UnsettledJobs).await?;
+    Ok((store, open_runs, unsettled))
 }
 
 fn times(config: &BrokerConfig) -> Times {

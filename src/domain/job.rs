@@ -1,7 +1,13 @@
 //! Jobs: what to run.
 
+#[cfg(feature = "broker")]
+use super::callback::Callback;
+#[cfg(feature = "broker")]
 use super::ids::JobId;
+#[cfg(feature = "broker")]
+use super::schedule::{Overlap, Policies, Schedule};
 use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings};
+#[cfg(feature = "broker")]
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,6 +21,8 @@ pub enum JobKind {
     Block,
     /// A program on a group of nodes.
     Application,
+    /// An HTTP request that the broker makes.
+    Callback,
 }
 
 impl JobKind {
@@ -24,6 +32,7 @@ impl JobKind {
         match self {
             Self::Block => "block",
             Self::Application => "application",
+            Self::Callback => "callback",
         }
     }
 }
@@ -31,10 +40,10 @@ impl JobKind {
 impl FromStr for JobKind {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Block, Self::Application]
+        [Self::Block, Self::Application, Self::Callback]
             .into_iter()
             .find(|kind| kind.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("`{text}` is no kind of job: block or application is expected"))
+            .ok_or_else(|| format!("`{text}` is no kind of job: block, application or callback is expected"))
     }
 }
 
@@ -55,6 +64,7 @@ pub mod limits {
 }
 
 /// A job as it is stored.
+#[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
@@ -66,20 +76,65 @@ pub struct Job {
     pub job_type: JobKind,
     /// For people.
     pub description: Option<String>,
+    /// The group that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Whether a trigger starts it.
     pub is_enabled: bool,
+    /// Why it is disabled, if somebody or something said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_reason: Option<String>,
     /// Whether it was deleted; its history stays.
     pub is_deleted: bool,
     /// Higher goes first.
     pub priority: i32,
     /// Everything else, by key. Keys that nobody knows are kept.
     pub properties: Properties,
+    /// When it runs by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// What becomes of fires that are late or find it at work, and of runs that fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<Policies>,
+    /// The request of a callback job. Its secret is never shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<Callback>,
     /// Counts the changes; a change may name the version it was made for.
     pub version: i64,
+    /// Who made it: the role of a token, if tokens are in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create_by: Option<String>,
+    /// Who changed it last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
     /// When it was created.
     pub creation_time: Timestamp,
     /// When it was last changed.
     pub update_time: Timestamp,
+}
+
+#[cfg(feature = "broker")]
+impl Job {
+    /// The rules in force: its policies, and where they say nothing the properties of older clients.
+    ///
+    /// # Errors
+    /// A property does not parse.
+    pub fn rules(&self) -> Result<Policies, InvalidProperty> {
+        let mut rules = self.policies.clone().unwrap_or_default();
+        if rules.overlap.is_none() && self.properties.get("Overlap").is_some() {
+            rules.overlap = Some(if self.properties.allows_overlap()? { Overlap::Allow } else { Overlap::Skip });
+        }
+        Ok(rules)
+    }
+
+    /// As it may be shown and kept for the record: without secrets.
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        if let Some(callback) = &mut self.callback {
+            callback.secret = callback.secret.take().map(|_| String::new());
+        }
+        self
+    }
 }
 
 /// A property that does not say what it should.

@@ -4,6 +4,10 @@
 //! as a value. This is where property tests and simulations live.
 
 pub mod block;
+#[cfg(feature = "broker")]
+pub mod callback;
+#[cfg(feature = "broker")]
+pub mod cron;
 pub mod fingerprint;
 pub mod frontier;
 pub mod ids;
@@ -12,6 +16,10 @@ pub mod matchmaker;
 pub mod node;
 pub mod request;
 pub mod run;
+#[cfg(feature = "broker")]
+pub mod schedule;
 pub mod seen;
 pub mod settings;
 pub mod time;
+#[cfg(feature = "broker")]
+pub mod zone;

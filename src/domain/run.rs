@@ -1,7 +1,12 @@
 //! Runs: one execution of a job each.
 
+#[cfg(feature = "broker")]
 use super::ids::{Identity, JobId};
+#[cfg(feature = "broker")]
+use super::job::JobKind;
+#[cfg(feature = "broker")]
 use super::settings::{DownloadSettings, QueueSettings};
+#[cfg(feature = "broker")]
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +71,37 @@ pub struct Counters {
     pub total: u64,
 }
 
+/// What a run takes along from its job when it is made: a job that changes does not change its runs.
+#[cfg(feature = "broker")]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunRules {
+    /// Milliseconds that an attempt may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// How it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<super::schedule::Retry>,
+    /// The request of a callback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<super::callback::Callback>,
+    /// Who triggered it by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+#[cfg(feature = "broker")]
+impl RunRules {
+    /// Milliseconds before the next attempt, if there is one after this; `chance` is between 0 and 1.
+    #[must_use]
+    pub fn next_attempt(&self, attempt: u32, chance: f64) -> Option<i64> {
+        let retry = self.retry.as_ref().filter(|retry| attempt <= retry.limit)?;
+        Some(retry.delay_before(attempt + 1, chance))
+    }
+}
+
 /// A run as it is stored.
+#[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Its id.
@@ -97,8 +132,42 @@ pub struct Run {
     pub block_times: i64,
     /// At its end; while it works its actor knows.
     pub counters: Counters,
+    /// What kind of work it is.
+    pub kind: JobKind,
+    /// What it took along from its job.
+    pub rules: RunRules,
+    /// Counts its attempts from 1.
+    pub attempt: u32,
+    /// A run that waits for its next attempt: until then. [`Run::QUEUED`]: behind another run of its job.
+    pub not_before: Option<Timestamp>,
+    /// What it brought, as JSON.
+    pub result: Option<String>,
+    /// What its end means to its job has still to be dealt with.
+    pub follow: bool,
+    /// The run that it repeats.
+    pub retry_of: Option<Identity>,
+    /// W3C trace id: 32 hexadecimal digits.
+    pub trace_id: Option<String>,
+    /// The instant that it was planned for.
+    pub planned_at: Option<Timestamp>,
+    /// When its first attempt began.
+    pub start_time: Option<Timestamp>,
     /// When it was made.
     pub creation_time: Timestamp,
     /// When it ended.
     pub finish_time: Option<Timestamp>,
+}
+
+#[cfg(feature = "broker")]
+impl Run {
+    /// The epoch of a run that was just made; each adoption counts it up.
+    pub const FIRST_EPOCH: i64 = 1;
+    /// The `not_before` of a run that waits until the other runs of its job are over.
+    pub const QUEUED: Timestamp = Timestamp(i64::MAX);
+
+    /// It waits until the other runs of its job are over.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        self.not_before == Some(Self::QUEUED)
+    }
 }

@@ -18,6 +18,7 @@ pub struct Page<T> {
 }
 
 /// A job as it is created or changed. Names of both revisions of the seeds are taken.
+#[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobInput {
@@ -27,12 +28,30 @@ pub struct JobInput {
     /// At most 50 characters.
     #[serde(default, alias = "Name")]
     pub name: Option<String>,
-    /// `block` or `application`; 002 counts them from 0.
+    /// `block`, `application` or `callback`; 002 counts the first two from 0.
     #[serde(default, alias = "JobType", alias = "type", alias = "kind")]
     pub job_type: Option<JobTypeInput>,
-    /// Not yet taken: a job is triggered by hand.
+    /// A shorter word for a schedule of one cron expression; empty: by hand only.
     #[serde(default, alias = "Cron")]
     pub cron: Option<String>,
+    /// A shorter word for a schedule of one interval, in milliseconds; 0: once, then disabled.
+    #[serde(default, alias = "Interval")]
+    pub interval: Option<u64>,
+    /// When it runs by itself; an empty one: by hand only.
+    #[serde(default)]
+    pub schedule: Option<crate::domain::schedule::Schedule>,
+    /// What becomes of fires that are late or find it at work, and of runs that fail.
+    #[serde(default)]
+    pub policies: Option<crate::domain::schedule::Policies>,
+    /// The request of a callback job.
+    #[serde(default)]
+    pub callback: Option<crate::domain::callback::Callback>,
+    /// A group of this name; it is made if there is none. Empty: no group.
+    #[serde(default, alias = "Group", alias = "groupName")]
+    pub group: Option<String>,
+    /// Why it is disabled, with `isEnabled` false.
+    #[serde(default)]
+    pub disabled_reason: Option<String>,
     /// At most 500 characters.
     #[serde(default, alias = "Description")]
     pub description: Option<String>,
@@ -57,6 +76,7 @@ pub struct JobInput {
 }
 
 /// A kind of job by name or, as 002 has it, by number.
+#[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum JobTypeInput {
@@ -79,6 +99,9 @@ pub struct TriggerInput {
     /// The instant that an outside scheduler planned: one instant makes one run, however often it is told.
     #[serde(default)]
     pub fire_time: Option<Timestamp>,
+    /// Told twice under one key, a trigger makes one run. The header `Idempotency-Key` says the same.
+    #[serde(default)]
+    pub idempotency_key: Option<String>,
 }
 
 /// A run.
@@ -91,7 +114,10 @@ pub struct RunOutput {
     pub job_id: JobId,
     /// The job's name.
     pub job_name: String,
-    /// The class.
+    /// block, application or callback.
+    #[serde(default)]
+    pub kind: String,
+    /// The class; for a callback the method and the URL.
     pub class_name: String,
     /// Where it is.
     pub state: RunState,
@@ -118,8 +144,29 @@ pub struct RunOutput {
     pub seen: u64,
     /// Bytes.
     pub seen_bytes: u64,
+    /// Counts its attempts from 1.
+    #[serde(default)]
+    pub attempt: u32,
+    /// It waits until then for its next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// The instant that it was planned for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_at: Option<Timestamp>,
+    /// The run that it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<Identity>,
+    /// W3C trace id: 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// What it brought: of a callback, the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<serde_json::Value>,
     /// When it was made.
     pub creation_time: Timestamp,
+    /// When its first attempt began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Timestamp>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Timestamp>,

@@ -3,6 +3,8 @@
 pub mod api;
 pub mod delivery;
 pub mod frame;
+#[cfg(feature = "broker")]
+pub mod management;
 pub mod node;
 pub mod pack;
 pub mod problem;

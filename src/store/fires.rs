@@ -1,43 +1,130 @@
 //! The ledger of fires: one row for each planned instant of a job, whatever came of it. The row decides, not the memory
 //! of whoever plans: told twice, an instant makes one run.
 
+use super::alerts::{self, NewEvent};
+use super::columns::{damaged, id};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::plans;
+use super::runs::{self, NewRun};
 use super::schema::fire;
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::run::Run;
+use crate::domain::schedule::{Kind, PlanState};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// What came of a planned instant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// A run.
-    Fired,
-    /// A run that could not begin.
-    Failed,
-    /// No run, and why.
-    Skipped,
+/// A row of the ledger as it is written.
+#[derive(Debug, Clone)]
+pub struct NewFire {
+    /// The instant, or the first of several.
+    pub planned_at: Timestamp,
+    /// The last of several.
+    pub planned_until: Timestamp,
+    /// How many.
+    pub instants: u64,
+    /// Why it was planned.
+    pub kind: Kind,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The rule that decided.
+    pub rule: &'static str,
+    /// The same for people.
+    pub reason: Option<String>,
 }
 
-impl Verdict {
-    fn name(self) -> &'static str {
+/// What comes of a planned instant.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// This run.
+    Fired(Box<NewRun>),
+    /// None.
+    Skipped,
+    /// None: it was too late.
+    Missed,
+    /// It is part of this run.
+    Merged(Option<Identity>),
+}
+
+impl Outcome {
+    fn verdict(&self) -> &'static str {
         match self {
-            Self::Fired => "fired",
-            Self::Failed => "failed",
+            Self::Fired(_) => "fired",
             Self::Skipped => "skipped",
+            Self::Missed => "missed",
+            Self::Merged(_) => "merged",
         }
     }
 }
 
-/// Records why a planned instant makes no run; nothing happens if something is recorded of it already.
+/// Writes a decision: rows, runs and plan, all of them or none. An instant that stands in the ledger already is left
+/// alone. [`StoreError::Conflict`] says `plan` if the plan went on meanwhile.
+#[derive(Debug, Clone)]
+pub struct WriteFires {
+    /// The job.
+    pub job_id: JobId,
+    /// The version of the job that it was decided under.
+    pub version: i64,
+    /// The rows, in the order of time.
+    pub rows: Vec<NewFire>,
+    /// How far the plan was.
+    pub was: PlanState,
+    /// How far it is.
+    pub state: PlanState,
+    /// When it comes next.
+    pub next_at: Option<Timestamp>,
+    /// Rows after this instant that made no run are taken back.
+    pub rewind: Option<Timestamp>,
+    /// What is worth an alert.
+    pub events: Vec<NewEvent>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for WriteFires {
+    /// The runs that were made, in the order of time.
+    type Output = Vec<Run>;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<Run>, StoreError> {
+        let key = self.job_id.to_string();
+        plans::check_plan(tx.conn, &key, &self.was)?;
+        if let Some(after) = self.rewind {
+            let later = fire::table.filter(fire::job_id.eq(&key)).filter(fire::planned_at.gt(after.0));
+            diesel::delete(later.filter(fire::verdict.ne("fired"))).execute(tx.conn)?;
+        }
+        let mut made = Vec::new();
+        for row in &self.rows {
+            if find(tx.conn, self.job_id, row.planned_at)?.is_some() {
+                continue;
+            }
+            insert_fire(tx.conn, self.job_id, self.version, row, self.now)?;
+            if let Outcome::Fired(new) = &row.outcome {
+                made.push(runs::insert_run(tx, new, Some(row.planned_at))?);
+            }
+        }
+        if made.iter().any(Run::is_queued) {
+            // Whose turn it is after them is settled when they are over.
+            runs::follow_open(tx.conn, &key)?;
+        }
+        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
+        alerts::insert_all(tx.conn, &self.events)?;
+        Ok(made)
+    }
+}
+
+/// Records an instant that was told from outside and makes no run; nothing happens if something is recorded of it already.
 #[derive(Debug, Clone)]
 pub struct RecordSkip {
     /// The job.
     pub job_id: JobId,
+    /// Its version.
+    pub version: i64,
     /// The instant.
     pub planned_at: Timestamp,
+    /// The rule that decided.
+    pub rule: &'static str,
     /// Why.
     pub reason: String,
     /// Now.
@@ -48,10 +135,19 @@ impl WriteOp for RecordSkip {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        if find(tx.conn, self.job_id, self.planned_at)?.is_none() {
-            insert(tx.conn, self.job_id, self.planned_at, Verdict::Skipped, Some(&self.reason), None, self.now)?;
+        if find(tx.conn, self.job_id, self.planned_at)?.is_some() {
+            return Ok(());
         }
-        Ok(())
+        let row = NewFire {
+            planned_at: self.planned_at,
+            planned_until: self.planned_at,
+            instants: 1,
+            kind: Kind::Outside,
+            outcome: Outcome::Skipped,
+            rule: self.rule,
+            reason: Some(self.reason.clone()),
+        };
+        insert_fire(tx.conn, self.job_id, self.version, &row, self.now)
     }
 }
 
@@ -69,34 +165,136 @@ impl ReadOp for FireOf {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let found = find(from.conn, self.job_id, self.planned_at)?;
-        found
-            .map(|run| run.map(|run| run.parse().map_err(|_| StoreError::Failed(format!("`{run}` is no identity")))).transpose())
-            .transpose()
+        found.map(|run| run.as_deref().map(id).transpose()).transpose()
+    }
+}
+
+/// A row of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFire {
+    /// The instant, or the first of several.
+    pub planned_at: Timestamp,
+    /// The last of several.
+    pub planned_until: Timestamp,
+    /// How many.
+    pub instants: u64,
+    /// Why it was planned.
+    pub kind: Kind,
+    /// fired, skipped, missed, merged.
+    pub verdict: String,
+    /// The rule that decided.
+    pub rule: Option<String>,
+    /// The same for people.
+    pub reason: Option<String>,
+    /// The run.
+    pub run: Option<Identity>,
+    /// The version of the job that it was decided under.
+    pub version: i64,
+    /// When.
+    pub creation_time: Timestamp,
+}
+
+/// Rows of the ledger of a job.
+#[derive(Debug, Clone)]
+pub struct ListFires {
+    /// The job.
+    pub job_id: JobId,
+    /// Only those of this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only those of this instant and earlier.
+    pub to: Option<Timestamp>,
+    /// Only those with this verdict.
+    pub verdict: Option<String>,
+    /// The oldest first.
+    pub ascending: bool,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for ListFires {
+    type Output = Vec<StoredFire>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let mut query = fire::table.filter(fire::job_id.eq(self.job_id.to_string())).select(FireRow::as_select()).into_boxed();
+        if let Some(from) = self.from {
+            query = query.filter(fire::planned_until.ge(from.0));
+        }
+        if let Some(to) = self.to {
+            query = query.filter(fire::planned_at.le(to.0));
+        }
+        if let Some(verdict) = &self.verdict {
+            query = query.filter(fire::verdict.eq(verdict));
+        }
+        query = if self.ascending { query.order(fire::planned_at.asc()) } else { query.order(fire::planned_at.desc()) };
+        query.limit(self.limit as i64).load(from.conn)?.into_iter().map(FireRow::into_fire).collect()
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = fire)]
+struct FireRow {
+    planned_at: i64,
+    kind: String,
+    verdict: String,
+    rule: Option<String>,
+    reason: Option<String>,
+    run_identity: Option<String>,
+    version: i64,
+    planned_until: i64,
+    instants: i64,
+    creation_time: i64,
+}
+
+impl FireRow {
+    fn into_fire(self) -> Result<StoredFire, StoreError> {
+        Ok(StoredFire {
+            planned_at: Timestamp(self.planned_at),
+            planned_until: Timestamp(self.planned_until),
+            instants: self.instants as u64,
+            kind: Kind::named(&self.kind).ok_or_else(|| damaged("kind of fire", &self.kind))?,
+            verdict: self.verdict,
+            rule: self.rule,
+            reason: self.reason,
+            run: self.run_identity.as_deref().map(id).transpose()?,
+            version: self.version,
+            creation_time: Timestamp(self.creation_time),
+        })
     }
 }
 
 /// The run of a planned instant: `None` if nothing is recorded of it, `Some(None)` if it made no run.
 pub(super) fn find(conn: &mut Conn, job: JobId, planned_at: Timestamp) -> Result<Option<Option<String>>, StoreError> {
-    let row = fire::table.find((job_key(job).text(), planned_at.0)).select(fire::run_identity).get_result(conn);
-    Ok(row.optional()?)
+    let row = fire::table.find((job_key(job).text(), planned_at.0)).select((fire::verdict, fire::run_identity)).get_result(conn);
+    let row: Option<(String, Option<String>)> = row.optional()?;
+    Ok(row.map(|(verdict, run)| run.filter(|_| verdict == "fired")))
 }
 
-pub(super) fn insert(
-    conn: &mut Conn,
-    job: JobId,
-    planned_at: Timestamp,
-    verdict: Verdict,
-    reason: Option<&str>,
-    run: Option<&str>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// Turns an instant that made no run into one that did.
+pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: Identity, reason: &str) -> Result<(), StoreError> {
+    diesel::update(fire::table.find((job_key(job).text(), planned_at.0)))
+        .set((fire::verdict.eq("fired"), fire::rule.eq("backfill"), fire::reason.eq(reason), fire::run_identity.eq(run.to_string())))
+        .execute(conn)?;
+    Ok(())
+}
+
+pub(super) fn insert_fire(conn: &mut Conn, job: JobId, version: i64, row: &NewFire, now: Timestamp) -> Result<(), StoreError> {
+    let run = match &row.outcome {
+        Outcome::Fired(run) => Some(run.identity),
+        Outcome::Merged(run) => *run,
+        Outcome::Skipped | Outcome::Missed => None,
+    };
     diesel::insert_into(fire::table)
         .values((
             fire::job_id.eq(job_key(job).text()),
-            fire::planned_at.eq(planned_at.0),
-            fire::verdict.eq(verdict.name()),
-            fire::reason.eq(reason),
-            fire::run_identity.eq(run),
+            fire::planned_at.eq(row.planned_at.0),
+            fire::kind.eq(row.kind.name()),
+            fire::verdict.eq(row.outcome.verdict()),
+            fire::rule.eq(row.rule),
+            fire::reason.eq(row.reason.as_deref()),
+            fire::run_identity.eq(run.map(|run| run.to_string())),
+            fire::version.eq(version),
+            fire::planned_until.eq(row.planned_until.0),
+            fire::instants.eq(row.instants as i64),
             fire::creation_time.eq(now.0),
         ))
         .execute(conn)?;

@@ -1,23 +1,26 @@
 //! Jobs and their properties.
 
-use super::columns::{Hex, damaged, id};
+use super::columns::{Hex, damaged, from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::{job, job_property};
+use super::plans::{self, StoredPlan};
+use super::schema::{job, job_property, plan};
 use crate::domain::ids::JobId;
 use crate::domain::job::{Job, Properties};
+use crate::domain::schedule::PlanState;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
 
-/// Stores a new job. [`StoreError::Conflict`] says `id` or `name` if another one has it.
+/// Stores a new job, and where its plan begins. [`StoreError::Conflict`] says `id` or `name` if another one has it.
 #[derive(Debug, Clone)]
 pub struct InsertJob {
-    /// The job.
+    /// The job; `create_by` says who makes it.
     pub job: Job,
-    /// The name of the token that makes it.
-    pub by: Option<String>,
+    /// When it comes next.
+    pub next_at: Option<Timestamp>,
 }
 
 impl WriteOp for InsertJob {
@@ -29,19 +32,29 @@ impl WriteOp for InsertJob {
             return Err(StoreError::Conflict("id".into()));
         }
         check_name(tx.conn, &self.job, &key)?;
-        insert_job(tx.conn, &self.job, &key, self.by.as_deref())?;
-        insert_properties(tx.conn, &key, &self.job.properties)
+        insert_job(tx.conn, &self.job, &key)?;
+        insert_properties(tx.conn, &key, &self.job.properties)?;
+        plans::insert_plan(tx.conn, &key, &PlanState::new(self.job.creation_time), self.next_at)?;
+        super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.create_by.as_deref(), self.job.creation_time)?;
+        history::record_change(tx.conn, &self.job, Action::Created, self.job.create_by.as_deref())
     }
 }
 
 /// Changes a job to what is here; deleting and enabling are changes as well. The version is the one that the change was
-/// made from. [`StoreError::Conflict`] says `version` or `name`.
+/// made from, and the plan begins anew where `state` says. [`StoreError::Conflict`] says `version`, `name`, or `plan` if
+/// the plan went on meanwhile.
 #[derive(Debug, Clone)]
 pub struct UpdateJob {
-    /// All of its new values; its `creation_time` stays as it was.
+    /// All of its new values; its `creation_time` stays as it was, and `update_by` says who changes it.
     pub job: Job,
-    /// The name of the token that changes it.
-    pub by: Option<String>,
+    /// What kind of change it is.
+    pub action: Action,
+    /// How far the plan was decided when the change was made.
+    pub was: PlanState,
+    /// From where the changed plan goes on.
+    pub state: PlanState,
+    /// When it comes next.
+    pub next_at: Option<Timestamp>,
 }
 
 impl WriteOp for UpdateJob {
@@ -54,10 +67,36 @@ impl WriteOp for UpdateJob {
             return Err(StoreError::Conflict("version".into()));
         }
         check_name(tx.conn, &self.job, &key)?;
-        let creation_time = update_job(tx.conn, &self.job, &key, self.by.as_deref())?;
+        plans::check_plan(tx.conn, &key, &self.was)?;
+        let (creation_time, create_by) = update_job(tx.conn, &self.job, &key)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
-        Ok(Job { version: version + 1, creation_time: Timestamp(creation_time), ..self.job.clone() })
+        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
+        super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.update_by.as_deref(), self.job.update_time)?;
+        let job = Job { version: version + 1, creation_time: Timestamp(creation_time), create_by, ..self.job.clone() };
+        history::record_change(tx.conn, &job, self.action, job.update_by.as_deref())?;
+        Ok(job)
+    }
+}
+
+/// Takes a deleted job out of the tables, and its ledger and changes with it; its runs go with the next cleaning.
+/// [`StoreError::Conflict`] says `not-deleted`.
+#[derive(Debug, Clone, Copy)]
+pub struct PurgeJob(pub JobId);
+
+impl WriteOp for PurgeJob {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = self.0.to_string();
+        let deleted = job::table.find(&key).select(job::is_deleted).get_result::<bool>(tx.conn).optional()?;
+        if !deleted.ok_or(StoreError::NotFound)? {
+            return Err(StoreError::Conflict("not-deleted".into()));
+        }
+        diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
+        diesel::delete(plan::table.find(&key)).execute(tx.conn)?;
+        diesel::delete(job::table.find(&key)).execute(tx.conn)?;
+        Ok(())
     }
 }
 
@@ -69,41 +108,129 @@ impl ReadOp for GetJob {
     type Output = Option<Job>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<Job>, StoreError> {
-        let row = job::table.find(self.0.to_string()).select(JobRow::as_select()).get_result(from.conn).optional()?;
-        Ok(with_properties(from.conn, row.into_iter().collect())?.pop())
+        Ok(load(from.conn, &[self.0])?.pop().map(|(job, _)| job))
     }
 }
 
-/// Jobs that are not deleted, in the order in which they were made.
+/// Jobs and how far their plans are decided, deleted or not, in no order.
 #[derive(Debug, Clone)]
+pub struct LoadJobs(pub Vec<JobId>);
+
+impl ReadOp for LoadJobs {
+    type Output = Vec<(Job, StoredPlan)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        load(from.conn, &self.0)
+    }
+}
+
+/// The job of this name that is not deleted.
+#[derive(Debug, Clone)]
+pub struct JobNamed(pub String);
+
+impl ReadOp for JobNamed {
+    type Output = Option<JobId>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Option<JobId>, StoreError> {
+        let found = job::table.filter(job::name.eq(&self.0)).filter(job::is_deleted.eq(false)).select(job::id);
+        found.get_result::<String>(from.conn).optional()?.map(|text| id(&text)).transpose()
+    }
+}
+
+/// By what jobs are sorted; those that are equal by their ids.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum JobSort {
+    /// When they were made.
+    #[default]
+    CreationTime,
+    /// When they were last changed.
+    UpdateTime,
+    /// By their names, as bytes.
+    Name,
+    /// When they come next; those that do not come are left out.
+    NextFire,
+}
+
+/// What a sorted list of jobs goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SortKey {
+    /// Of the times.
+    Number(i64),
+    /// Of the names.
+    Text(String),
+}
+
+/// Jobs.
+#[derive(Debug, Clone, Default)]
 pub struct ListJobs {
     /// Only those whose name contains this, without case.
     pub name: Option<String>,
     /// Only those that are enabled, or those that are not.
     pub enabled: Option<bool>,
-    /// Only what follows the job that was made then and has this id.
-    pub after: Option<(Timestamp, JobId)>,
+    /// Only those of this kind.
+    pub kind: Option<crate::domain::job::JobKind>,
+    /// Only those of this group.
+    pub group: Option<String>,
+    /// Those that are deleted instead of those that are not.
+    pub deleted: bool,
+    /// In which order.
+    pub sort: JobSort,
+    /// The other way round.
+    pub descending: bool,
+    /// Only what follows this key and id.
+    pub after: Option<(SortKey, JobId)>,
     /// At most this many.
     pub limit: usize,
 }
 
 impl ReadOp for ListJobs {
-    type Output = Vec<Job>;
+    type Output = Vec<(Job, StoredPlan)>;
 
-    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Job>, StoreError> {
-        let mut query = job::table.select(JobRow::as_select()).filter(job::is_deleted.eq(false)).into_boxed();
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let mut query = job::table.inner_join(plan::table.on(plan::job_id.eq(job::id))).select(job::id).into_boxed();
+        query = query.filter(job::is_deleted.eq(self.deleted));
         if let Some(enabled) = self.enabled {
             query = query.filter(job::is_enabled.eq(enabled));
+        }
+        if let Some(kind) = self.kind {
+            query = query.filter(job::job_type.eq(kind.name()));
+        }
+        if let Some(group) = &self.group {
+            query = query.filter(job::group_name.eq(group));
         }
         if let Some(part) = &self.name {
             query = query.filter(lower(job::name).like(like_pattern(part)).escape('\\'));
         }
-        if let Some((time, after)) = self.after {
-            let later = job::creation_time.eq(time.0).and(job::id.gt(after.to_string()));
-            query = query.filter(job::creation_time.gt(time.0).or(later));
+        macro_rules! sorted {
+            ($column:expr, $key:expr) => {{
+                if let (Some(key), Some((_, after))) = ($key, &self.after) {
+                    let after = after.to_string();
+                    query = if self.descending {
+                        query.filter($column.lt(key.clone()).or($column.eq(key).and(job::id.lt(after))))
+                    } else {
+                        query.filter($column.gt(key.clone()).or($column.eq(key).and(job::id.gt(after))))
+                    };
+                }
+                if self.descending { query.order(($column.desc(), job::id.desc())) } else { query.order(($column, job::id)) }
+            }};
         }
-        let rows = query.order((job::creation_time, job::id)).limit(self.limit as i64).load(from.conn)?;
-        with_properties(from.conn, rows)
+        let number = self.after.as_ref().and_then(|(key, _)| if let SortKey::Number(n) = key { Some(*n) } else { None });
+        let text = self.after.as_ref().and_then(|(key, _)| if let SortKey::Text(text) = key { Some(text.clone()) } else { None });
+        let query = match self.sort {
+            JobSort::CreationTime => sorted!(job::creation_time, number),
+            JobSort::UpdateTime => sorted!(job::update_time, number),
+            JobSort::Name => sorted!(job::name, text),
+            JobSort::NextFire => {
+                query = query.filter(plan::next_at.is_not_null());
+                sorted!(plan::next_at, number)
+            }
+        };
+        let ids: Vec<String> = query.limit(self.limit as i64).load(from.conn)?;
+        let ids = ids.iter().map(|text| id(text)).collect::<Result<Vec<JobId>, _>>()?;
+        let place: HashMap<JobId, usize> = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+        let mut jobs = load(from.conn, &ids)?;
+        jobs.sort_by_key(|(job, _)| place.get(&job.id).copied());
+        Ok(jobs)
     }
 }
 
@@ -136,8 +263,15 @@ struct JobRow {
     is_deleted: bool,
     priority: i32,
     version: i64,
+    create_by: Option<String>,
+    update_by: Option<String>,
     creation_time: i64,
     update_time: i64,
+    schedule: Option<String>,
+    policies: Option<String>,
+    callback: Option<String>,
+    group_name: Option<String>,
+    disabled_reason: Option<String>,
 }
 
 fn version_of(conn: &mut Conn, key: &str) -> Result<Option<i64>, StoreError> {
@@ -150,7 +284,7 @@ fn check_name(conn: &mut Conn, job: &Job, key: &str) -> Result<(), StoreError> {
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
 }
 
-fn insert_job(conn: &mut Conn, job: &Job, key: &str, by: Option<&str>) -> Result<(), StoreError> {
+fn insert_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(), StoreError> {
     diesel::insert_into(job::table)
         .values((
             job::id.eq(key),
@@ -161,17 +295,23 @@ fn insert_job(conn: &mut Conn, job: &Job, key: &str, by: Option<&str>) -> Result
             job::is_deleted.eq(job.is_deleted),
             job::priority.eq(job.priority),
             job::version.eq(job.version),
-            job::create_by.eq(by),
-            job::update_by.eq(by),
+            job::create_by.eq(job.create_by.as_deref()),
+            job::update_by.eq(job.update_by.as_deref()),
             job::creation_time.eq(job.creation_time.0),
             job::update_time.eq(job.update_time.0),
+            (
+                job::schedule.eq(job.schedule.as_ref().map(json).transpose()?),
+                job::policies.eq(job.policies.as_ref().map(json).transpose()?),
+            ),
+            job::callback.eq(job.callback.as_ref().map(json).transpose()?),
+            (job::group_name.eq(job.group.as_deref()), job::disabled_reason.eq(job.disabled_reason.as_deref())),
         ))
         .execute(conn)?;
     Ok(())
 }
 
-/// Gives back when it was made.
-fn update_job(conn: &mut Conn, job: &Job, key: &str, by: Option<&str>) -> Result<i64, StoreError> {
+/// Gives back when and by whom it was made.
+fn update_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(i64, Option<String>), StoreError> {
     let row = diesel::update(job::table.find(key)).set((
         job::name.eq(&job.name),
         job::job_type.eq(job.job_type.name()),
@@ -180,10 +320,13 @@ fn update_job(conn: &mut Conn, job: &Job, key: &str, by: Option<&str>) -> Result
         job::is_deleted.eq(job.is_deleted),
         job::priority.eq(job.priority),
         job::version.eq(job.version + 1),
-        job::update_by.eq(by),
+        job::update_by.eq(job.update_by.as_deref()),
         job::update_time.eq(job.update_time.0),
+        (job::schedule.eq(job.schedule.as_ref().map(json).transpose()?), job::policies.eq(job.policies.as_ref().map(json).transpose()?)),
+        job::callback.eq(job.callback.as_ref().map(json).transpose()?),
+        (job::group_name.eq(job.group.as_deref()), job::disabled_reason.eq(job.disabled_reason.as_deref())),
     ));
-    Ok(row.returning(job::creation_time).get_result(conn)?)
+    Ok(row.returning((job::creation_time, job::create_by)).get_result(conn)?)
 }
 
 fn insert_properties(conn: &mut Conn, key: &str, properties: &Properties) -> Result<(), StoreError> {
@@ -195,33 +338,51 @@ fn insert_properties(conn: &mut Conn, key: &str, properties: &Properties) -> Res
     Ok(())
 }
 
-fn with_properties(conn: &mut Conn, rows: Vec<JobRow>) -> Result<Vec<Job>, StoreError> {
-    let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+/// Jobs with their properties and plans, in no order.
+fn load(conn: &mut Conn, ids: &[JobId]) -> Result<Vec<(Job, StoredPlan)>, StoreError> {
+    let keys: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let rows: Vec<JobRow> = job::table.filter(job::id.eq_any(&keys)).select(JobRow::as_select()).load(conn)?;
     let found = job_property::table
-        .filter(job_property::job_id.eq_any(ids))
+        .filter(job_property::job_id.eq_any(&keys))
         .select((job_property::job_id, job_property::key, job_property::value))
         .load::<(String, String, String)>(conn)?;
     let mut properties: HashMap<String, Properties> = HashMap::new();
     for (job, key, value) in found {
         properties.entry(job).or_default().0.insert(key, value);
     }
+    let mut plans = plans::load_plans(conn, &keys)?;
     rows.into_iter()
         .map(|row| {
-            Ok(Job {
-                id: id(&row.id)?,
-                name: row.name,
-                job_type: row.job_type.parse().map_err(|_| damaged("kind of job", &row.job_type))?,
-                description: row.description,
-                is_enabled: row.is_enabled,
-                is_deleted: row.is_deleted,
-                priority: row.priority,
-                properties: properties.remove(&row.id).unwrap_or_default(),
-                version: row.version,
-                creation_time: Timestamp(row.creation_time),
-                update_time: Timestamp(row.update_time),
-            })
+            let plan = plans.remove(&row.id).ok_or_else(|| damaged("plan of this job", &row.id))?;
+            let properties = properties.remove(&row.id).unwrap_or_default();
+            Ok((row.into_job(properties)?, plan))
         })
         .collect()
+}
+
+impl JobRow {
+    fn into_job(self, properties: Properties) -> Result<Job, StoreError> {
+        Ok(Job {
+            id: id(&self.id)?,
+            name: self.name,
+            job_type: self.job_type.parse().map_err(|_| damaged("kind of job", &self.job_type))?,
+            description: self.description,
+            group: self.group_name,
+            is_enabled: self.is_enabled,
+            disabled_reason: self.disabled_reason,
+            is_deleted: self.is_deleted,
+            priority: self.priority,
+            properties,
+            schedule: self.schedule.as_deref().map(from_json).transpose()?,
+            policies: self.policies.as_deref().map(from_json).transpose()?,
+            callback: self.callback.as_deref().map(from_json).transpose()?,
+            version: self.version,
+            create_by: self.create_by,
+            update_by: self.update_by,
+            creation_time: Timestamp(self.creation_time),
+            update_time: Timestamp(self.update_time),
+        })
+    }
 }
 
 /// The 32 digits of a job's id.

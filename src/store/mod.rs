@@ -18,20 +18,29 @@ mod schema;
 mod segments;
 mod writer;
 
+mod alerts;
 mod blocks;
 mod fires;
+mod groups;
+mod history;
 mod jobs;
 mod nodes;
+mod plans;
 mod results;
+mod run_settling;
 mod runs;
 mod workers;
 
 // The operations, flat: who stores says what, not where.
+pub use alerts::*;
 pub use blocks::*;
 pub use fires::*;
+pub use history::*;
 pub use jobs::*;
 pub use nodes::*;
+pub use plans::*;
 pub use results::*;
+pub use run_settling::*;
 pub use runs::*;
 pub use workers::*;
 

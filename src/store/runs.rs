@@ -3,12 +3,14 @@
 use super::columns::{Hex, block_keys, damaged, from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
-use super::fires::{self, Verdict};
+use super::fires::{self, NewFire, Outcome};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
 use super::schema::run;
 use crate::domain::ids::{Identity, JobId, WorkerId};
-use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::job::JobKind;
+use crate::domain::run::{Counters, Run, RunRules, RunState};
+use crate::domain::schedule::Kind;
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -36,20 +38,70 @@ pub struct NewRun {
     pub download: DownloadSettings,
     /// For its queue.
     pub queue: QueueSettings,
+    /// What kind of work it is.
+    pub kind: JobKind,
+    /// What it takes along from its job.
+    pub rules: RunRules,
+    /// It waits until then; [`Run::QUEUED`]: until the other runs of its job are over.
+    pub not_before: Option<Timestamp>,
+    /// What its end means to its job is to be dealt with.
+    pub follow: bool,
+    /// The run that it repeats.
+    pub retry_of: Option<Identity>,
+    /// W3C trace id.
+    pub trace_id: String,
     /// When it is made.
     pub creation_time: Timestamp,
     /// When it ended, if it cannot begin.
     pub finish_time: Option<Timestamp>,
 }
 
-/// Stores a new run under epoch 0, and in the ledger the planned instant that it is for. If the instant has made a run
-/// already, nothing is written and that run is the answer; if it was skipped, [`StoreError::Conflict`] says `fire`.
+impl NewRun {
+    fn into_run(self, no: i64, planned_at: Option<Timestamp>) -> Run {
+        Run {
+            identity: self.identity,
+            no,
+            job_id: self.job_id,
+            job_name: self.job_name,
+            class_name: self.class_name,
+            arguments: self.arguments,
+            state: self.state,
+            reason: self.reason,
+            priority: self.priority,
+            download: self.download,
+            queue: self.queue,
+            start_returned: false,
+            block_times: 0,
+            counters: Counters::default(),
+            kind: self.kind,
+            rules: self.rules,
+            attempt: 1,
+            not_before: self.not_before,
+            result: None,
+            follow: self.follow,
+            retry_of: self.retry_of,
+            trace_id: Some(self.trace_id),
+            planned_at,
+            start_time: None,
+            creation_time: self.creation_time,
+            finish_time: self.finish_time,
+        }
+    }
+}
+
+/// Stores a new run that was triggered by hand or from outside, and in the ledger the planned instant that it is for. If
+/// the instant or the key has made a run already, nothing is written and that run is the answer; if the instant was
+/// skipped, [`StoreError::Conflict`] says `fire`.
 #[derive(Debug, Clone)]
 pub struct InsertRun {
     /// The run.
     pub run: NewRun,
-    /// The planned instant, if it was planned.
-    pub fire_time: Option<Timestamp>,
+    /// The version of its job.
+    pub version: i64,
+    /// The planned instant, if it was planned, and why.
+    pub fire: Option<(Timestamp, Kind)>,
+    /// Told twice under one key, a trigger makes one run.
+    pub key: Option<String>,
 }
 
 /// The answer to [`InsertRun`].
@@ -66,18 +118,42 @@ impl WriteOp for InsertRun {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Inserted, StoreError> {
         let new = &self.run;
-        if let Some(planned_at) = self.fire_time {
-            if let Some(recorded) = fires::find(tx.conn, new.job_id, planned_at)? {
-                let identity = recorded.ok_or_else(|| StoreError::Conflict("fire".into()))?;
-                let run = by_identity(tx.conn, &identity)?.ok_or_else(|| damaged("run of this fire", &identity))?.try_into()?;
-                return Ok(Inserted { run, already: true });
+        if let Some(key) = &self.key {
+            let found = run::table.filter(run::job_id.eq(new.job_id.to_string())).filter(run::idempotency_key.eq(key));
+            if let Some(row) = found.select(RunRow::as_select()).get_result(tx.conn).optional()? {
+                return Ok(Inserted { run: row.try_into()?, already: true });
             }
-            let verdict = if new.state == RunState::Failed { Verdict::Failed } else { Verdict::Fired };
-            let identity = Hex::of(new.identity.0);
-            let (reason, now) = (new.reason.as_deref(), new.creation_time);
-            fires::insert(tx.conn, new.job_id, planned_at, verdict, reason, Some(identity.text()), now)?;
         }
-        let run = insert_run(tx.conn, new, self.fire_time)?.try_into()?;
+        let planned_at = self.fire.map(|(at, _)| at);
+        if let Some((planned_at, kind)) = self.fire {
+            match fires::find(tx.conn, new.job_id, planned_at)? {
+                Some(Some(identity)) => {
+                    let run = by_identity(tx.conn, &identity)?.ok_or_else(|| damaged("run of this fire", &identity))?.try_into()?;
+                    return Ok(Inserted { run, already: true });
+                }
+                Some(None) if kind == Kind::Backfill => {
+                    let reason = "made up for by a backfill";
+                    fires::make_up(tx.conn, new.job_id, planned_at, new.identity, reason)?;
+                }
+                Some(None) => return Err(StoreError::Conflict("fire".into())),
+                None => {
+                    let row = NewFire {
+                        planned_at,
+                        planned_until: planned_at,
+                        instants: 1,
+                        kind,
+                        outcome: Outcome::Fired(Box::new(new.clone())),
+                        rule: if kind == Kind::Backfill { "backfill" } else { "told" },
+                        reason: new.reason.clone(),
+                    };
+                    fires::insert_fire(tx.conn, new.job_id, self.version, &row, new.creation_time)?;
+                }
+            }
+        }
+        let run = insert_run(tx, new, planned_at)?;
+        if let Some(key) = &self.key {
+            diesel::update(run::table.find(run.no)).set(run::idempotency_key.eq(key)).execute(tx.conn)?;
+        }
         Ok(Inserted { run, already: false })
     }
 }
@@ -170,15 +246,21 @@ pub struct FinishRun {
     pub counters: Counters,
     /// Blocks handed out.
     pub block_times: i64,
+    /// What it brought, as JSON.
+    pub result: Option<String>,
+    /// Its job has to hear of it: its end is kept as *not yet dealt with*.
+    pub follow: bool,
     /// Now.
     pub now: Timestamp,
 }
 
 impl WriteOp for FinishRun {
-    type Output = ();
+    /// Whether its job has to hear of it: said here, or when the run was made, or since by one that waits for its end.
+    type Output = bool;
 
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
+        let follow = self.follow || run::table.find(self.no).select(run::follow).get_result(tx.conn)?;
         diesel::update(run::table.find(self.no))
             .set((
                 run::state.eq(self.state.name()),
@@ -187,6 +269,9 @@ impl WriteOp for FinishRun {
                 run::error.eq(self.counters.error as i64),
                 run::total.eq(self.counters.total as i64),
                 run::block_times.eq(self.block_times),
+                run::result.eq(self.result.as_deref()),
+                run::follow.eq(follow),
+                run::not_before.eq(None::<i64>),
                 run::finish_time.eq(self.now.0),
             ))
             .execute(tx.conn)?;
@@ -196,7 +281,7 @@ impl WriteOp for FinishRun {
                 tx.settlement.release(segment, packs);
             }
         }
-        Ok(())
+        Ok(follow)
     }
 }
 
@@ -244,7 +329,7 @@ impl ReadOp for ListRuns {
     }
 }
 
-/// The runs that are not over, the oldest first.
+/// The runs that are not over and do not wait for another, the oldest first: those that have an actor.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenRuns;
 
@@ -252,8 +337,12 @@ impl ReadOp for OpenRuns {
     type Output = Vec<Identity>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
-        let rows: Vec<(i64, String)> =
-            run::table.filter(run::state.eq_any(OPEN_STATES)).order(run::no).select((run::no, run::identity)).load(from.conn)?;
+        let rows: Vec<(i64, String)> = run::table
+            .filter(run::state.eq_any(OPEN_STATES))
+            .filter(run::not_before.is_null().or(run::not_before.ne(Run::QUEUED.0)))
+            .order(run::no)
+            .select((run::no, run::identity))
+            .load(from.conn)?;
         rows.iter().map(|(_, identity)| id(identity)).collect()
     }
 }
@@ -265,13 +354,25 @@ pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> 
     Ok(run::table.filter(run::state.eq_any(OPEN_STATES)).select(run::no).load(conn)?)
 }
 
+pub(super) fn read_rows(rows: Vec<RunRow>) -> Result<Vec<Run>, StoreError> {
+    rows.into_iter().map(TryInto::try_into).collect()
+}
+
 fn by_identity(conn: &mut Conn, identity: &str) -> Result<Option<RunRow>, StoreError> {
     Ok(run::table.filter(run::identity.eq(identity)).select(RunRow::as_select()).get_result(conn).optional()?)
 }
 
-fn insert_run(conn: &mut Conn, new: &NewRun, planned_at: Option<Timestamp>) -> Result<RunRow, StoreError> {
+/// The job of these runs has to hear of their ends.
+pub(super) fn follow_open(conn: &mut Conn, job_id: &str) -> Result<(), StoreError> {
+    let open = run::table.filter(run::job_id.eq(job_id)).filter(run::state.eq_any(OPEN_STATES));
+    diesel::update(open).set(run::follow.eq(true)).execute(conn)?;
+    Ok(())
+}
+
+/// Stores a run under epoch 1: whoever makes it owns it.
+pub(super) fn insert_run(tx: &mut Tx<'_>, new: &NewRun, planned_at: Option<Timestamp>) -> Result<Run, StoreError> {
     let row = diesel::insert_into(run::table).values((
-        run::identity.eq(new.identity.to_string()),
+        (run::identity.eq(new.identity.to_string()), run::kind.eq(new.kind.name())),
         run::job_id.eq(new.job_id.to_string()),
         run::job_name.eq(&new.job_name),
         run::class_name.eq(&new.class_name),
@@ -282,18 +383,20 @@ fn insert_run(conn: &mut Conn, new: &NewRun, planned_at: Option<Timestamp>) -> R
         run::download.eq(json(&new.download)?),
         run::queue.eq(json(&new.queue)?),
         run::start_returned.eq(false),
-        (run::epoch.eq(0), run::block_times.eq(0)),
+        (run::epoch.eq(Run::FIRST_EPOCH), run::block_times.eq(0)),
         (run::success.eq(0), run::error.eq(0), run::total.eq(0)),
         run::planned_at.eq(planned_at.map(|time| time.0)),
-        run::creation_time.eq(new.creation_time.0),
-        run::finish_time.eq(new.finish_time.map(|time| time.0)),
+        (run::creation_time.eq(new.creation_time.0), run::finish_time.eq(new.finish_time.map(|time| time.0))),
+        (run::rules.eq(json(&new.rules)?), run::attempt.eq(1), run::not_before.eq(new.not_before.map(|time| time.0))),
+        (run::follow.eq(new.follow), run::retry_of.eq(new.retry_of.map(|run| run.to_string())), run::trace_id.eq(&new.trace_id)),
     ));
-    Ok(row.returning(RunRow::as_returning()).get_result(conn)?)
+    let no: i64 = row.returning(run::no).get_result(tx.conn)?;
+    Ok(new.clone().into_run(no, planned_at))
 }
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = run)]
-struct RunRow {
+pub(super) struct RunRow {
     no: i64,
     identity: String,
     job_id: String,
@@ -311,8 +414,18 @@ struct RunRow {
     success: i64,
     error: i64,
     total: i64,
+    trace_id: Option<String>,
+    planned_at: Option<i64>,
     creation_time: i64,
     finish_time: Option<i64>,
+    kind: String,
+    rules: String,
+    attempt: i32,
+    not_before: Option<i64>,
+    start_time: Option<i64>,
+    result: Option<String>,
+    follow: bool,
+    retry_of: Option<String>,
 }
 
 impl TryFrom<RunRow> for Run {
@@ -335,6 +448,16 @@ impl TryFrom<RunRow> for Run {
             start_returned: row.start_returned,
             block_times: row.block_times,
             counters: Counters { left: total.saturating_sub(success + error), success, error, total },
+            kind: row.kind.parse().map_err(|_| damaged("kind of run", &row.kind))?,
+            rules: from_json(&row.rules)?,
+            attempt: row.attempt as u32,
+            not_before: row.not_before.map(Timestamp),
+            result: row.result,
+            follow: row.follow,
+            retry_of: row.retry_of.as_deref().map(id).transpose()?,
+            trace_id: row.trace_id,
+            planned_at: row.planned_at.map(Timestamp),
+            start_time: row.start_time.map(Timestamp),
             creation_time: Timestamp(row.creation_time),
             finish_time: row.finish_time.map(Timestamp),
         })

@@ -21,6 +21,36 @@ diesel::table! {
         update_by -> Nullable<Text>,
         creation_time -> BigInt,
         update_time -> BigInt,
+        schedule -> Nullable<Text>,
+        policies -> Nullable<Text>,
+        callback -> Nullable<Text>,
+        group_name -> Nullable<Text>,
+        disabled_reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    plan (job_id) {
+        job_id -> Text,
+        decided_until -> BigInt,
+        next_at -> Nullable<BigInt>,
+        asked_at -> Nullable<BigInt>,
+        rest_from -> BigInt,
+        last_fire -> Nullable<BigInt>,
+        fires -> BigInt,
+        failures -> BigInt,
+    }
+}
+
+diesel::table! {
+    job_history (id) {
+        id -> BigInt,
+        job_id -> Text,
+        version -> BigInt,
+        action -> Text,
+        by -> Nullable<Text>,
+        at -> BigInt,
+        job -> Text,
     }
 }
 
@@ -58,6 +88,50 @@ diesel::table! {
         planned_at -> Nullable<BigInt>,
         creation_time -> BigInt,
         finish_time -> Nullable<BigInt>,
+        kind -> Text,
+        rules -> Text,
+        attempt -> Integer,
+        not_before -> Nullable<BigInt>,
+        start_time -> Nullable<BigInt>,
+        result -> Nullable<Text>,
+        follow -> Bool,
+        retry_of -> Nullable<Text>,
+        idempotency_key -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    run_log (id) {
+        id -> BigInt,
+        run_no -> BigInt,
+        at -> BigInt,
+        level -> SmallInt,
+        source -> Text,
+        text -> Text,
+    }
+}
+
+diesel::table! {
+    job_group (id) {
+        id -> Text,
+        name -> Text,
+        description -> Nullable<Text>,
+        create_by -> Nullable<Text>,
+        update_by -> Nullable<Text>,
+        creation_time -> BigInt,
+        update_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    alert_event (id) {
+        id -> BigInt,
+        event -> Text,
+        job_id -> Nullable<Text>,
+        run_identity -> Nullable<Text>,
+        at -> BigInt,
+        detail -> Text,
+        is_done -> Bool,
     }
 }
 
@@ -65,9 +139,14 @@ diesel::table! {
     fire (job_id, planned_at) {
         job_id -> Text,
         planned_at -> BigInt,
+        kind -> Text,
         verdict -> Text,
+        rule -> Nullable<Text>,
         reason -> Nullable<Text>,
         run_identity -> Nullable<Text>,
+        version -> BigInt,
+        planned_until -> BigInt,
+        instants -> BigInt,
         creation_time -> BigInt,
     }
 }
@@ -138,3 +217,4 @@ diesel::table! {
 }
 
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
+diesel::allow_tables_to_appear_in_same_query!(job, plan);

@@ -1,13 +1,16 @@
-//! Jobs: checked here, stored in one transaction each.
+//! Jobs: created here, asked and changed through their actors.
 
 use super::Desk;
-use crate::actors::reply::problem_of;
-use crate::domain::ids::JobId;
-use crate::domain::job::{Job, JobKind, Properties, limits};
+use crate::actors::job::{JobChange, TriggerOrder, check_trigger, conflict, job_from};
+use crate::actors::reply::{problem_of, reply};
+use crate::domain::ids::{Identity, JobId};
+use crate::domain::job::{Job, JobKind};
+use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::{JobInput, JobTypeInput, Page, RunOutput, TriggerInput};
+use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
+use crate::protocol::management::{AskInput, BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{GetJob, InsertJob, ListJobs, StoreError, UpdateJob};
+use crate::store::{GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
@@ -16,102 +19,28 @@ pub struct JobFilter {
     pub name: Option<String>,
     /// Enabled or not.
     pub enabled: Option<bool>,
+    /// Of this kind.
+    pub kind: Option<JobKind>,
+    /// Of this group.
+    pub group: Option<String>,
+    /// Deleted ones instead.
+    pub deleted: bool,
+    /// `creationTime`, `updateTime`, `name` or `nextFire`, with `-` in front the other way round.
+    pub sort: Option<String>,
     /// Where the last page ended.
     pub cursor: Option<String>,
     /// At most so many.
     pub limit: usize,
 }
 
-fn check_length(field: &str, text: &str, most: usize) -> Result<(), Problem> {
-    let length = text.chars().count();
-    if length > most {
-        return Err(Problem::invalid(field, format!("{length} characters are too many: at most {most} are taken")));
-    }
-    Ok(())
-}
-
-fn check_name(name: &str) -> Result<(), Problem> {
-    if name.trim().is_empty() {
-        return Err(Problem::invalid("name", "a job needs a name"));
-    }
-    check_length("name", name, limits::NAME)
-}
-
-fn kind_of(input: &JobTypeInput) -> Result<JobKind, Problem> {
-    match input {
-        JobTypeInput::Number(0) => Ok(JobKind::Block),
-        JobTypeInput::Number(1) => Ok(JobKind::Application),
-        JobTypeInput::Number(n) => Err(Problem::invalid("jobType", format!("{n} is no kind of job: 0 is block, 1 is application"))),
-        JobTypeInput::Name(name) => name.parse().map_err(|detail: String| Problem::invalid("jobType", detail)),
-    }
-}
-
-/// Puts what was sent into a job, and checks what comes of it.
-fn apply(job: &mut Job, input: JobInput) -> Result<(), Problem> {
-    if let Some(cron) = input.cron.filter(|cron| !cron.trim().is_empty()) {
-        return Err(Problem::invalid(
-            "cron",
-            format!("this version keeps no schedules, so `{cron}` would never fire: trigger the job instead"),
-        ));
-    }
-    if let Some(name) = input.name {
-        job.name = name;
-    }
-    check_name(&job.name)?;
-    if let Some(kind) = &input.job_type {
-        job.job_type = kind_of(kind)?;
-    }
-    if let Some(description) = input.description {
-        check_length("description", &description, limits::DESCRIPTION)?;
-        job.description = Some(description).filter(|text| !text.is_empty());
-    }
-    job.is_enabled = input.is_enabled.unwrap_or(job.is_enabled);
-    job.priority = input.priority.unwrap_or(job.priority);
-    if let Some(properties) = input.properties {
-        job.properties = Properties(properties);
-    }
-    for (key, value) in [("Application", input.application), ("Arguments", input.arguments)] {
-        if let Some(value) = value {
-            job.properties.0.insert(key.to_owned(), value);
-        }
-    }
-    check_properties(&job.properties)
-}
-
-fn check_properties(properties: &Properties) -> Result<(), Problem> {
-    if properties.0.len() > limits::PROPERTIES {
-        return Err(Problem::invalid("properties", format!("at most {} properties are taken", limits::PROPERTIES)));
-    }
-    for (key, value) in &properties.0 {
-        let field = format!("properties.{key}");
-        if key.is_empty() {
-            return Err(Problem::invalid("properties", "a property needs a key"));
-        }
-        check_length(&field, key, limits::KEY)?;
-        check_length(&field, value, limits::VALUE)?;
-    }
-    if let Some(class) = properties.class_name() {
-        check_length("properties.FullClassName", class, limits::CLASS)?;
-    }
-    let wrong = |e: crate::domain::job::InvalidProperty| Problem::invalid(format!("properties.{}", e.key), e.detail);
-    properties.download().map_err(wrong)?;
-    properties.queue().map_err(wrong)?;
-    properties.allows_overlap().map_err(wrong)?;
-    properties.stale_after().map_err(wrong)?;
-    Ok(())
-}
-
-/// What a conflict in the store means here.
-fn conflict(error: StoreError, job: &Job) -> Problem {
-    match error {
-        StoreError::Conflict(what) if what == "name" => {
-            Problem::conflict("name-taken", format!("another job is called `{}`", job.name)).at("name")
-        }
-        StoreError::Conflict(what) if what == "id" => Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id"),
-        StoreError::Conflict(what) if what == "version" => {
-            Problem::conflict("version", "the job was changed since that version was read".to_owned()).at("version")
-        }
-        other => problem_of(&other),
+fn output(job: Job, plan: &StoredPlan) -> JobOutput {
+    JobOutput {
+        cron: job.schedule.as_ref().and_then(|schedule| schedule.triggers.iter().find_map(|trigger| trigger.cron.clone())),
+        job: job.without_secrets(),
+        next_fire: plan.next_at,
+        last_fire: plan.state.last_fire,
+        fires: plan.state.fires,
+        failures: plan.state.failures,
     }
 }
 
@@ -120,106 +49,239 @@ impl Desk {
     ///
     /// # Errors
     /// A value is not allowed, or the name or the id is taken.
-    pub async fn create_job(&self, input: JobInput, by: Option<String>) -> Result<Job, Problem> {
+    pub async fn create_job(&self, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
         let now = Timestamp::now();
-        let mut job = Job {
-            id: input.id.unwrap_or_else(JobId::random),
-            name: String::new(),
-            job_type: JobKind::Block,
-            description: None,
-            is_enabled: true,
-            is_deleted: false,
-            priority: 0,
-            properties: Properties::default(),
-            version: 1,
-            creation_time: now,
-            update_time: now,
-        };
-        apply(&mut job, input)?;
-        let write = self.house.store.write(InsertJob { job: job.clone(), by });
-        write.await.map_err(|error| conflict(error, &job))?;
-        Ok(job)
+        let job = job_from(input, by, now)?;
+        let state = crate::domain::schedule::PlanState::new(now);
+        let plan =
+            job.schedule.as_ref().unwrap_or(&Schedule::default()).compile().map_err(|e| Problem::invalid("schedule", e.to_string()))?;
+        let next_at = if job.is_enabled { plan.next(&state, false).map(|next| next.at) } else { None };
+        let (stored, answer) = reply();
+        let house = self.house.clone();
+        // By itself: if the caller hangs up, the job is made all the same, and the scheduler is to know it.
+        actix::spawn(async move {
+            let written = house.store.write(InsertJob { job: job.clone(), next_at }).await;
+            if let (Ok(()), Some(scheduler)) = (&written, house.scheduler()) {
+                scheduler.planned(job.id, next_at);
+            }
+            stored.send(written.map_err(|error| conflict(&error, &job)).map(|()| output(job, &StoredPlan { state, next_at })));
+        });
+        answer.wait().await
+    }
+
+    /// What creating a job would do, without doing it.
+    ///
+    /// # Errors
+    /// A value is not allowed, or the name is taken.
+    pub async fn check_job(&self, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
+        let now = Timestamp::now();
+        let job = job_from(input, by, now)?;
+        let named = self.house.store.read(crate::store::JobNamed(job.name.clone())).await.map_err(|e| problem_of(&e))?;
+        if named.is_some() {
+            return Err(conflict(&StoreError::Conflict("name".to_owned()), &job));
+        }
+        let state = crate::domain::schedule::PlanState::new(now);
+        let plan =
+            job.schedule.as_ref().unwrap_or(&Schedule::default()).compile().map_err(|e| Problem::invalid("schedule", e.to_string()))?;
+        let next_at = if job.is_enabled { plan.next(&state, false).map(|next| next.at) } else { None };
+        Ok(output(job, &StoredPlan { state, next_at }))
+    }
+
+    pub(super) async fn stored_job(&self, id: JobId, deleted: bool) -> Result<(Job, StoredPlan), Problem> {
+        let found = self.house.store.read(LoadJobs(vec![id])).await.map_err(|e| problem_of(&e))?.pop();
+        found.filter(|(job, _)| deleted || !job.is_deleted).ok_or_else(|| Problem::not_found(format!("there is no job {id}")))
     }
 
     /// A job that is not deleted.
     ///
     /// # Errors
     /// There is none.
-    pub async fn job(&self, id: JobId) -> Result<Job, Problem> {
-        let job = self.house.store.read(GetJob(id)).await.map_err(|e| problem_of(&e))?;
-        job.filter(|job| !job.is_deleted).ok_or_else(|| Problem::not_found(format!("there is no job {id}")))
+    pub async fn job(&self, id: JobId) -> Result<JobOutput, Problem> {
+        let (job, plan) = self.stored_job(id, false).await?;
+        Ok(output(job, &plan))
     }
 
-    /// Lists jobs, oldest first.
+    /// Lists jobs.
     ///
     /// # Errors
-    /// The cursor is none of ours.
-    pub async fn jobs(&self, filter: JobFilter) -> Result<Page<Job>, Problem> {
-        let after = filter.cursor.as_deref().map(read_cursor).transpose()?;
+    /// The cursor is none of ours, or nothing can be sorted by that.
+    pub async fn jobs(&self, filter: JobFilter) -> Result<Page<JobOutput>, Problem> {
+        let (sort, descending) = read_sort(filter.sort.as_deref())?;
+        let after = filter.cursor.as_deref().map(|text| read_cursor(text, sort)).transpose()?;
         let limit = filter.limit;
-        let query = ListJobs { name: filter.name, enabled: filter.enabled, after, limit: limit + 1 };
+        let query = ListJobs {
+            name: filter.name,
+            enabled: filter.enabled,
+            kind: filter.kind,
+            group: filter.group,
+            deleted: filter.deleted,
+            sort,
+            descending,
+            after,
+            limit: limit + 1,
+        };
         let mut items = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
         let more = items.len() > limit;
         items.truncate(limit);
-        let next_cursor = items.last().filter(|_| more).map(|job| format!("{}-{}", job.creation_time.0, job.id));
-        Ok(Page { items, next_cursor })
+        let next_cursor = items.last().filter(|_| more).map(|(job, plan)| cursor(job, plan, sort));
+        Ok(Page { items: items.into_iter().map(|(job, plan)| output(job, &plan)).collect(), next_cursor })
+    }
+
+    async fn change(&self, id: JobId, change: JobChange, by: Option<String>) -> Result<JobOutput, Problem> {
+        let actor = self.house.registry().open_job(id).wait().await?;
+        actor.change(change, by).wait().await?;
+        let (job, plan) = self.stored_job(id, true).await?;
+        Ok(output(job, &plan))
     }
 
     /// Changes a job.
     ///
     /// # Errors
     /// There is none, a value is not allowed, the name is taken, or it was changed meanwhile.
-    pub async fn update_job(&self, id: JobId, input: JobInput, by: Option<String>) -> Result<Job, Problem> {
-        if input.id.is_some_and(|other| other != id) {
-            return Err(Problem::invalid("id", "a job keeps its id"));
-        }
-        let mut job = self.job(id).await?;
-        if let Some(version) = input.version.filter(|version| *version != job.version) {
-            return Err(conflict(StoreError::Conflict("version".to_owned()), &Job { version, ..job }));
-        }
-        apply(&mut job, input)?;
-        self.save(job, by).await
+    pub async fn update_job(&self, id: JobId, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
+        self.change(id, JobChange::Values(Box::new(input)), by).await
     }
 
-    /// Enables or disables a job.
+    /// Enables a job.
     ///
     /// # Errors
     /// There is none.
-    pub async fn enable_job(&self, id: JobId, enabled: bool, by: Option<String>) -> Result<Job, Problem> {
-        let job = self.job(id).await?;
-        self.save(Job { is_enabled: enabled, ..job }, by).await
+    pub async fn enable_job(&self, id: JobId, by: Option<String>) -> Result<JobOutput, Problem> {
+        self.change(id, JobChange::Enable, by).await
+    }
+
+    /// Disables a job: it runs neither by itself nor when triggered.
+    ///
+    /// # Errors
+    /// There is none, or the mode is not known.
+    pub async fn disable_job(&self, id: JobId, input: DisableInput, by: Option<String>) -> Result<JobOutput, Problem> {
+        let stop = match input.mode.as_deref() {
+            None | Some("drain") => false,
+            Some("stop") => true,
+            Some(other) => return Err(Problem::invalid("mode", format!("`{other}` is neither drain nor stop"))),
+        };
+        if input.reason.as_ref().is_some_and(|reason| reason.chars().count() > crate::domain::job::limits::DESCRIPTION) {
+            return Err(Problem::invalid("reason", format!("at most {} characters are taken", crate::domain::job::limits::DESCRIPTION)));
+        }
+        self.change(id, JobChange::Disable { reason: input.reason, stop }, by).await
     }
 
     /// Deletes a job: it can no longer be triggered; its runs stay.
     ///
     /// # Errors
-    /// There is none.
-    pub async fn delete_job(&self, id: JobId, by: Option<String>) -> Result<(), Problem> {
-        let job = self.job(id).await?;
-        self.save(Job { is_deleted: true, ..job }, by).await.map(drop)
+    /// There is none, or it was changed since the version that the caller names.
+    pub async fn delete_job(&self, id: JobId, version: Option<i64>, by: Option<String>) -> Result<(), Problem> {
+        self.change(id, JobChange::Delete { version }, by).await.map(drop)
     }
 
-    async fn save(&self, mut job: Job, by: Option<String>) -> Result<Job, Problem> {
-        job.update_time = Timestamp::now();
-        let write = self.house.store.write(UpdateJob { job: job.clone(), by });
-        write.await.map_err(|error| conflict(error, &job))
+    /// Takes a deletion back; the job is disabled then.
+    ///
+    /// # Errors
+    /// There is none that is deleted, or its name is taken now.
+    pub async fn restore_job(&self, id: JobId, by: Option<String>) -> Result<JobOutput, Problem> {
+        self.change(id, JobChange::Restore, by).await
+    }
+
+    /// Takes a deleted job out of the store for good; what is left of its past goes with the next cleaning.
+    ///
+    /// # Errors
+    /// There is none, or it is not deleted.
+    pub async fn purge_job(&self, id: JobId) -> Result<(), Problem> {
+        self.house.store.write(PurgeJob(id)).await.map_err(|error| match error {
+            StoreError::Conflict(_) => Problem::conflict("not-deleted", "only a deleted job can be purged"),
+            other => problem_of(&other),
+        })
     }
 
     /// Triggers a job.
     ///
     /// # Errors
     /// There is none, it is disabled, or it cannot be run as it stands.
-    pub async fn trigger(&self, id: JobId, input: TriggerInput) -> Result<RunOutput, Problem> {
-        if let Some(arguments) = &input.arguments {
-            check_length("arguments", arguments, limits::VALUE)?;
-        }
+    pub async fn trigger(&self, id: JobId, order: TriggerOrder) -> Result<RunOutput, Problem> {
+        check_trigger(&order.input)?;
         let job = self.house.registry().open_job(id).wait().await?;
-        let identity = job.trigger(input).wait().await?;
+        let identity = job.trigger(order).wait().await?;
         self.run(identity).await
+    }
+
+    /// Runs what a run did once more, as a run of its own.
+    ///
+    /// # Errors
+    /// There is no such run, or its job cannot be triggered.
+    pub async fn retry_run(&self, identity: Identity, by: Option<String>) -> Result<RunOutput, Problem> {
+        let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
+        let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
+        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, waits: false }).await
+    }
+
+    /// A run says when its job is to be run next.
+    ///
+    /// # Errors
+    /// There is no such run, the input names no time, or the job is disabled.
+    pub async fn ask_next(&self, identity: Identity, input: AskInput) -> Result<Option<Timestamp>, Problem> {
+        let at = match (input.at, input.in_ms) {
+            (Some(at), None) => at,
+            (None, Some(ms)) => Timestamp::now().plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)),
+            _ => return Err(Problem::invalid("at", "one of `at` and `in` is expected")),
+        };
+        let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
+        let job = self.house.registry().open_job(run.job_id).wait().await?;
+        job.ask_next(identity, at).wait().await
+    }
+
+    /// Makes runs for a past range of a job's plan.
+    ///
+    /// # Errors
+    /// There is no such job, or the range is none.
+    pub async fn backfill(&self, id: JobId, input: BackfillInput, by: Option<String>) -> Result<BackfillOutput, Problem> {
+        let job = self.house.registry().open_job(id).wait().await?;
+        job.backfill(input, by).wait().await
+    }
+
+    /// Runs the dead runs of a job again.
+    ///
+    /// # Errors
+    /// There is no such job, or it is disabled.
+    pub async fn redrive(&self, id: JobId, by: Option<String>) -> Result<RedriveOutput, Problem> {
+        let job = self.house.registry().open_job(id).wait().await?;
+        job.redrive(by).wait().await
     }
 }
 
-fn read_cursor(text: &str) -> Result<(Timestamp, JobId), Problem> {
-    let parts = text.split_once('-').and_then(|(ms, id)| Some((Timestamp(ms.parse().ok()?), id.parse().ok()?)));
-    parts.ok_or_else(|| Problem::invalid("cursor", "not a cursor of this list"))
+fn read_sort(text: Option<&str>) -> Result<(JobSort, bool), Problem> {
+    let text = text.unwrap_or("creationTime");
+    let (descending, name) = text.strip_prefix('-').map_or((false, text), |name| (true, name));
+    let sort = match name {
+        "creationTime" => JobSort::CreationTime,
+        "updateTime" => JobSort::UpdateTime,
+        "name" => JobSort::Name,
+        "nextFire" => JobSort::NextFire,
+        other => {
+            let detail = format!("`{other}` is none of creationTime, updateTime, name and nextFire");
+            return Err(Problem::invalid("sort", detail));
+        }
+    };
+    Ok((sort, descending))
+}
+
+/// The id and what the list is sorted by, of the last item.
+fn cursor(job: &Job, plan: &StoredPlan, sort: JobSort) -> String {
+    let key = match sort {
+        JobSort::CreationTime => job.creation_time.0.to_string(),
+        JobSort::UpdateTime => job.update_time.0.to_string(),
+        JobSort::Name => job.name.clone(),
+        JobSort::NextFire => plan.next_at.unwrap_or_default().0.to_string(),
+    };
+    format!("{}-{key}", job.id)
+}
+
+fn read_cursor(text: &str, sort: JobSort) -> Result<(SortKey, JobId), Problem> {
+    let read = || {
+        let (id, key) = text.split_once('-')?;
+        let key = if sort == JobSort::Name { SortKey::Text(key.to_owned()) } else { SortKey::Number(key.parse().ok()?) };
+        Some((key, id.parse().ok()?))
+    };
+    read().ok_or_else(|| Problem::invalid("cursor", "not a cursor of this list"))
 }

@@ -7,6 +7,7 @@ mod peers;
 mod queue;
 mod runs;
 
+pub use super::job::TriggerOrder;
 pub use jobs::JobFilter;
 pub use peers::NodeMeeting;
 pub use queue::PollOptions;

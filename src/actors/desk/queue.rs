@@ -30,16 +30,7 @@ pub struct PollOptions {
 impl Desk {
     /// The actor of a run; a problem that tells apart what is over, what never was and what is being rebuilt.
     pub(super) async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
-        if let Some(handle) = self.house.directory.runs.get(identity) {
-            return Ok(handle);
-        }
-        match self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))? {
-            None => Err(Problem::not_found(format!("there is no run {identity}")).at("identity")),
-            Some(run) if run.state.is_final() => {
-                Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name())))
-            }
-            Some(_) => Err(Problem::busy("the run is being taken over")),
-        }
+        self.house.run_at_work(identity).await
     }
 
     /// Puts requests into a run and closes blocks, both at once.

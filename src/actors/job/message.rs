@@ -1,10 +1,14 @@
 //! What a job's actor is told, and its handle.
 
 use super::JobActor;
+use super::room::Loaded;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
 use crate::domain::ids::Identity;
-use crate::protocol::api::TriggerInput;
+use crate::domain::job::Job;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::{JobInput, TriggerInput};
+use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveOutput};
 use actix::Message;
 
 /// From the desk: run the job now. Answered when the run is stored and has its actor.
@@ -12,10 +16,109 @@ use actix::Message;
 #[rtype(result = "()")]
 pub struct Trigger {
     /// How.
-    pub input: TriggerInput,
+    pub order: TriggerOrder,
     /// The run.
     pub reply: Reply<Identity>,
 }
+
+/// How to trigger a job, and for whom.
+#[derive(Debug, Clone, Default)]
+pub struct TriggerOrder {
+    /// As the caller said it.
+    pub input: TriggerInput,
+    /// The run that is repeated.
+    pub retry_of: Option<Identity>,
+    /// The W3C trace that the caller is in.
+    pub trace_id: Option<String>,
+    /// Who.
+    pub by: Option<String>,
+    /// Where the policy would turn it away since another run is not over, it waits for its turn.
+    pub waits: bool,
+}
+
+/// From the scheduler, through the registry: an instant of the plan is due.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Due;
+
+/// From the registry: a run of the job is over, and that is stored; none: look which run's turn it is.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunOver(pub Option<Identity>);
+
+/// From the desk: the job is to be otherwise. Answered when it is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Change {
+    /// How.
+    pub change: JobChange,
+    /// Who.
+    pub by: Option<String>,
+    /// The job as it is then.
+    pub reply: Reply<Job>,
+}
+
+/// How a job is to be otherwise.
+#[derive(Debug)]
+pub enum JobChange {
+    /// Other values.
+    Values(Box<JobInput>),
+    /// It starts when it is due or triggered.
+    Enable,
+    /// It does not.
+    Disable {
+        /// Why.
+        reason: Option<String>,
+        /// Its runs are stopped.
+        stop: bool,
+    },
+    /// It is gone; its past stays.
+    Delete {
+        /// The version that the caller has seen.
+        version: Option<i64>,
+    },
+    /// It is back, disabled.
+    Restore,
+}
+
+/// From the desk: a run wants its job to be run next at this time.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AskNext {
+    /// The run.
+    pub identity: Identity,
+    /// When; one that is past means now.
+    pub at: Timestamp,
+    /// When it comes next.
+    pub reply: Reply<Option<Timestamp>>,
+}
+
+/// From the desk: make runs for a past range of the plan.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Backfill {
+    /// Which.
+    pub input: BackfillInput,
+    /// Who.
+    pub by: Option<String>,
+    /// The runs.
+    pub reply: Reply<BackfillOutput>,
+}
+
+/// From the desk: run the dead runs again.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Redrive {
+    /// Who.
+    pub by: Option<String>,
+    /// The new runs.
+    pub reply: Reply<RedriveOutput>,
+}
+
+/// From the registry: what the scheduler has read for it ahead of time.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Prepare(pub Box<Loaded>);
 
 /// From the registry: it was idle and is in no directory any more.
 #[derive(Debug, Message)]
@@ -29,10 +132,50 @@ pub struct JobHandle(pub(in crate::actors) Link<JobActor>);
 impl JobHandle {
     /// See [`Trigger`].
     #[must_use]
-    pub fn trigger(&self, input: TriggerInput) -> Answer<Identity> {
+    pub fn trigger(&self, order: TriggerOrder) -> Answer<Identity> {
         let (reply, answer) = reply();
-        self.0.tell(Trigger { input, reply });
+        self.0.tell(Trigger { order, reply });
         answer
+    }
+    /// See [`Due`].
+    pub fn due(&self) {
+        self.0.tell(Due);
+    }
+    /// See [`RunOver`].
+    pub fn run_over(&self, identity: Option<Identity>) {
+        self.0.tell(RunOver(identity));
+    }
+    /// See [`Change`].
+    #[must_use]
+    pub fn change(&self, change: JobChange, by: Option<String>) -> Answer<Job> {
+        let (reply, answer) = reply();
+        self.0.tell(Change { change, by, reply });
+        answer
+    }
+    /// See [`AskNext`].
+    #[must_use]
+    pub fn ask_next(&self, identity: Identity, at: Timestamp) -> Answer<Option<Timestamp>> {
+        let (reply, answer) = reply();
+        self.0.tell(AskNext { identity, at, reply });
+        answer
+    }
+    /// See [`Backfill`].
+    #[must_use]
+    pub fn backfill(&self, input: BackfillInput, by: Option<String>) -> Answer<BackfillOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(Backfill { input, by, reply });
+        answer
+    }
+    /// See [`Redrive`].
+    #[must_use]
+    pub fn redrive(&self, by: Option<String>) -> Answer<RedriveOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(Redrive { by, reply });
+        answer
+    }
+    /// See [`Prepare`].
+    pub fn prepare(&self, loaded: Box<Loaded>) {
+        self.0.tell(Prepare(loaded));
     }
     /// See [`Rest`].
     pub fn rest(&self) {

@@ -1,27 +1,34 @@
-//! A job with something to do: a trigger becomes a run, or a recorded reason why it became none.
+//! A job with something to do: an instant of its plan, a trigger, the end of a run, a change. One after the other: between
+//! the look at how things are and the write that follows nobody else comes.
 //!
-//! Started on demand, gone when idle. The room of schedules, overlap and retry is here and in the scheduler's actor,
-//! which comes with them.
+//! Started on demand, gone when idle. What it knows of the job stands in a [`Room`]; what it decides is decided by
+//! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
+mod changes;
+mod fires;
+mod input;
 mod message;
+mod past;
+mod room;
+mod settling;
 
-pub use message::{JobHandle, Rest, Trigger};
+pub use changes::conflict;
+pub use input::{check_trigger, job_from};
+pub use message::{AskNext, Backfill, Change, Due, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
+pub use room::Loaded;
 
 use super::house::House;
-use super::reply::{Reply, problem_of};
+use super::reply::Reply;
 use super::supervision::Notice;
-use crate::domain::ids::{Identity, JobId};
-use crate::domain::job::{Job, JobKind};
-use crate::domain::run::{Run, RunState};
+use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::TriggerInput;
 use crate::protocol::problem::Problem;
-use crate::store::{FireOf, GetJob, InsertRun, ListRuns, NewRun, RecordSkip};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use room::Room;
 use std::time::Duration;
 
 /// A job's actor that nobody has asked anything for so long goes.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(10);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -29,7 +36,8 @@ pub struct JobActor {
     notice: Notice,
     house: House,
     id: JobId,
-    at_work: usize,
+    /// Away while something is being done with it.
+    room: Option<Room>,
     /// It is in no directory any more, and goes when what it is at is done.
     resting: bool,
     last_used: Timestamp,
@@ -39,97 +47,44 @@ impl JobActor {
     /// The actor of a job; it need not be stored.
     #[must_use]
     pub fn new(notice: Notice, house: House, id: JobId) -> Self {
-        Self { notice, house, id, at_work: 0, resting: false, last_used: Timestamp::now() }
+        let room = Some(Room::new(house.clone(), id));
+        Self { notice, house, id, room, resting: false, last_used: Timestamp::now() }
     }
 
     fn rest_if_idle(&mut self, ctx: &mut Context<Self>) {
-        if self.resting && self.at_work == 0 {
+        if self.resting && self.room.is_some() {
             self.notice.finish();
             ctx.stop();
         }
     }
+
+    /// Does something with the room, and nothing else until it is done.
+    fn with_room<T: 'static>(
+        &mut self,
+        place: &'static str,
+        ctx: &mut Context<Self>,
+        work: impl AsyncFnOnce(&mut Room) -> T + 'static,
+        done: impl FnOnce(T) + 'static,
+    ) {
+        self.notice.message(place);
+        self.last_used = Timestamp::now();
+        let mut room = self.room.take().expect("`wait` lets nothing in before the room is back");
+        let work = async move {
+            let result = work(&mut room).await;
+            (room, result)
+        };
+        ctx.wait(wrap_future(work).map(move |(room, result), this: &mut Self, ctx: &mut Context<Self>| {
+            this.room = Some(room);
+            this.last_used = Timestamp::now();
+            done(result);
+            this.rest_if_idle(ctx);
+        }));
+    }
 }
 
-/// Why a trigger makes no run now, if so: a word for programs and one for people.
-async fn why_not(house: &House, job: &Job, input: &TriggerInput, now: Timestamp) -> Result<Option<(&'static str, String)>, Problem> {
-    if !job.is_enabled {
-        return Ok(Some(("job-disabled", format!("the job `{}` is disabled", job.name))));
-    }
-    let late = input.fire_time.map_or(0, |planned| now.since_ms(planned));
-    if let Some(limit) = job.properties.stale_after().map_err(of_property)?.filter(|limit| late > *limit) {
-        return Ok(Some(("stale", format!("the fire is {late} ms late, and stale after {limit} ms"))));
-    }
-    if job.properties.allows_overlap().map_err(of_property)? {
-        return Ok(None);
-    }
-    for state in [RunState::Pending, RunState::Scheduled, RunState::Running] {
-        let query = ListRuns { state: Some(state), job_id: Some(job.id), before_no: None, limit: 1 };
-        if let Some(run) = house.store.read(query).await.map_err(|e| problem_of(&e))?.first() {
-            return Ok(Some(("still-running", format!("run {} of the job is not over", run.identity))));
-        }
-    }
-    Ok(None)
-}
-
-fn of_property(e: crate::domain::job::InvalidProperty) -> Problem {
-    Problem::invalid(format!("properties.{}", e.key), e.detail)
-}
-
-/// Makes a run of a job, and has its actor started.
-async fn fire(house: House, id: JobId, input: TriggerInput) -> Result<Identity, Problem> {
-    let job = house.store.read(GetJob(id)).await.map_err(|e| problem_of(&e))?;
-    let job = job.filter(|job| !job.is_deleted).ok_or_else(|| Problem::not_found(format!("there is no job {id}")))?;
-    let now = Timestamp::now();
-    if let Some(planned_at) = input.fire_time {
-        // Told twice, an instant gets the same answer twice, whatever has become of the job meanwhile.
-        match house.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
-            Some(Some(identity)) => return Ok(identity),
-            Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was skipped before"))),
-            None => {}
-        }
-    }
-    if let Some((word, reason)) = why_not(&house, &job, &input, now).await? {
-        let skip = RecordSkip { job_id: id, planned_at: input.fire_time.unwrap_or(now), reason: reason.clone(), now };
-        house.store.write(skip).await.map_err(|e| problem_of(&e))?;
-        return Err(Problem::conflict(word, reason));
-    }
-    let run = new_run(&job, &input, now)?;
-    let inserted = house.store.write(InsertRun { run, fire_time: input.fire_time }).await.map_err(|e| problem_of(&e))?;
-    let run: Run = inserted.run;
-    if !run.state.is_final() {
-        match house.registry().start_run(run.identity).wait().await {
-            // The run of an instant that was told twice may end meanwhile.
-            Err(problem) if problem.kind == "/problems/run-over" => {}
-            other => drop(other?),
-        }
-    }
-    Ok(run.identity)
-}
-
-fn new_run(job: &Job, input: &TriggerInput, now: Timestamp) -> Result<NewRun, Problem> {
-    let failure = match job.job_type {
-        JobKind::Block => None,
-        JobKind::Application => Some("this version carries out block jobs only".to_owned()),
-    };
-    let class_name = match (job.job_type, job.properties.class_name()) {
-        (_, Some(name)) => name.to_owned(),
-        (JobKind::Application, None) => String::new(),
-        (JobKind::Block, None) => return Err(Problem::invalid("properties.FullClassName", "the job names no class")),
-    };
-    Ok(NewRun {
-        identity: Identity::random(),
-        job_id: job.id,
-        job_name: job.name.clone(),
-        class_name,
-        arguments: input.arguments.clone().or_else(|| job.properties.get("Arguments").map(str::to_owned)),
-        state: if failure.is_some() { RunState::Failed } else { RunState::Pending },
-        finish_time: failure.is_some().then_some(now),
-        reason: failure,
-        priority: input.priority.unwrap_or(job.priority),
-        download: job.properties.download().map_err(of_property)?,
-        queue: job.properties.queue().map_err(of_property)?,
-        creation_time: now,
-    })
+/// Where an answer goes, as the last step of some work.
+fn answer<T: 'static>(reply: Reply<T>) -> impl FnOnce(Result<T, Problem>) + 'static {
+    move |result| reply.send(result)
 }
 
 impl Actor for JobActor {
@@ -138,7 +93,7 @@ impl Actor for JobActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(IDLE / 2, |this, _| {
             let idle = Timestamp::now().since_ms(this.last_used) > IDLE.as_millis() as i64;
-            if this.at_work == 0 && idle {
+            if idle && this.room.is_some() && !this.resting {
                 this.house.registry().job_idle(this.id);
             }
         });
@@ -147,17 +102,61 @@ impl Actor for JobActor {
 
 impl Handler<Trigger> for JobActor {
     type Result = ();
-    fn handle(&mut self, Trigger { input, reply }: Trigger, ctx: &mut Self::Context) {
-        self.notice.message("job.trigger");
+    fn handle(&mut self, Trigger { order, reply }: Trigger, ctx: &mut Self::Context) {
+        self.with_room("job.trigger", ctx, async move |room| room.trigger(order).await, answer(reply));
+    }
+}
+
+impl Handler<Due> for JobActor {
+    type Result = ();
+    fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
+        self.with_room("job.due", ctx, async move |room| room.due().await, drop);
+    }
+}
+
+impl Handler<RunOver> for JobActor {
+    type Result = ();
+    fn handle(&mut self, RunOver(identity): RunOver, ctx: &mut Self::Context) {
+        self.with_room("job.run_over", ctx, async move |room| room.run_over(identity).await, drop);
+    }
+}
+
+impl Handler<Change> for JobActor {
+    type Result = ();
+    fn handle(&mut self, Change { change, by, reply }: Change, ctx: &mut Self::Context) {
+        self.with_room("job.change", ctx, async move |room| room.change(change, by).await, answer(reply));
+    }
+}
+
+impl Handler<AskNext> for JobActor {
+    type Result = ();
+    fn handle(&mut self, AskNext { identity, at, reply }: AskNext, ctx: &mut Self::Context) {
+        self.with_room("job.ask_next", ctx, async move |room| room.ask_next(identity, at).await, answer(reply));
+    }
+}
+
+impl Handler<Backfill> for JobActor {
+    type Result = ();
+    fn handle(&mut self, Backfill { input, by, reply }: Backfill, ctx: &mut Self::Context) {
+        self.with_room("job.backfill", ctx, async move |room| room.backfill(input, by).await, answer(reply));
+    }
+}
+
+impl Handler<Redrive> for JobActor {
+    type Result = ();
+    fn handle(&mut self, Redrive { by, reply }: Redrive, ctx: &mut Self::Context) {
+        self.with_room("job.redrive", ctx, async move |room| room.redrive(by).await, answer(reply));
+    }
+}
+
+impl Handler<Prepare> for JobActor {
+    type Result = ();
+    fn handle(&mut self, Prepare(loaded): Prepare, _: &mut Self::Context) {
+        self.notice.message("job.prepare");
         self.last_used = Timestamp::now();
-        self.at_work += 1;
-        let run = fire(self.house.clone(), self.id, input);
-        // One trigger after the other: between the look at other runs and the new one nobody else comes.
-        ctx.wait(wrap_future(run).map(move |result, this: &mut Self, ctx: &mut Context<Self>| {
-            this.at_work -= 1;
-            Reply::send(reply, result);
-            this.rest_if_idle(ctx);
-        }));
+        if let Some(room) = &mut self.room {
+            room.prepare(*loaded);
+        }
     }
 }
 

@@ -1,14 +1,18 @@
 //! Children begin: when a peer connects, a job is triggered, a run is stored.
 
-use super::{ChildKey, JobIdle, NodeConnected, OpenJob, Registry, RunEnded, StartRunActor, WorkerConnected};
+use super::{
+    ChildKey, JobDue, JobIdle, NodeConnected, OpenJob, PrepareJobs, Registry, RunBeginsAnew, RunEnded, StartNewRun, StartRunActor,
+    WorkerConnected,
+};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
 use crate::actors::reply::{Reply, problem_of};
-use crate::actors::run::{RunActor, RunHandle};
+use crate::actors::run::{LoadedRun, RunActor, RunHandle};
+use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
 use crate::actors::worker::{WorkerActor, WorkerHandle};
-use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::node::NodeRecord;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -22,6 +26,35 @@ impl Registry {
         let stats = Arc::clone(notice.stats());
         let handle = DispatcherHandle(Link::new(Dispatcher::new(notice).start(), stats));
         self.house.directory.set_dispatcher(handle);
+    }
+
+    pub(super) fn start_scheduler(&mut self) {
+        let notice = self.enter(ChildKey::Scheduler);
+        let stats = Arc::clone(notice.stats());
+        let handle = SchedulerHandle(Link::new(Scheduler::new(notice, self.house.clone()).start(), stats));
+        self.house.directory.set_scheduler(handle);
+    }
+
+    /// The actor of a job, started if need be.
+    fn job(&mut self, id: JobId) -> JobHandle {
+        self.house.directory.jobs.get(id).unwrap_or_else(|| {
+            let notice = self.enter(ChildKey::Job(id));
+            let stats = Arc::clone(notice.stats());
+            let handle = JobHandle(Link::new(JobActor::new(notice, self.house.clone(), id).start(), stats));
+            self.house.directory.jobs.put(id, handle.clone());
+            handle
+        })
+    }
+
+    /// Starts the actor of a run that is loaded.
+    fn enter_run(&mut self, loaded: LoadedRun) -> RunHandle {
+        let identity = loaded.identity();
+        let notice = self.enter(ChildKey::Run(identity));
+        let stats = Arc::clone(notice.stats());
+        let house = self.house.clone();
+        let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(notice, house, loaded)), stats));
+        self.house.directory.runs.put(identity, handle.clone());
+        handle
     }
 
     /// Takes a run over from the store and starts its actor; until then it is in no directory.
@@ -40,11 +73,7 @@ impl Registry {
                     }
                 }
                 Ok(loaded) => {
-                    let notice = this.enter(ChildKey::Run(identity));
-                    let stats = Arc::clone(notice.stats());
-                    let house = this.house.clone();
-                    let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(notice, house, loaded)), stats));
-                    this.house.directory.runs.put(identity, handle.clone());
+                    let handle = this.enter_run(loaded);
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
                         reply.send(Ok(handle.clone()));
@@ -147,14 +176,7 @@ impl Handler<OpenJob> for Registry {
     type Result = ();
     fn handle(&mut self, OpenJob { id, reply }: OpenJob, _: &mut Self::Context) {
         self.message("registry.open_job");
-        let handle = self.house.directory.jobs.get(id).unwrap_or_else(|| {
-            let notice = self.enter(ChildKey::Job(id));
-            let stats = Arc::clone(notice.stats());
-            let handle = JobHandle(Link::new(JobActor::new(notice, self.house.clone(), id).start(), stats));
-            self.house.directory.jobs.put(id, handle.clone());
-            handle
-        });
-        reply.send(Ok(handle));
+        reply.send(Ok(self.job(id)));
     }
 }
 
@@ -186,11 +208,60 @@ impl Handler<StartRunActor> for Registry {
     }
 }
 
-impl Handler<RunEnded> for Registry {
+impl Handler<JobDue> for Registry {
     type Result = ();
-    fn handle(&mut self, RunEnded(identity): RunEnded, _: &mut Self::Context) {
-        self.message("registry.run_ended");
+    fn handle(&mut self, JobDue(id): JobDue, _: &mut Self::Context) {
+        self.message("registry.job_due");
+        self.job(id).due();
+    }
+}
+
+impl Handler<PrepareJobs> for Registry {
+    type Result = ();
+    fn handle(&mut self, PrepareJobs(jobs): PrepareJobs, _: &mut Self::Context) {
+        self.message("registry.prepare_jobs");
+        for loaded in jobs {
+            // One that lives knows better: what was read may be older than what it did since.
+            if self.house.directory.jobs.get(loaded.job.id).is_none() {
+                self.job(loaded.job.id).prepare(Box::new(loaded));
+            }
+        }
+    }
+}
+
+impl Handler<StartNewRun> for Registry {
+    type Result = ();
+    fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
+        self.message("registry.start_new_run");
+        // Somebody may have seen it in the store and asked for it already.
+        if self.house.directory.runs.get(run.identity).is_none() && self.house.directory.building.get(run.identity).is_none() {
+            self.enter_run(LoadedRun::new(*run, properties));
+        }
+    }
+}
+
+impl Handler<RunBeginsAnew> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunBeginsAnew(identity): RunBeginsAnew, ctx: &mut Self::Context) {
+        self.message("registry.run_begins_anew");
         self.house.directory.runs.remove(identity);
         self.leave(ChildKey::Run(identity));
+        self.start_run(identity, ctx);
+    }
+}
+
+impl Handler<RunEnded> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunEnded { identity, job_id, follow }: RunEnded, _: &mut Self::Context) {
+        self.message("registry.run_ended");
+        if let Some(identity) = identity {
+            self.house.directory.runs.remove(identity);
+            self.leave(ChildKey::Run(identity));
+        }
+        if follow {
+            self.job(job_id).run_over(identity);
+        } else if let Some(job) = self.house.directory.jobs.get(job_id) {
+            job.run_over(identity);
+        }
     }
 }

@@ -22,6 +22,7 @@ impl Registry {
                     run.reannounce();
                 }
             }
+            ChildKey::Scheduler => self.start_scheduler(),
             ChildKey::Run(identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
@@ -68,8 +69,8 @@ impl Registry {
     fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
         log::error!("{key:?} died too often and is given up: {error}");
         match key {
-            ChildKey::Dispatcher => {
-                log::error!("without a dispatcher there is no broker");
+            ChildKey::Dispatcher | ChildKey::Scheduler => {
+                log::error!("without it there is no broker");
                 std::process::abort();
             }
             ChildKey::Run(identity) => {
@@ -123,9 +124,13 @@ async fn fail_run(house: crate::actors::house::House, identity: Identity, reason
         reason: Some(reason),
         counters,
         block_times: run.block_times,
+        result: None,
+        follow: true,
         now: Timestamp::now(),
     };
-    house.store.write(end).await.map(drop)
+    let follow = house.store.write(end).await?;
+    house.registry().run_ended(identity, run.job_id, follow);
+    Ok(())
 }
 
 impl Handler<ChildDied> for Registry {

@@ -1,7 +1,7 @@
 //! What the registry is told, and its handle.
 
 use super::Registry;
-use crate::actors::job::JobHandle;
+use crate::actors::job::{JobHandle, Loaded};
 use crate::actors::node::NodeHandle;
 use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -10,7 +10,9 @@ use crate::actors::supervision::{Death, Link};
 use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::node::NodeFacts;
+use crate::domain::run::Run;
 use actix::Message;
+use std::collections::BTreeMap;
 
 /// From a session or the HTTP road: a node is there. Its record is stored, its actor started if need be.
 #[derive(Debug, Message)]
@@ -83,6 +85,31 @@ pub struct OpenJob {
 #[rtype(result = "()")]
 pub struct JobIdle(pub JobId);
 
+/// From the scheduler: the time of this job has come.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct JobDue(pub JobId);
+
+/// From the scheduler: the time of these jobs is near, and this is what is stored of them.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct PrepareJobs(pub Vec<Loaded>);
+
+/// From a job: a run was stored just now, and nobody has seen it yet.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StartNewRun {
+    /// The run.
+    pub run: Box<Run>,
+    /// The properties of its job.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// From a run's actor: its next attempt waits; a new actor is to begin with what is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunBeginsAnew(pub Identity);
+
 /// From a job: a run is stored; start its actor.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -93,10 +120,17 @@ pub struct StartRunActor {
     pub reply: Reply<RunHandle>,
 }
 
-/// From a run's actor: it is over, and that is stored.
+/// From a run's actor: it is over, and that is stored. From the boot: a job has something to deal with.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct RunEnded(pub Identity);
+pub struct RunEnded {
+    /// Which; none: only the job is meant.
+    pub identity: Option<Identity>,
+    /// Its job.
+    pub job_id: JobId,
+    /// The job has to hear of it even if nobody is at work there.
+    pub follow: bool,
+}
 
 /// From the notice of a child.
 #[derive(Debug, Message)]
@@ -161,9 +195,29 @@ impl RegistryHandle {
         self.0.tell(StartRunActor { identity, reply });
         answer
     }
+    /// See [`JobDue`].
+    pub fn job_due(&self, id: JobId) {
+        self.0.tell(JobDue(id));
+    }
+    /// See [`PrepareJobs`].
+    pub fn prepare_jobs(&self, jobs: Vec<Loaded>) {
+        self.0.tell(PrepareJobs(jobs));
+    }
+    /// See [`StartNewRun`].
+    pub fn start_new_run(&self, run: Run, properties: BTreeMap<String, String>) {
+        self.0.tell(StartNewRun { run: Box::new(run), properties });
+    }
+    /// See [`RunBeginsAnew`].
+    pub fn run_begins_anew(&self, identity: Identity) {
+        self.0.tell(RunBeginsAnew(identity));
+    }
     /// See [`RunEnded`].
-    pub fn run_ended(&self, identity: Identity) {
-        self.0.tell(RunEnded(identity));
+    pub fn run_ended(&self, identity: Identity, job_id: JobId, follow: bool) {
+        self.0.tell(RunEnded { identity: Some(identity), job_id, follow });
+    }
+    /// See [`RunEnded`].
+    pub fn job_unsettled(&self, job_id: JobId, identity: Option<Identity>) {
+        self.0.tell(RunEnded { identity, job_id, follow: true });
     }
     /// See [`ChildDied`].
     pub fn child_died(&self, death: Death) {

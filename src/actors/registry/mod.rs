@@ -9,8 +9,8 @@ mod message;
 mod watches;
 
 pub use message::{
-    ChildDied, FindWorker, JobIdle, NodeConnected, NodeLeft, OpenJob, RegistryHandle, RunEnded, Shutdown, StartRunActor, WorkerConnected,
-    WorkerLeft, WorkerWatches,
+    ChildDied, FindWorker, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew, RunEnded,
+    Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerWatches,
 };
 
 use super::house::House;
@@ -50,7 +50,7 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a house; it starts the dispatcher and all runs that are not over.
+    /// Starts the registry of a house; it starts the dispatcher, the scheduler and all runs that are not over.
     #[must_use]
     pub fn start(house: &House, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
@@ -72,6 +72,7 @@ impl Registry {
                 turn: 0,
             };
             this.start_dispatcher();
+            this.start_scheduler();
             for identity in open_runs {
                 this.start_run(identity, ctx);
             }

@@ -6,7 +6,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::protocol::worker::ToWorker;
-use crate::store::FinishRun;
+use crate::store::{FinishRun, RetryRun};
 use actix::{ActorContext, Context, Handler};
 
 impl RunActor {
@@ -34,6 +34,11 @@ impl RunActor {
             return done(Err(self.over()));
         }
         self.ending = true;
+        if state == RunState::Failed
+            && let Some(pause) = self.run.rules.next_attempt(self.run.attempt, chance())
+        {
+            return self.try_again(pause, reason.unwrap_or_default(), ctx, done);
+        }
         let now = Timestamp::now();
         let write = FinishRun {
             no: self.run.no,
@@ -42,22 +47,45 @@ impl RunActor {
             reason: reason.clone(),
             counters: self.frontier.counters(),
             block_times: self.run.block_times,
+            result: None,
+            follow: self.run.follow || state == RunState::Failed,
             now,
         };
-        Self::then(ctx, self.house.store.write(write), move |this, _, ctx| {
+        Self::then(ctx, self.house.store.write(write), move |this, follow, ctx| {
             this.run.state = state;
             this.run.reason = reason;
             this.run.finish_time = Some(now);
             this.run.counters = this.frontier.counters();
             log::info!("run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
             done(Ok(this.output()));
-            this.farewell();
+            this.let_go();
+            this.house.registry().run_ended(this.identity(), this.run.job_id, follow);
             this.notice.finish();
             ctx.stop();
         });
     }
 
-    fn farewell(&mut self) {
+    /// The attempt failed and there is another one: it begins anew from what is stored, and what is known stays known.
+    fn try_again(&mut self, pause: i64, reason: String, ctx: &mut Context<Self>, done: impl FnOnce(Result<RunOutput, Problem>) + 'static) {
+        let attempt = self.run.attempt + 1;
+        let not_before = Timestamp::now().plus_ms(pause);
+        let reason = format!("attempt {} failed: {reason}", self.run.attempt);
+        log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.identity());
+        let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason: reason.clone() };
+        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+            this.run.state = RunState::Pending;
+            this.run.reason = Some(reason);
+            (this.run.attempt, this.run.not_before) = (attempt, Some(not_before));
+            done(Ok(this.output()));
+            this.let_go();
+            this.house.registry().run_begins_anew(this.identity());
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+
+    /// Everybody who has to do with it is told.
+    fn let_go(&mut self) {
         for waiting in self.pollers.drain(..) {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         }
@@ -73,8 +101,12 @@ impl RunActor {
         if let Some(dispatcher) = self.house.dispatcher() {
             dispatcher.run_gone(self.identity());
         }
-        self.house.registry().run_ended(self.identity());
     }
+}
+
+/// Between 0 and 1.
+fn chance() -> f64 {
+    uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
 }
 
 impl Handler<Stop> for RunActor {

@@ -26,7 +26,7 @@ use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, RunOutput};
-use crate::store::{AdoptRun, LoadFrontier, SetRunState, StoreError};
+use crate::store::{AdoptRun, BeginRun, LoadFrontier, SetRunState, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use cache::Cache;
 use std::collections::{BTreeMap, VecDeque};
@@ -55,6 +55,10 @@ pub struct RunActor {
     /// The end is decided and on its way to the disk.
     ending: bool,
     announced: usize,
+    /// When its attempt began, as far as this actor knows.
+    attempt_began: Timestamp,
+    /// It waits for its turn or its next attempt.
+    waits: bool,
 }
 
 /// A worker that waits for finished blocks.
@@ -69,14 +73,27 @@ struct Waiting {
 
 /// What a run's actor begins with.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedRun {
     run: Run,
     epoch: i64,
     properties: BTreeMap<String, String>,
     frontier: Frontier,
 }
 
-impl Loaded {
+impl LoadedRun {
+    /// A run that was made just now: there is nothing of it but its row.
+    #[must_use]
+    pub fn new(run: Run, properties: BTreeMap<String, String>) -> Self {
+        let frontier = Frontier::restore(run.queue.clone(), false, &[], crate::domain::seen::SeenSet::new());
+        Self { run, epoch: Run::FIRST_EPOCH, properties, frontier }
+    }
+
+    /// Which run.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.run.identity
+    }
+
     /// The run has ended: there is nothing for an actor to do.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -89,18 +106,18 @@ impl RunActor {
     ///
     /// # Errors
     /// It is not stored, or the store fails.
-    pub async fn load(house: House, identity: Identity) -> Result<Loaded, StoreError> {
+    pub async fn load(house: House, identity: Identity) -> Result<LoadedRun, StoreError> {
         let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
         let (blocks, seen) = house.store.read(LoadFrontier { no: run.no }).await?;
         let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
-        Ok(Loaded { run, epoch, properties: job.map(|job| job.properties.0).unwrap_or_default(), frontier })
+        Ok(LoadedRun { run, epoch, properties: job.map(|job| job.properties.0).unwrap_or_default(), frontier })
     }
 
     /// The actor of a run that was loaded.
     #[must_use]
-    pub fn new(notice: Notice, house: House, loaded: Loaded) -> Self {
-        let Loaded { run, epoch, properties, frontier } = loaded;
+    pub fn new(notice: Notice, house: House, loaded: LoadedRun) -> Self {
+        let LoadedRun { run, epoch, properties, frontier } = loaded;
         Self {
             notice,
             house,
@@ -116,6 +133,8 @@ impl RunActor {
             poll_timer: None,
             ending: false,
             announced: 0,
+            attempt_began: Timestamp::now(),
+            waits: true,
         }
     }
 
@@ -168,9 +187,39 @@ impl RunActor {
         });
     }
 
+    /// Its turn has come, or the time of its next attempt.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        self.waits = false;
+        self.run.not_before = None;
+        self.attempt_began = Timestamp::now();
+        self.announce(ctx);
+        self.find_worker();
+        // It may have been everything but closed.
+        self.end_if_drained(ctx);
+    }
+
+    /// Whoever carries it out is told to: the attempt begins.
+    fn set_scheduled(&mut self, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        self.run.state = RunState::Scheduled;
+        self.run.reason = None;
+        if self.run.start_time.is_none() {
+            self.run.start_time = Some(now);
+            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+        }
+        let write = BeginRun { no: self.run.no, epoch: self.epoch, state: RunState::Scheduled, worker: self.worker, now };
+        Self::then(ctx, self.house.store.write(write), |_, (), _| {});
+    }
+
     fn set_state(&mut self, state: RunState, ctx: &mut Context<Self>) {
         if self.run.state == state || self.ending {
             return;
+        }
+        if state == RunState::Running
+            && self.run.state == RunState::Scheduled
+            && let Some(start) = self.run.start_time
+        {
+            self.house.lateness.started(Timestamp::now().since_ms(start));
         }
         self.run.state = state;
         let write = SetRunState { no: self.run.no, epoch: self.epoch, state, reason: self.run.reason.clone(), worker: self.worker };
@@ -211,6 +260,12 @@ impl RunActor {
     /// Once a second: what has run out.
     fn tick(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
+        if self.waits {
+            return;
+        }
+        if let Some(timeout) = self.run.rules.timeout.filter(|ms| now.since_ms(self.attempt_began) > *ms as i64) {
+            return self.end(RunState::Failed, Some(format!("it took longer than {timeout} ms")), ctx, drop);
+        }
         for (seq, lease) in self.frontier.expired_leases(now) {
             log::warn!("a block's lease ran out block={} node={} attempt={}", self.block_id(seq), lease.node, lease.attempt);
             if let Some(node) = self.house.directory.nodes.get(lease.node) {
@@ -235,9 +290,17 @@ pub fn stored_output(run: &Run) -> RunOutput {
         identity: run.identity,
         job_id: run.job_id,
         job_name: run.job_name.clone(),
+        kind: run.kind.name().to_owned(),
         class_name: run.class_name.clone(),
         state: run.state,
         reason: run.reason.clone(),
+        attempt: run.attempt,
+        not_before: run.not_before.filter(|_| !run.is_queued()),
+        planned_at: run.planned_at,
+        retry_of: run.retry_of,
+        trace_id: run.trace_id.clone(),
+        result: run.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        start_time: run.start_time,
         priority: run.priority,
         consuming: 0,
         block_times: run.block_times,
@@ -257,11 +320,16 @@ impl Actor for RunActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 16);
-        self.announce(ctx);
-        self.find_worker();
         ctx.run_interval(Duration::from_secs(1), Self::tick);
-        // It may have been everything but closed.
-        self.end_if_drained(ctx);
+        let now = Timestamp::now();
+        match self.run.not_before {
+            // Its job says when its turn has come: then there is another actor.
+            _ if self.run.is_queued() => {}
+            Some(at) if at > now => {
+                ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), |this, ctx| this.begin(ctx));
+            }
+            _ => self.begin(ctx),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ const REPEAT_START_MS: i64 = 30_000;
 
 impl RunActor {
     pub(super) fn find_worker(&mut self) {
-        if !self.searching && !self.ending && self.worker.is_none() {
+        if !self.searching && !self.ending && !self.waits && self.worker.is_none() {
             self.searching = true;
             self.house.registry().find_worker(self.identity(), self.run.class_name.clone());
         }
@@ -36,7 +36,7 @@ impl RunActor {
         self.run.reason = None;
         self.tell_start(id);
         if self.run.state == RunState::Pending {
-            self.set_state(RunState::Scheduled, ctx);
+            self.set_scheduled(ctx);
         }
     }
 

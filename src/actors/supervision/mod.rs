@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum ChildKey {
     /// The dispatcher.
     Dispatcher,
+    /// The scheduler.
+    Scheduler,
     /// A job.
     Job(JobId),
     /// A run.
@@ -34,6 +36,7 @@ impl ChildKey {
     pub fn names(self) -> (&'static str, String) {
         match self {
             Self::Dispatcher => ("dispatcher", "dispatcher".to_owned()),
+            Self::Scheduler => ("scheduler", "scheduler".to_owned()),
             Self::Job(id) => ("job", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
             Self::Node(id) => ("node", id.to_string()),

@@ -1,36 +1,71 @@
 //! `/api/v1/jobs`
 
 use super::limit;
-use crate::actors::desk::JobFilter;
+use crate::actors::desk::{JobFilter, TriggerOrder};
+use crate::domain::job::JobKind;
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
+use crate::protocol::api::{JobInput, TriggerInput};
+use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
 
 /// The query of a list of jobs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Query {
+    /// Only those whose name contains this, without case.
     name: Option<String>,
+    /// Only those that are enabled, or those that are not.
     enabled: Option<bool>,
+    /// Only those of this kind.
+    kind: Option<JobKind>,
+    /// Only those of this group.
+    group: Option<String>,
+    /// Those that were deleted instead.
+    #[serde(default)]
+    deleted: bool,
+    /// `creationTime`, `updateTime`, `name` or `nextFire`; `-` in front: the other way round.
+    sort: Option<String>,
+    /// Where the last page ended.
     cursor: Option<String>,
+    /// At most so many.
     limit: Option<usize>,
 }
 
 /// `GET /api/v1/jobs`
 pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let Query { name, enabled, cursor, limit: asked } = query.into_inner();
-    let page = edge.desk.jobs(JobFilter { name, enabled, cursor, limit: limit(asked)? }).await?;
-    Ok(HttpResponse::Ok().json(page))
+    let Query { name, enabled, kind, group, deleted, sort, cursor, limit: asked } = query.into_inner();
+    let filter = JobFilter { name, enabled, kind, group, deleted, sort, cursor, limit: limit(asked)? };
+    Ok(HttpResponse::Ok().json(edge.desk.jobs(filter).await?))
+}
+
+/// The query of a creation.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateQuery {
+    /// Only check it, and say what it would be.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// `POST /api/v1/jobs`
-pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+pub async fn create(
+    edge: web::Data<Edge>,
+    request: HttpRequest,
+    query: web::Query<CreateQuery>,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let job = edge.desk.create_job(json(&request, payload).await?, caller.name).await?;
-    Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/jobs/{}", job.id))).json(job))
+    let input = json(&request, payload).await?;
+    if query.dry_run {
+        return Ok(HttpResponse::Ok().json(edge.desk.check_job(input, caller.name).await?));
+    }
+    let job = edge.desk.create_job(input, caller.name).await?;
+    Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/jobs/{}", job.job.id))).json(job))
 }
 
 /// `GET /api/v1/jobs/{id}`
@@ -39,36 +74,89 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
     Ok(HttpResponse::Ok().json(edge.desk.job(id(&request, "id")?).await?))
 }
 
+/// The version in `If-Match`, if the caller sent one.
+fn if_match(request: &HttpRequest) -> Result<Option<i64>, Failure> {
+    let Some(value) = request.headers().get("If-Match") else { return Ok(None) };
+    let version = value.to_str().ok().map(|text| text.trim().trim_start_matches("W/").trim_matches('"'));
+    match version.map(|text| (text, text.parse())) {
+        Some(("*", _)) => Ok(None),
+        Some((_, Ok(version))) => Ok(Some(version)),
+        _ => Err(Problem::malformed("`If-Match` holds no version").at("If-Match").into()),
+    }
+}
+
 /// `PUT /api/v1/jobs/{id}`
 pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
     let job = id(&request, "id")?;
-    Ok(HttpResponse::Ok().json(edge.desk.update_job(job, json(&request, payload).await?, caller.name).await?))
+    let seen = if_match(&request)?;
+    let mut input: JobInput = json(&request, payload).await?;
+    input.version = input.version.or(seen);
+    Ok(HttpResponse::Ok().json(edge.desk.update_job(job, input, caller.name).await?))
 }
 
 /// `DELETE /api/v1/jobs/{id}`
 pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    edge.desk.delete_job(id(&request, "id")?, caller.name).await?;
+    edge.desk.delete_job(id(&request, "id")?, if_match(&request)?, caller.name).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `POST /api/v1/jobs/{id}/restore`
+pub async fn restore(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.restore_job(id(&request, "id")?, caller.name).await?))
+}
+
+/// `POST /api/v1/jobs/{id}/purge`
+pub async fn purge(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.purge_job(id(&request, "id")?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&request, "id")?, true, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&request, "id")?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/disable`
-pub async fn disable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+pub async fn disable(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&request, "id")?, false, caller.name).await?))
+    let input = json_or_default(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.disable_job(id(&request, "id")?, input, caller.name).await?))
+}
+
+/// The trace that a caller is in: the second part of a W3C `traceparent`.
+fn trace_of(request: &HttpRequest) -> Option<String> {
+    let text = request.headers().get("traceparent")?.to_str().ok()?;
+    let trace = text.split('-').nth(1)?;
+    let is_trace = trace.len() == 32 && trace.bytes().all(|b| b.is_ascii_hexdigit()) && trace.bytes().any(|b| b != b'0');
+    is_trace.then(|| trace.to_ascii_lowercase())
 }
 
 /// `POST` or `GET /api/v1/jobs/{id}/trigger`: an outside scheduler's callback may be either.
 pub async fn trigger(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
+    let caller = allow(&edge, &request, Need::Admin)?;
     let job = id(&request, "id")?;
-    let run = edge.desk.trigger(job, json_or_default(&request, payload).await?).await?;
+    let mut input: TriggerInput = json_or_default(&request, payload).await?;
+    let key = request.headers().get("Idempotency-Key").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    input.idempotency_key = input.idempotency_key.or(key);
+    let order = TriggerOrder { input, retry_of: None, trace_id: trace_of(&request), by: caller.name, waits: false };
+    let run = edge.desk.trigger(job, order).await?;
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
+}
+
+/// `POST /api/v1/jobs/{id}/backfill`
+pub async fn backfill(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let job = id(&request, "id")?;
+    Ok(HttpResponse::Ok().json(edge.desk.backfill(job, json(&request, payload).await?, caller.name).await?))
+}
+
+/// `POST /api/v1/jobs/{id}/redrive`
+pub async fn redrive(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.redrive(id(&request, "id")?, caller.name).await?))
 }

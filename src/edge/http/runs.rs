@@ -4,9 +4,10 @@ use super::limit;
 use crate::actors::desk::RunFilter;
 use crate::domain::ids::JobId;
 use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
-use crate::edge::body::{id, json_or_default};
+use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
@@ -38,6 +39,29 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 pub async fn stop(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
     Ok(HttpResponse::Ok().json(edge.desk.stop_run(id(&request, "id")?, caller.name.as_deref()).await?))
+}
+
+/// `POST /api/v1/runs/{id}/retry`
+pub async fn retry(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let run = edge.desk.retry_run(id(&request, "id")?, caller.name).await?;
+    Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
+}
+
+/// When a job comes next.
+#[derive(Debug, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NextFire {
+    /// Absent: not, or not until a run has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_fire: Option<Timestamp>,
+}
+
+/// `POST /api/v1/runs/{id}/next`
+pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let next_fire = edge.desk.ask_next(id(&request, "id")?, json(&request, payload).await?).await?;
+    Ok(HttpResponse::Ok().json(NextFire { next_fire }))
 }
 
 /// The query of a list of blocks.

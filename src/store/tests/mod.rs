@@ -12,6 +12,7 @@ use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::{Job, JobKind, Properties};
 use crate::domain::node::{NodeFacts, NodeLoad};
 use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::schedule::{Kind, PlanState, Schedule};
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use std::future::Future;
@@ -46,11 +47,18 @@ fn job(name: &str) -> Job {
         name: name.into(),
         job_type: JobKind::Block,
         description: Some("d".into()),
+        group: None,
         is_enabled: true,
+        disabled_reason: None,
         is_deleted: false,
         priority: -3,
         properties: Properties([("FullClassName".to_owned(), "a.B".to_owned())].into()),
+        schedule: None,
+        policies: None,
+        callback: None,
         version: 1,
+        create_by: Some("me".into()),
+        update_by: None,
         creation_time: T,
         update_time: T,
     }
@@ -68,14 +76,24 @@ fn new_run(job_id: JobId) -> NewRun {
         priority: 5,
         download: Default::default(),
         queue: Default::default(),
+        kind: JobKind::Block,
+        rules: Default::default(),
+        not_before: None,
+        follow: false,
+        retry_of: None,
+        trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
         creation_time: T,
         finish_time: None,
     }
 }
 
+fn by_hand(run: NewRun) -> InsertRun {
+    InsertRun { run, version: 1, fire: None, key: None }
+}
+
 /// A run that is owned: the run and its epoch.
 async fn run(store: &Store) -> (Run, i64) {
-    let run = store.write(InsertRun { run: new_run(JobId::random()), fire_time: None }).await.expect("inserted").run;
+    let run = store.write(by_hand(new_run(JobId::random()))).await.expect("inserted").run;
     store.write(AdoptRun { identity: run.identity }).await.expect("adopted")
 }
 

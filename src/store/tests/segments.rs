@@ -54,6 +54,8 @@ fn a_run_that_is_stopped_gives_its_results_up() {
             reason: Some("enough".into()),
             counters,
             block_times: 2,
+            result: None,
+            follow: false,
             now: T,
         };
         store.write(finish).await.expect("finished");

@@ -5,44 +5,73 @@ use super::*;
 #[test]
 fn jobs_are_made_changed_and_listed() {
     with_store(|store, config| async move {
+        let insert = |job: &Job| store.write(InsertJob { job: job.clone(), next_at: None });
         let first = job("first 100%");
-        store.write(InsertJob { job: first.clone(), by: Some("me".into()) }).await.expect("made");
-        let again = store.write(InsertJob { job: Job { name: "other".into(), ..first.clone() }, by: None }).await;
-        assert_eq!(again, Err(StoreError::Conflict("id".into())));
-        let same_name = store.write(InsertJob { job: job("first 100%"), by: None }).await;
-        assert_eq!(same_name, Err(StoreError::Conflict("name".into())));
-        let second = job("Second");
-        store.write(InsertJob { job: second.clone(), by: None }).await.expect("made");
+        insert(&first).await.expect("made");
+        assert_eq!(insert(&Job { name: "other".into(), ..first.clone() }).await, Err(StoreError::Conflict("id".into())));
+        assert_eq!(insert(&job("first 100%")).await, Err(StoreError::Conflict("name".into())));
+        let second = Job { group: Some("g".into()), ..job("Second") };
+        insert(&second).await.expect("made");
 
         let mut change = first.clone();
         change.properties.0.insert("ThreadNum".into(), "4".into());
         change.properties.0.remove("FullClassName");
         change.is_enabled = false;
-        let changed = store.write(UpdateJob { job: change.clone(), by: None }).await.expect("changed");
+        change.update_by = Some("you".into());
+        change.schedule = Some(Schedule::of_cron("*/5 * * * *"));
+        let was = PlanState::new(T);
+        let state = PlanState { decided_until: Timestamp(2_000), fires: 3, ..was };
+        let update =
+            |job: &Job| store.write(UpdateJob { job: job.clone(), action: Action::Updated, was, state, next_at: Some(Timestamp(9)) });
+        let stale = PlanState { fires: 9, ..was };
+        let late = store.write(UpdateJob { job: change.clone(), action: Action::Updated, was: stale, state, next_at: None }).await;
+        assert_eq!(late, Err(StoreError::Conflict("plan".into())));
+        let changed = update(&change).await.expect("changed");
         assert_eq!(changed, Job { version: 2, ..change.clone() });
-        assert_eq!(store.write(UpdateJob { job: change, by: None }).await, Err(StoreError::Conflict("version".into())));
-        let clash = Job { name: "Second".into(), ..changed.clone() };
-        assert_eq!(store.write(UpdateJob { job: clash, by: None }).await, Err(StoreError::Conflict("name".into())));
-        assert_eq!(store.write(UpdateJob { job: job("nobody"), by: None }).await, Err(StoreError::NotFound));
+        assert_eq!(update(&change).await, Err(StoreError::Conflict("version".into())));
+        assert_eq!(update(&Job { name: "Second".into(), ..changed.clone() }).await, Err(StoreError::Conflict("name".into())));
+        assert_eq!(update(&job("nobody")).await, Err(StoreError::NotFound));
 
         let store = reopened(store, &config).await;
         assert_eq!(store.read(GetJob(changed.id)).await, Ok(Some(changed.clone())));
-        let list = |name: Option<&str>, enabled| ListJobs { name: name.map(str::to_owned), enabled, after: None, limit: 10 };
-        let names = |jobs: Vec<Job>| jobs.into_iter().map(|job| job.name).collect::<Vec<_>>();
-        assert_eq!(store.read(list(Some("ECON"), None)).await.map(names), Ok(vec!["Second".into()]));
-        assert_eq!(store.read(list(Some("%"), None)).await.map(names), Ok(vec!["first 100%".into()]), "no wildcard");
-        assert_eq!(store.read(list(None, Some(true))).await.map(names), Ok(vec!["Second".into()]));
-        // Both were made in the same millisecond, so the id decides.
-        let all = store.read(list(None, None)).await.expect("jobs");
-        assert!(all.len() == 2 && all[0].id < all[1].id);
-        let after = ListJobs { after: Some((T, all[0].id)), ..list(None, None) };
-        assert_eq!(store.read(after).await, Ok(vec![all[1].clone()]));
+        assert_eq!(
+            store.read(LoadJobs(vec![changed.id])).await,
+            Ok(vec![(changed.clone(), StoredPlan { state, next_at: Some(Timestamp(9)) })])
+        );
+        assert_eq!(store.read(LoadAgenda).await, Ok(vec![(changed.id, Timestamp(9))]));
+        let changes = store.read(ListChanges { job_id: Some(changed.id), before: None, limit: 10 }).await.expect("changes");
+        let told: Vec<_> = changes.iter().map(|c| (c.version, c.action.as_str(), c.by.as_deref())).collect();
+        assert_eq!(told, [(2, "updated", Some("you")), (1, "created", Some("me"))]);
 
+        let all = || ListJobs { limit: 10, ..ListJobs::default() };
+        let names = |jobs: Vec<(Job, StoredPlan)>| jobs.into_iter().map(|(job, _)| job.name).collect::<Vec<_>>();
+        let list = |list: ListJobs| store.read(list);
+        assert_eq!(list(ListJobs { name: Some("ECON".into()), ..all() }).await.map(names), Ok(vec!["Second".into()]));
+        assert_eq!(list(ListJobs { name: Some("%".into()), ..all() }).await.map(names), Ok(vec!["first 100%".into()]), "no wildcard");
+        assert_eq!(list(ListJobs { enabled: Some(true), ..all() }).await.map(names), Ok(vec!["Second".into()]));
+        assert_eq!(list(ListJobs { group: Some("g".into()), ..all() }).await.map(names), Ok(vec!["Second".into()]));
+        assert_eq!(list(ListJobs { kind: Some(JobKind::Callback), ..all() }).await.map(names), Ok(vec![]));
+        assert_eq!(list(ListJobs { sort: JobSort::Name, ..all() }).await.map(names), Ok(vec!["Second".into(), "first 100%".into()]));
+        let by_name_back = ListJobs { sort: JobSort::Name, descending: true, ..all() };
+        let after = Some((SortKey::Text("first 100%".into()), changed.id));
+        assert_eq!(list(ListJobs { after, ..by_name_back }).await.map(names), Ok(vec!["Second".into()]));
+        assert_eq!(list(ListJobs { sort: JobSort::NextFire, ..all() }).await.map(names), Ok(vec!["first 100%".into()]));
+        // Both were made in the same millisecond, so the id decides.
+        let both = list(all()).await.expect("jobs");
+        assert!(both.len() == 2 && both[0].0.id < both[1].0.id);
+        let after = Some((SortKey::Number(T.0), both[0].0.id));
+        assert_eq!(list(ListJobs { after, ..all() }).await, Ok(vec![both[1].clone()]));
+
+        assert_eq!(store.write(PurgeJob(changed.id)).await, Err(StoreError::Conflict("not-deleted".into())));
         let deleted = Job { is_deleted: true, ..changed };
-        let deleted = store.write(UpdateJob { job: deleted, by: None }).await.expect("deleted");
-        assert_eq!(store.read(list(None, None)).await.map(|jobs| jobs.len()), Ok(1));
-        assert_eq!(store.read(GetJob(deleted.id)).await, Ok(Some(deleted)));
-        store.write(InsertJob { job: job("first 100%"), by: None }).await.expect("the name is free again");
+        let delete = UpdateJob { job: deleted, action: Action::Deleted, was: state, state, next_at: None };
+        let deleted = store.write(delete).await.expect("deleted");
+        assert_eq!(store.read(all()).await.map(|jobs| jobs.len()), Ok(1));
+        assert_eq!(store.read(ListJobs { deleted: true, ..all() }).await.map(names), Ok(vec!["first 100%".into()]));
+        assert_eq!(store.read(GetJob(deleted.id)).await, Ok(Some(deleted.clone())));
+        store.write(InsertJob { job: job("first 100%"), next_at: None }).await.expect("the name is free again");
+        store.write(PurgeJob(deleted.id)).await.expect("purged");
+        assert_eq!(store.read(GetJob(deleted.id)).await, Ok(None));
     });
 }
 
@@ -50,14 +79,15 @@ fn jobs_are_made_changed_and_listed() {
 fn one_instant_makes_one_run() {
     with_store(|store, _| async move {
         let id = JobId::random();
-        let insert = |at| store.write(InsertRun { run: new_run(id), fire_time: Some(Timestamp(at)) });
+        let insert = |at| store.write(InsertRun { fire: Some((Timestamp(at), Kind::Outside)), ..by_hand(new_run(id)) });
         let (one, other) = (insert(5), insert(5));
         let (one, other) = (one.await.expect("made"), other.await.expect("the same"));
         assert!(!one.already && other.already);
         assert_eq!(one.run, other.run);
         assert!(!insert(6).await.expect("made").already);
 
-        let skip = |at| RecordSkip { job_id: id, planned_at: Timestamp(at), reason: "disabled".into(), now: T };
+        let skip =
+            |at| RecordSkip { job_id: id, version: 1, planned_at: Timestamp(at), rule: "job-disabled", reason: "disabled".into(), now: T };
         for at in [5, 7, 7] {
             store.write(skip(at)).await.expect("recorded, or there already");
         }
@@ -108,7 +138,7 @@ fn runs_are_listed_the_newest_first() {
         let mut made = Vec::new();
         for state in [RunState::Pending, RunState::Failed, RunState::Pending] {
             let new = NewRun { state, reason: Some("why".into()), ..new_run(job) };
-            made.push(store.write(InsertRun { run: new, fire_time: None }).await.expect("made").run);
+            made.push(store.write(by_hand(new)).await.expect("made").run);
         }
         made.reverse();
         let all = ListRuns { state: None, job_id: None, before_no: None, limit: 2 };

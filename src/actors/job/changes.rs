@@ -1,0 +1,101 @@
+//! A job is made otherwise. What was due until then is dealt with first, as the job was; from then on its plan is the new one.
+
+use super::fires::stop_all;
+use super::input::apply;
+use super::message::JobChange;
+use super::room::Room;
+use crate::actors::reply::problem_of;
+use crate::domain::job::Job;
+use crate::domain::schedule::Schedule;
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{Action, StoreError, UpdateJob};
+
+impl Room {
+    /// Changes the job, and says how it is then.
+    pub(super) async fn change(&mut self, change: JobChange, by: Option<String>) -> Result<Job, Problem> {
+        let restores = matches!(change, JobChange::Restore);
+        if self.known().await?.job.is_deleted != restores {
+            return Err(if restores {
+                Problem::conflict("not-deleted", format!("the job {} is not deleted", self.id))
+            } else {
+                Problem::not_found(format!("there is no job {}", self.id))
+            });
+        }
+        let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
+        self.settle_due(now).await?;
+        let known = self.known().await?;
+        let old = known.job.clone();
+        let mut job = old.clone();
+        let stops = matches!(change, JobChange::Disable { stop: true, .. });
+        let action = match change {
+            JobChange::Values(input) => {
+                apply(&mut job, *input, now)?;
+                Action::Updated
+            }
+            JobChange::Enable => {
+                (job.is_enabled, job.disabled_reason) = (true, None);
+                Action::Enabled
+            }
+            JobChange::Disable { reason, .. } => {
+                (job.is_enabled, job.disabled_reason) = (false, reason);
+                Action::Disabled
+            }
+            JobChange::Delete { version } => {
+                if let Some(version) = version.filter(|version| *version != old.version) {
+                    return Err(conflict(&StoreError::Conflict("version".to_owned()), &Job { version, ..old }));
+                }
+                job.is_deleted = true;
+                Action::Deleted
+            }
+            JobChange::Restore => {
+                (job.is_deleted, job.is_enabled) = (false, false);
+                job.disabled_reason = Some("it was deleted and restored".to_owned());
+                Action::Restored
+            }
+        };
+        job.update_time = now;
+        job.update_by = by;
+        let was = known.stored.state;
+        let mut state = was;
+        state.decided_until = state.decided_until.max(now);
+        let begins = job.is_enabled && !old.is_enabled;
+        if begins || job.schedule != old.schedule {
+            (state.rest_from, state.asked_at) = (now, None);
+        }
+        if begins {
+            state.failures = 0;
+        }
+        let plan = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile().map_err(super::input::of_schedule)?;
+        let comes = job.is_enabled && !job.is_deleted;
+        let next_at = if comes { plan.next(&state, known.open_counts().any()).map(|next| next.at) } else { None };
+        let update = UpdateJob { job: job.clone(), action, was, state, next_at };
+        let written = self.house.store.write(update).await;
+        // Whatever came of it: what is known of the job is read anew.
+        let open = self.known.take().map(|known| known.open).unwrap_or_default();
+        let job = written.map_err(|error| conflict(&error, &job))?;
+        if let Some(scheduler) = self.house.scheduler() {
+            scheduler.planned(self.id, next_at);
+        }
+        if stops {
+            stop_all(&self.house, &open).await;
+        }
+        Ok(job)
+    }
+}
+
+/// What a conflict in the store means here.
+#[must_use]
+pub fn conflict(error: &StoreError, job: &Job) -> Problem {
+    match error {
+        StoreError::Conflict(what) if what == "name" => {
+            Problem::conflict("name-taken", format!("another job is called `{}`", job.name)).at("name")
+        }
+        StoreError::Conflict(what) if what == "id" => Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id"),
+        StoreError::Conflict(what) if what == "version" => {
+            Problem::conflict("version", "the job was changed since that version was read".to_owned()).at("version")
+        }
+        StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job went on meanwhile"),
+        other => problem_of(other),
+    }
+}

@@ -1,0 +1,307 @@
+//! From a due instant or a trigger to a run.
+
+use super::message::TriggerOrder;
+use super::room::{Known, Room, of_property};
+use crate::actors::house::House;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::Identity;
+use crate::domain::job::{Job, JobKind};
+use crate::domain::run::{Run, RunRules, RunState};
+use crate::domain::schedule::{Fate, Kind, Overlap, Policies, Row, Step, decide};
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{FireOf, InsertRun, NewFire, NewRun, OpenRun, Outcome, RecordSkip, StoredPlan, WriteFires};
+use std::collections::HashMap;
+
+impl Room {
+    /// Deals with all that is due, and says when the job comes next.
+    pub(super) async fn due(&mut self) {
+        let mut result = self.settle_due(Timestamp::now()).await;
+        if result.as_ref().is_err_and(|problem| problem.status == 503) {
+            // What it knew was not true any more; what it reads now is.
+            result = self.settle_due(Timestamp::now()).await;
+        }
+        match result {
+            Ok(()) => self.announce(),
+            // The scheduler asks again before long.
+            Err(problem) => log::error!("what is due could not be dealt with job={}: {problem}", self.id),
+        }
+    }
+
+    /// Decides until nothing is due any more at `now`.
+    pub(super) async fn settle_due(&mut self, now: Timestamp) -> Result<(), Problem> {
+        loop {
+            let known = self.known().await?;
+            if !known.job.is_enabled || known.job.is_deleted {
+                known.stored.next_at = None;
+                return Ok(());
+            }
+            if known.open_counts().any() && known.stored.next_at.is_some_and(|at| at <= now) {
+                self.look_again().await?;
+            }
+            let known = self.known().await?;
+            let was = known.stored.state;
+            let step = decide(&known.plan, &known.rules, &was, known.open_counts(), now);
+            if step.is_empty() {
+                return Ok(());
+            }
+            let more = step.more || step.rewind.is_some();
+            self.write(step, now).await?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn write(&mut self, step: Step, now: Timestamp) -> Result<(), Problem> {
+        let Self { house, known, .. } = self;
+        let known = known.as_mut().expect("it was decided on what is known");
+        let stopped = if step.replace { stop_all(house, &known.open).await } else { Vec::new() };
+        let (rows, starting) = known.new_fires(&step.rows, now)?;
+        let is_open = known.open.len() > stopped.len() || starting > 0;
+        let next_at = known.next_at(&step.state, is_open);
+        let missed: u64 = rows.iter().filter(|row| matches!(row.outcome, Outcome::Missed)).map(|row| row.instants).sum();
+        let mut events = Vec::new();
+        if missed > 0 {
+            events.push(known.event("missed", None, now, &format!("{missed} planned runs were missed")));
+        }
+        let write = WriteFires {
+            job_id: known.job.id,
+            version: known.job.version,
+            rows,
+            was: known.stored.state,
+            state: step.state,
+            next_at,
+            rewind: step.rewind,
+            events,
+            now,
+        };
+        let written = self.house.store.write(write).await;
+        let runs = match written {
+            Ok(runs) => runs,
+            Err(error) => return Err(self.forget(&error)),
+        };
+        let known = self.known.as_mut().expect("it is still known");
+        known.stored = StoredPlan { state: step.state, next_at };
+        known.open.retain(|run| !stopped.contains(&run.identity));
+        for run in runs {
+            self.begin(run, now);
+        }
+        if missed > 0 {
+            self.house.alarm();
+        }
+        Ok(())
+    }
+
+    /// A run was made: it gets its actor, unless it waits for its turn.
+    pub(super) fn begin(&mut self, run: Run, now: Timestamp) {
+        if let Some(planned) = run.planned_at {
+            self.house.lateness.recorded(now.since_ms(planned));
+        }
+        if run.state.is_final() {
+            return self.house.registry().run_ended(run.identity, run.job_id, run.follow);
+        }
+        if let Some(known) = &mut self.known {
+            known.open.push(OpenRun { identity: run.identity, not_before: run.not_before });
+        }
+        if !run.is_queued() {
+            let properties = self.known.as_ref().map(|known| known.job.properties.0.clone()).unwrap_or_default();
+            self.house.registry().start_new_run(run, properties);
+        }
+    }
+
+    /// Makes a run now, by hand or since another scheduler says so.
+    pub(super) async fn trigger(&mut self, order: TriggerOrder) -> Result<Identity, Problem> {
+        let id = self.id;
+        self.living().await?;
+        let now = Timestamp::now();
+        let input = &order.input;
+        if let Some(planned_at) = input.fire_time {
+            // Told twice, an instant gets the same answer twice, whatever has become of the job meanwhile.
+            match self.house.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
+                Some(Some(identity)) => return Ok(identity),
+                Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was skipped before"))),
+                None => {}
+            }
+        }
+        let verdict = self.admit(&order, now).await?;
+        let version = self.living().await?.job.version;
+        let queued = match verdict {
+            Admission::Now => false,
+            Admission::Queued => true,
+            Admission::No(rule, reason) => {
+                if let Some(planned_at) = input.fire_time {
+                    let skip = RecordSkip { job_id: id, version, planned_at, rule, reason: reason.clone(), now };
+                    self.house.store.write(skip).await.map_err(|e| problem_of(&e))?;
+                }
+                return Err(Problem::conflict(rule, reason));
+            }
+        };
+        let known = self.living().await?;
+        let mut run = known.new_run(now, queued)?;
+        run.arguments = input.arguments.clone().or(run.arguments);
+        run.priority = input.priority.unwrap_or(run.priority);
+        run.retry_of = order.retry_of;
+        run.trace_id = order.trace_id.clone().unwrap_or(run.trace_id);
+        run.rules.by = order.by.clone();
+        let fire = input.fire_time.map(|at| (at, Kind::Outside));
+        let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
+        let inserted = match self.house.store.write(insert).await {
+            Ok(inserted) => inserted,
+            Err(error) => return Err(self.forget(&error)),
+        };
+        let identity = inserted.run.identity;
+        if !inserted.already {
+            self.begin(inserted.run, now);
+        }
+        Ok(identity)
+    }
+
+    /// Whether a trigger makes a run now.
+    async fn admit(&mut self, order: &TriggerOrder, now: Timestamp) -> Result<Admission, Problem> {
+        let known = self.living().await?;
+        if !known.job.is_enabled {
+            let because = known.job.disabled_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+            return Ok(Admission::No("job-disabled", format!("the job `{}` is disabled{because}", known.job.name)));
+        }
+        let late = order.input.fire_time.map_or(0, |planned| now.since_ms(planned));
+        if let Some(limit) = known.job.properties.stale_after().map_err(|e| of_property(&e))?.filter(|limit| late > *limit) {
+            return Ok(Admission::No("stale", format!("the fire is {late} ms late, and stale after {limit} ms")));
+        }
+        let policy = known.overlap();
+        if policy == Overlap::Allow || !known.open_counts().any() {
+            return Ok(Admission::Now);
+        }
+        self.look_again().await?;
+        let known = self.living().await?;
+        let Some(other) = known.open.first().map(|run| run.identity) else { return Ok(Admission::Now) };
+        Ok(match policy {
+            Overlap::Allow => Admission::Now,
+            _ if order.waits => Admission::Queued,
+            Overlap::QueueOne if known.open_counts().queued > 0 => {
+                Admission::No("still-running", format!("run {other} of the job is not over, and another waits for it already"))
+            }
+            Overlap::QueueOne | Overlap::QueueAll => Admission::Queued,
+            Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
+            Overlap::Replace => {
+                let open = known.open.clone();
+                let stopped = stop_all(&self.house, &open).await;
+                self.living().await?.open.retain(|run| !stopped.contains(&run.identity));
+                Admission::Now
+            }
+        })
+    }
+}
+
+enum Admission {
+    Now,
+    Queued,
+    No(&'static str, String),
+}
+
+/// Stops runs, all at once, and says which are over.
+pub(super) async fn stop_all(house: &House, open: &[OpenRun]) -> Vec<Identity> {
+    let stops = open.iter().map(|run| async move {
+        let stopped = house.stop_run(run.identity, "another run of the job replaces it".to_owned()).await;
+        match stopped {
+            Ok(_) => Some(run.identity),
+            Err(problem) => {
+                log::warn!("a run that is to be replaced could not be stopped run={}: {problem}", run.identity);
+                None
+            }
+        }
+    });
+    futures_util::future::join_all(stops).await.into_iter().flatten().collect()
+}
+
+impl Known {
+    /// What becomes of a fire that finds a run of the job not over.
+    pub(super) fn overlap(&self) -> Overlap {
+        self.rules.overlap.unwrap_or(if self.plan.is_empty() { Overlap::Allow } else { Overlap::Skip })
+    }
+
+    /// The rows of a decision, and how many runs begin with them.
+    fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<(Vec<NewFire>, usize), Problem> {
+        let mut runs: HashMap<Timestamp, NewRun> = HashMap::new();
+        for row in rows {
+            if let Fate::Fire { queued } = row.fate {
+                runs.insert(row.at, self.new_run(now, queued)?);
+            }
+        }
+        let waiting = self.open.iter().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
+        let starting = runs.len();
+        let identities: HashMap<Timestamp, Identity> = runs.iter().map(|(at, run)| (*at, run.identity)).collect();
+        let fires = rows.iter().map(|row| NewFire {
+            planned_at: row.at,
+            planned_until: row.until,
+            instants: row.instants,
+            kind: row.kind,
+            outcome: match &row.fate {
+                Fate::Fire { .. } => Outcome::Fired(Box::new(runs.remove(&row.at).expect("it was made above"))),
+                Fate::Skipped => Outcome::Skipped,
+                Fate::Missed => Outcome::Missed,
+                Fate::Merged(into) => Outcome::Merged(into.map_or(waiting, |at| identities.get(&at).copied())),
+            },
+            rule: row.rule,
+            reason: row.reason.clone(),
+        });
+        Ok((fires.collect(), starting))
+    }
+
+    /// A run of the job as it is now.
+    pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
+        let job = &self.job;
+        let failure = match job.job_type {
+            JobKind::Block | JobKind::Callback => None,
+            JobKind::Application => Some("this version carries out block and callback jobs only".to_owned()),
+        };
+        let identity = Identity::random();
+        Ok(NewRun {
+            identity,
+            job_id: job.id,
+            job_name: job.name.clone(),
+            class_name: class_of(job)?,
+            arguments: job.properties.get("Arguments").map(str::to_owned),
+            state: if failure.is_some() { RunState::Failed } else { RunState::Pending },
+            finish_time: failure.is_some().then_some(now),
+            not_before: (queued && failure.is_none()).then_some(Run::QUEUED),
+            reason: failure.or_else(|| queued.then(|| "waits until the other runs of the job are over".to_owned())),
+            priority: job.priority,
+            download: job.properties.download().map_err(|e| of_property(&e))?,
+            queue: job.properties.queue().map_err(|e| of_property(&e))?,
+            kind: job.job_type,
+            rules: RunRules {
+                timeout: self.rules.timeout,
+                retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
+                callback: job.callback.clone(),
+                by: None,
+            },
+            follow: self.follows(),
+            retry_of: None,
+            // A trace of its own; both are 128 bits that are not 0.
+            trace_id: identity.to_string(),
+            creation_time: now,
+        })
+    }
+
+    /// The end of a run means something to the job even if the run ends well.
+    fn follows(&self) -> bool {
+        let Policies { max_failures, silent_after, .. } = &self.rules;
+        self.plan.has_rests()
+            || self.job.schedule.as_ref().is_some_and(crate::domain::schedule::Schedule::is_once)
+            || matches!(self.overlap(), Overlap::QueueOne | Overlap::QueueAll)
+            || max_failures.is_some()
+            || silent_after.is_some()
+            || self.stored.state.failures > 0
+    }
+}
+
+fn class_of(job: &Job) -> Result<String, Problem> {
+    match (job.job_type, job.properties.class_name(), &job.callback) {
+        (JobKind::Callback, _, Some(callback)) => Ok(callback.title()),
+        (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job names no request")),
+        (_, Some(name), _) => Ok(name.to_owned()),
+        (JobKind::Application, None, _) => Ok(String::new()),
+        (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job names no class")),
+    }
+}

@@ -1,0 +1,210 @@
+//! From what was sent to a job: every value is checked before anything is written.
+
+use crate::domain::callback::Callback;
+use crate::domain::ids::JobId;
+use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
+use crate::domain::schedule::{InvalidSchedule, Schedule, Trigger};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
+use crate::protocol::problem::Problem;
+
+/// The longest idempotency key, in characters.
+const MOST_KEY: usize = 200;
+
+fn check_length(field: &str, text: &str, most: usize) -> Result<(), Problem> {
+    let length = text.chars().count();
+    if length > most {
+        return Err(Problem::invalid(field, format!("{length} characters are too many: at most {most} are taken")));
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    if name.trim().is_empty() {
+        return Err(Problem::invalid("name", "a job needs a name"));
+    }
+    check_length("name", name, limits::NAME)
+}
+
+fn kind_of(input: &JobTypeInput) -> Result<JobKind, Problem> {
+    match input {
+        JobTypeInput::Number(0) => Ok(JobKind::Block),
+        JobTypeInput::Number(1) => Ok(JobKind::Application),
+        JobTypeInput::Number(n) => Err(Problem::invalid("jobType", format!("{n} is no kind of job: 0 is block, 1 is application"))),
+        JobTypeInput::Name(name) => name.parse().map_err(|detail: String| Problem::invalid("jobType", detail)),
+    }
+}
+
+/// A new job.
+///
+/// # Errors
+/// A value is not allowed.
+pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<Job, Problem> {
+    let mut job = Job {
+        id: input.id.unwrap_or_else(JobId::random),
+        name: String::new(),
+        job_type: JobKind::Block,
+        description: None,
+        group: None,
+        is_enabled: true,
+        disabled_reason: None,
+        is_deleted: false,
+        priority: 0,
+        properties: Properties::default(),
+        schedule: None,
+        policies: None,
+        callback: None,
+        version: 1,
+        create_by: by.clone(),
+        update_by: by,
+        creation_time: now,
+        update_time: now,
+    };
+    apply(&mut job, input, now)?;
+    Ok(job)
+}
+
+/// Puts what was sent into a job, and checks what comes of it.
+pub(super) fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Problem> {
+    if input.id.is_some_and(|other| other != job.id) {
+        return Err(Problem::invalid("id", "a job keeps its id"));
+    }
+    if let Some(version) = input.version.filter(|version| *version != job.version) {
+        let detail = format!("the job was changed since version {version} was read: it is at {}", job.version);
+        return Err(Problem::conflict("version", detail).at("version"));
+    }
+    let schedule = schedule_of(job, &input, now)?;
+    if let Some(name) = input.name {
+        job.name = name;
+    }
+    check_name(&job.name)?;
+    if let Some(kind) = &input.job_type {
+        job.job_type = kind_of(kind)?;
+    }
+    if let Some(description) = input.description {
+        check_length("description", &description, limits::DESCRIPTION)?;
+        job.description = Some(description).filter(|text| !text.is_empty());
+    }
+    if let Some(group) = input.group {
+        check_length("group", &group, limits::NAME)?;
+        job.group = Some(group.trim().to_owned()).filter(|name| !name.is_empty());
+    }
+    if let Some(reason) = &input.disabled_reason {
+        check_length("disabledReason", reason, limits::DESCRIPTION)?;
+    }
+    job.is_enabled = input.is_enabled.unwrap_or(job.is_enabled);
+    job.disabled_reason = if job.is_enabled { None } else { input.disabled_reason.or(job.disabled_reason.take()) };
+    job.priority = input.priority.unwrap_or(job.priority);
+    if let Some(properties) = input.properties {
+        job.properties = Properties(properties);
+    }
+    for (key, value) in [("Application", input.application), ("Arguments", input.arguments)] {
+        if let Some(value) = value {
+            job.properties.0.insert(key.to_owned(), value);
+        }
+    }
+    check_properties(&job.properties)?;
+    if let Some(policies) = input.policies {
+        policies.check().map_err(|e| Problem::invalid(format!("policies.{}", e.field), e.detail))?;
+        job.policies = Some(policies);
+    }
+    if let Some(callback) = input.callback {
+        job.callback = Some(callback_of(callback, job.callback.as_ref())?);
+    }
+    if job.job_type == JobKind::Callback && job.callback.is_none() {
+        return Err(Problem::invalid("callback", "a callback job needs the request that it is to make"));
+    }
+    if let Some(schedule) = schedule {
+        job.schedule = Some(schedule).filter(|schedule| *schedule != Schedule::default());
+        let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty());
+        if is_planned && job.job_type == JobKind::Block && job.properties.class_name().is_none() {
+            return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
+        }
+    }
+    Ok(())
+}
+
+/// The schedule that is meant, checked, if the input says anything of it.
+fn schedule_of(job: &Job, input: &JobInput, now: Timestamp) -> Result<Option<Schedule>, Problem> {
+    let mut schedule = match (&input.cron, input.interval, &input.schedule) {
+        (None, None, None) => return Ok(None),
+        (Some(cron), None, None) if cron.trim().is_empty() => return Ok(Some(Schedule::default())),
+        // The rest of the schedule, its zone before all, stays as it is.
+        (Some(cron), None, None) => {
+            Schedule { triggers: Schedule::of_cron(cron.clone()).triggers, ..job.schedule.clone().unwrap_or_default() }
+        }
+        (None, Some(every), None) => {
+            let trigger = Trigger { every: Some(every), ..Trigger::default() };
+            Schedule { triggers: vec![trigger], ..job.schedule.clone().unwrap_or_default() }
+        }
+        (None, None, Some(schedule)) => schedule.clone(),
+        _ => return Err(Problem::invalid("schedule", "only one of `cron`, `interval` and `schedule` is taken")),
+    };
+    schedule.anchor(now, job.schedule.as_ref());
+    let plan = schedule.compile().map_err(|e| match (&input.cron, input.interval) {
+        (Some(_), _) if e.field == "triggers[0].cron" => Problem::invalid("cron", e.detail),
+        (_, Some(_)) if e.field == "triggers[0].every" => Problem::invalid("interval", e.detail),
+        _ => of_schedule(e),
+    })?;
+    let is_other = job.schedule.as_ref() != Some(&schedule);
+    if is_other && !plan.can_fire_after(now) {
+        let field = if input.cron.is_some() { "cron" } else { "schedule" };
+        return Err(Problem::invalid(field, "the job would never run: no instant after now is in this schedule"));
+    }
+    Ok(Some(schedule))
+}
+
+/// The request of a callback, checked. A secret that is empty is the one that is stored: it is never shown, so it cannot
+/// be sent back.
+fn callback_of(mut callback: Callback, before: Option<&Callback>) -> Result<Callback, Problem> {
+    if callback.secret.as_deref() == Some("") {
+        callback.secret = before.and_then(|before| before.secret.clone());
+    }
+    callback.method = callback.method.map(|method| method.to_ascii_uppercase());
+    callback.check().map_err(|(part, detail)| Problem::invalid(format!("callback.{part}"), detail))?;
+    Ok(callback)
+}
+
+pub(super) fn of_schedule(e: InvalidSchedule) -> Problem {
+    Problem::invalid(format!("schedule.{}", e.field), e.detail)
+}
+
+fn check_properties(properties: &Properties) -> Result<(), Problem> {
+    if properties.0.len() > limits::PROPERTIES {
+        return Err(Problem::invalid("properties", format!("at most {} properties are taken", limits::PROPERTIES)));
+    }
+    for (key, value) in &properties.0 {
+        let field = format!("properties.{key}");
+        if key.is_empty() {
+            return Err(Problem::invalid("properties", "a property needs a key"));
+        }
+        check_length(&field, key, limits::KEY)?;
+        check_length(&field, value, limits::VALUE)?;
+    }
+    if let Some(class) = properties.class_name() {
+        check_length("properties.FullClassName", class, limits::CLASS)?;
+    }
+    let wrong = |e: InvalidProperty| Problem::invalid(format!("properties.{}", e.key), e.detail);
+    properties.download().map_err(wrong)?;
+    properties.queue().map_err(wrong)?;
+    properties.allows_overlap().map_err(wrong)?;
+    properties.stale_after().map_err(wrong)?;
+    Ok(())
+}
+
+/// Checks how a job is to be triggered.
+///
+/// # Errors
+/// A text is too long.
+pub fn check_trigger(input: &TriggerInput) -> Result<(), Problem> {
+    if let Some(arguments) = &input.arguments {
+        check_length("arguments", arguments, limits::VALUE)?;
+    }
+    if let Some(key) = &input.idempotency_key {
+        check_length("idempotencyKey", key, MOST_KEY)?;
+        if key.is_empty() {
+            return Err(Problem::invalid("idempotencyKey", "an empty key is none"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What a job's actor knows of its job, read when it is first needed.
+
+use crate::actors::house::House;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::{Identity, JobId};
+use crate::domain::job::{InvalidProperty, Job};
+use crate::domain::run::Run;
+use crate::domain::schedule::{Open, Plan, Policies, Schedule};
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
+use serde_json::json;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) house: House,
+    pub(super) id: JobId,
+    pub(super) known: Option<Known>,
+}
+
+/// A job as it was read from the store.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The job.
+    pub job: Job,
+    /// How far its plan is decided.
+    pub plan: StoredPlan,
+    /// Its runs that are not over.
+    pub open: Vec<OpenRun>,
+}
+
+/// A job as it is worked with.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) job: Job,
+    pub(super) rules: Policies,
+    pub(super) plan: Plan,
+    pub(super) stored: StoredPlan,
+    pub(super) open: Vec<OpenRun>,
+}
+
+impl Known {
+    fn new(loaded: Loaded) -> Result<Self, Problem> {
+        let Loaded { job, plan, open } = loaded;
+        let compiled = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile();
+        // It was checked when it was stored; a later version may know other rules.
+        let compiled = compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is not understood: {e}")))?;
+        let rules = job.rules().map_err(|e| of_property(&e))?;
+        Ok(Self { job, rules, plan: compiled, stored: plan, open })
+    }
+
+    /// How many of its runs are not over.
+    pub(super) fn open_counts(&self) -> Open {
+        let queued = self.open.iter().filter(|run| run.not_before == Some(Run::QUEUED)).count();
+        Open { at_work: self.open.len() - queued, queued }
+    }
+
+    /// When it comes next, as things stand.
+    pub(super) fn next_at(&self, state: &crate::domain::schedule::PlanState, is_open: bool) -> Option<Timestamp> {
+        if !self.job.is_enabled || self.job.is_deleted {
+            return None;
+        }
+        self.plan.next(state, is_open).map(|next| next.at)
+    }
+
+    /// Something that happened to the job, for those who want to hear of it.
+    pub(super) fn event(&self, event: &'static str, identity: Option<Identity>, at: Timestamp, reason: &str) -> NewEvent {
+        let detail = json!({ "jobName": self.job.name, "group": self.job.group, "reason": reason });
+        NewEvent { event, job_id: self.job.id, identity, at, detail: detail.to_string() }
+    }
+}
+
+impl Room {
+    pub(super) fn new(house: House, id: JobId) -> Self {
+        Self { house, id, known: None }
+    }
+
+    /// Takes what was read ahead of time, unless it has read for itself since.
+    pub(super) fn prepare(&mut self, loaded: Loaded) {
+        if self.known.is_none() {
+            // If it is not understood, whoever asks next is told so.
+            self.known = Known::new(loaded).ok();
+        }
+    }
+
+    /// The job, read if need be.
+    pub(super) async fn known(&mut self) -> Result<&mut Known, Problem> {
+        if self.known.is_none() {
+            let store = &self.house.store;
+            // In this order: a run that ends in between is missing from the second, not from both.
+            let mut jobs = store.read(LoadJobs(vec![self.id])).await.map_err(|e| problem_of(&e))?;
+            let (job, plan) = jobs.pop().ok_or_else(|| Problem::not_found(format!("there is no job {}", self.id)))?;
+            let open = store.read(OpenRunsOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
+            let open = open.into_iter().map(|(_, run)| run).collect();
+            self.known = Some(Known::new(Loaded { job, plan, open })?);
+        }
+        Ok(self.known.as_mut().expect("it was read just now"))
+    }
+
+    /// The job, if it is not deleted.
+    pub(super) async fn living(&mut self) -> Result<&mut Known, Problem> {
+        let id = self.id;
+        let known = self.known().await?;
+        if known.job.is_deleted { Err(Problem::not_found(format!("there is no job {id}"))) } else { Ok(known) }
+    }
+
+    /// Looks anew which runs are not over: before somebody is turned away because of one.
+    pub(super) async fn look_again(&mut self) -> Result<(), Problem> {
+        let open = self.house.store.read(OpenRunsOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
+        if let Some(known) = &mut self.known {
+            known.open = open.into_iter().map(|(_, run)| run).collect();
+        }
+        Ok(())
+    }
+
+    /// Forgets what it knows after a write that was refused or failed: the next one reads what is true.
+    pub(super) fn forget(&mut self, error: &StoreError) -> Problem {
+        self.known = None;
+        match error {
+            StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job went on meanwhile"),
+            other => problem_of(other),
+        }
+    }
+
+    /// Tells the scheduler when the job comes next.
+    pub(super) fn announce(&self) {
+        if let (Some(scheduler), Some(known)) = (self.house.scheduler(), &self.known) {
+            scheduler.planned(self.id, known.stored.next_at);
+        }
+    }
+}
+
+pub(super) fn of_property(e: &InvalidProperty) -> Problem {
+    Problem::invalid(format!("properties.{}", e.key), e.detail.clone())
+}

@@ -1,0 +1,131 @@
+//! After the end of a run: failures are counted, the plan goes on, the next run in the queue has its turn.
+
+use super::message::JobChange;
+use super::room::Room;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::Identity;
+use crate::domain::run::{Run, RunState};
+use crate::domain::schedule::Schedule;
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{GetRun, SettleRun, StoredPlan};
+
+impl Room {
+    /// A run of the job is over.
+    pub(super) async fn run_over(&mut self, identity: Option<Identity>) {
+        let mut result = self.settle(identity).await;
+        if result.as_ref().is_err_and(|problem| problem.status == 503) {
+            result = self.settle(identity).await;
+        }
+        if let Err(problem) = result {
+            // It stays marked, and is dealt with when the broker starts anew.
+            log::error!("the end of a run could not be dealt with job={} run={identity:?}: {problem}", self.id);
+        }
+    }
+
+    async fn settle(&mut self, identity: Option<Identity>) -> Result<(), Problem> {
+        let ended = match identity {
+            None => None,
+            Some(identity) => {
+                let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+                run.filter(|run| run.state.is_final())
+            }
+        };
+        if let (Some(identity), Some(known)) = (identity, &mut self.known) {
+            known.open.retain(|run| run.identity != identity);
+        }
+        let known = self.known().await?;
+        known.open.retain(|run| Some(run.identity) != identity);
+        let counts = known.open_counts();
+        let release = known.open.iter().find(|run| counts.at_work == 0 && run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
+        let ended = ended.filter(|run| run.follow);
+        if ended.is_none() && release.is_none() {
+            return Ok(());
+        }
+        if let Some(run) = &ended {
+            self.disable_after(run).await?;
+        }
+        let known = self.known().await?;
+        let was = known.stored.state;
+        let mut state = was;
+        let mut events = Vec::new();
+        if let Some(run) = &ended {
+            let finish = run.finish_time.unwrap_or(run.creation_time);
+            let reason = run.reason.as_deref().unwrap_or_default();
+            match run.state {
+                RunState::Failed => {
+                    state.failures = state.failures.saturating_add(1);
+                    events.push(known.event("failed", Some(run.identity), finish, reason));
+                }
+                RunState::Success => {
+                    if state.failures > 0 {
+                        events.push(known.event("recovered", Some(run.identity), finish, &format!("after {} failures", state.failures)));
+                    }
+                    state.failures = 0;
+                }
+                _ => {}
+            }
+            if counts.at_work == 0 {
+                state.rest_from = state.rest_from.max(finish);
+            }
+        }
+        let next_at = known.next_at(&state, known.open_counts().any());
+        let alarm = !events.is_empty();
+        let settle = SettleRun { ended: ended.map(|run| run.identity), job_id: known.job.id, was, state, next_at, release, events };
+        if let Err(error) = self.house.store.write(settle).await {
+            return Err(self.forget(&error));
+        }
+        let known = self.known().await?;
+        known.stored = StoredPlan { state, next_at };
+        if let Some(identity) = release {
+            known.open.iter_mut().filter(|run| run.identity == identity).for_each(|run| run.not_before = None);
+            drop(self.house.registry().start_run(identity));
+        }
+        if alarm {
+            self.house.alarm();
+        }
+        self.announce();
+        Ok(())
+    }
+
+    /// A job that was to run once, or failed too often, is disabled before anything else: if the broker dies in between,
+    /// the end of the run is dealt with again.
+    async fn disable_after(&mut self, run: &Run) -> Result<(), Problem> {
+        let known = self.known().await?;
+        if !known.job.is_enabled || known.job.is_deleted {
+            return Ok(());
+        }
+        let failures = known.stored.state.failures + u32::from(run.state == RunState::Failed);
+        let too_many = known.rules.max_failures.filter(|most| run.state == RunState::Failed && failures >= *most);
+        let is_once = known.job.schedule.as_ref().is_some_and(Schedule::is_once) && run.planned_at.is_some();
+        let reason = if let Some(most) = too_many {
+            format!("{most} runs failed one after the other")
+        } else if is_once {
+            "it was to run once".to_owned()
+        } else {
+            return Ok(());
+        };
+        log::warn!("a job is disabled job={} reason={reason}", self.id);
+        self.change(JobChange::Disable { reason: Some(reason), stop: false }, Some("broker".to_owned())).await.map(drop)
+    }
+
+    /// A run says when its job is to be run next.
+    pub(super) async fn ask_next(&mut self, identity: Identity, at: Timestamp) -> Result<Option<Timestamp>, Problem> {
+        let known = self.living().await?;
+        if !known.job.is_enabled {
+            return Err(Problem::conflict("job-disabled", format!("the job `{}` is disabled", known.job.name)));
+        }
+        let was = known.stored.state;
+        let mut state = was;
+        state.asked_at = Some(at.max(Timestamp::now()));
+        let next_at = known.next_at(&state, known.open_counts().any());
+        let asked = crate::store::MovePlan { job_id: known.job.id, was, state, next_at };
+        log::info!("a run asks for a time job={} run={identity} at={at}", self.id);
+        if let Err(error) = self.house.store.write(asked).await {
+            return Err(self.forget(&error));
+        }
+        self.known().await?.stored = StoredPlan { state, next_at };
+        self.announce();
+        Ok(next_at)
+    }
+}

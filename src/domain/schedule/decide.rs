@@ -1,0 +1,285 @@
+//! The decision: what becomes of the instants that are due. The ledger gets a row for each of them.
+
+use super::plan::{Kind, Next, Plan, PlanState};
+use super::policies::{MisfirePolicy, Overlap, Policies};
+use crate::domain::time::Timestamp;
+
+/// Instants that one step looks at; what is left comes in the next step.
+const MOST_INSTANTS: usize = 100_000;
+/// Instants of one step that get a row each; earlier ones share a row that says how many they are.
+const MOST_ROWS: usize = 500;
+/// A clock that went back by less is waited for; by more, what was decided of the time that comes again is taken back.
+const SMALL_STEP_MS: i64 = 1_000;
+
+/// The runs of a job that are not over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Open {
+    /// At work, or about to be.
+    pub at_work: usize,
+    /// Waiting for their turn.
+    pub queued: usize,
+}
+
+impl Open {
+    /// A run is not over.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.at_work + self.queued > 0
+    }
+}
+
+/// What became of an instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It makes a run; `queued`: one that waits until the others are over.
+    Fire {
+        /// It waits for its turn.
+        queued: bool,
+    },
+    /// It makes none, and a rule says so.
+    Skipped,
+    /// It makes none, since it was too late.
+    Missed,
+    /// It is part of the fire of this instant; none: of the run that waits already.
+    Merged(Option<Timestamp>),
+}
+
+/// A row for the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The instant, or the first of several.
+    pub at: Timestamp,
+    /// The last of several.
+    pub until: Timestamp,
+    /// How many.
+    pub instants: u64,
+    /// Why it was planned.
+    pub kind: Kind,
+    /// What became of it.
+    pub fate: Fate,
+    /// The rule that decided, for programs.
+    pub rule: &'static str,
+    /// The same for people.
+    pub reason: Option<String>,
+}
+
+/// A decision: what to write, all of it in one transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// What becomes of the instants that were due, in their order.
+    pub rows: Vec<Row>,
+    /// How far the plan is decided with that.
+    pub state: PlanState,
+    /// The runs at work are to be stopped first.
+    pub replace: bool,
+    /// The clock went back: rows after this instant that made no run are to be taken back.
+    pub rewind: Option<Timestamp>,
+    /// There was more than one step looks at: ask again.
+    pub more: bool,
+}
+
+impl Step {
+    /// Nothing is to be written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.rewind.is_none()
+    }
+}
+
+/// Decides what becomes of all that is due.
+#[must_use]
+pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, open: Open, now: Timestamp) -> Step {
+    let mut step = Step { rows: Vec::new(), state: *state, replace: false, rewind: None, more: false };
+    if state.decided_until.since_ms(now) > SMALL_STEP_MS {
+        // What fired stays in the ledger and does not fire again when its time comes again.
+        step.rewind = Some(now);
+        step.state.decided_until = now;
+        return step;
+    }
+    let due = gather(plan, &mut step, open, now);
+    let mut rows = classify(plan, policies, due, now);
+    overlap(policies.overlap.unwrap_or(if plan.is_empty() { Overlap::Allow } else { Overlap::Skip }), &mut rows, open, &mut step);
+    if let Some(most) = plan.max_fires {
+        cut(&mut rows, most.saturating_sub(state.fires));
+    }
+    for row in &rows {
+        if matches!(row.fate, Fate::Fire { .. }) {
+            step.state.fires += 1;
+            step.state.last_fire = Some(row.at);
+        } else {
+            // Without a run there is no end to wait for.
+            step.state.rest_from = step.state.rest_from.max(row.until);
+        }
+    }
+    step.rows = fold(rows);
+    step
+}
+
+/// All that is due, and how far the plan is decided when it is dealt with.
+fn gather(plan: &Plan, step: &mut Step, open: Open, now: Timestamp) -> Vec<(Next, bool)> {
+    let mut due = Vec::new();
+    let state = &mut step.state;
+    while let Some(next) = plan.next(state, open.any()).filter(|next| next.at <= now) {
+        if next.kind == Kind::Asked {
+            // What a run asked for stands once for all that the plan had until then.
+            while let Some(planned) = plan.named_after(state.decided_until).filter(|planned| planned.at < next.at) {
+                if due.len() >= MOST_INSTANTS {
+                    break;
+                }
+                state.decided_until = planned.at;
+                due.push((planned, true));
+            }
+        }
+        if due.len() >= MOST_INSTANTS {
+            step.more = true;
+            return due;
+        }
+        if next.kind == Kind::Asked {
+            state.asked_at = None;
+        }
+        if next.kind == Kind::Silence {
+            state.last_fire = Some(next.at);
+        }
+        state.decided_until = next.at;
+        let rests = plan.rests(&next);
+        due.push((next, false));
+        if rests {
+            // What comes after the end of a run depends on what becomes of this one.
+            step.more = true;
+            return due;
+        }
+    }
+    step.state.decided_until = step.state.decided_until.max(now);
+    due
+}
+
+/// What the blackouts and the misfire policy say.
+fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Timestamp) -> Vec<Row> {
+    let misfire = &policies.misfire;
+    let last_fireable = due.iter().rposition(|(next, passed)| !passed && plan.blackout(next.at).is_none());
+    let is_late = |at: Timestamp| now.since_ms(at) > misfire.grace as i64;
+    let is_lost = |at: Timestamp| now.since_ms(at) > misfire.window as i64 && is_late(at);
+    // With `all`: the place of the first that is still within the limit.
+    let late = due
+        .iter()
+        .enumerate()
+        .filter(|(_, (next, passed))| !passed && is_late(next.at) && !is_lost(next.at) && plan.blackout(next.at).is_none());
+    let late: Vec<usize> = late.map(|(i, _)| i).collect();
+    let first_within = late.len().checked_sub(misfire.limit as usize).map_or(0, |i| late[i]);
+    let target = last_fireable.map(|i| due[i].0.at);
+    let mut rows = Vec::with_capacity(due.len());
+    for (i, (next, passed)) in due.into_iter().enumerate() {
+        let at = next.at;
+        let late_ms = now.since_ms(at);
+        let (fate, rule, reason) = if passed {
+            (Fate::Skipped, "asked", Some("the last run had asked for a later time".to_owned()))
+        } else if let Some(name) = plan.blackout(at) {
+            (Fate::Skipped, "blackout", Some(format!("it falls into `{name}`")))
+        } else if !is_late(at) {
+            (Fate::Fire { queued: false }, "due", None)
+        } else if is_lost(at) {
+            (Fate::Missed, "window", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.window)))
+        } else {
+            match misfire.policy {
+                MisfirePolicy::Skip => (Fate::Missed, "misfire", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.grace))),
+                MisfirePolicy::Once if last_fireable == Some(i) => {
+                    (Fate::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
+                }
+                MisfirePolicy::Once => (Fate::Merged(target), "misfire", Some("one run makes up for all that were late".to_owned())),
+                MisfirePolicy::All if i >= first_within => {
+                    (Fate::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
+                }
+                MisfirePolicy::All => (Fate::Missed, "limit", Some(format!("more than {} were late", misfire.limit))),
+            }
+        };
+        rows.push(Row { at, until: at, instants: 1, kind: next.kind, fate, rule, reason });
+    }
+    rows
+}
+
+/// What the overlap policy makes of the fires.
+fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
+    let (mut at_work, mut queued) = (open.at_work, open.queued);
+    let mut waiting = None;
+    for row in rows.iter_mut().filter(|row| matches!(row.fate, Fate::Fire { .. })) {
+        let is_free = at_work + queued == 0;
+        match policy {
+            Overlap::Allow => at_work += 1,
+            _ if is_free => at_work += 1,
+            Overlap::Skip => {
+                row.fate = Fate::Skipped;
+                row.rule = "overlap";
+                row.reason = Some("a run of the job is not over".to_owned());
+            }
+            Overlap::QueueOne if queued > 0 => {
+                row.fate = Fate::Merged(waiting);
+                row.rule = "overlap";
+                row.reason = Some("a run of the job waits already".to_owned());
+            }
+            Overlap::QueueOne | Overlap::QueueAll => {
+                row.fate = Fate::Fire { queued: true };
+                waiting = Some(row.at);
+                queued += 1;
+            }
+            Overlap::Replace => {
+                step.replace = true;
+                at_work += 1;
+            }
+        }
+    }
+    if step.replace {
+        replace_within(rows);
+    }
+    // What was to be merged into a fire that was itself skipped or merged shares its fate.
+    let fates: Vec<(Timestamp, Fate)> = rows.iter().map(|row| (row.at, row.fate.clone())).collect();
+    for row in rows.iter_mut() {
+        if let Fate::Merged(Some(into)) = row.fate
+            && let Some((_, fate)) = fates.iter().find(|(at, _)| *at == into)
+            && !matches!(fate, Fate::Fire { .. })
+        {
+            row.fate = fate.clone();
+            row.rule = "overlap";
+        }
+    }
+}
+
+/// Of several fires at once that each replace the one before, only the last makes a run.
+fn replace_within(rows: &mut [Row]) {
+    let Some(last) = rows.iter().rposition(|row| matches!(row.fate, Fate::Fire { .. })) else { return };
+    let into = rows[last].at;
+    for row in rows[..last].iter_mut().filter(|row| matches!(row.fate, Fate::Fire { .. })) {
+        row.fate = Fate::Merged(Some(into));
+        row.rule = "overlap";
+        row.reason = Some("a later fire replaces it".to_owned());
+    }
+}
+
+/// A plan that has made its last run has no more instants.
+fn cut(rows: &mut Vec<Row>, left: u64) {
+    let mut left = left;
+    let mut keep = rows.len();
+    for (i, _) in rows.iter().enumerate().filter(|(_, row)| matches!(row.fate, Fate::Fire { .. })) {
+        left = left.saturating_sub(1);
+        if left == 0 {
+            keep = i + 1;
+            break;
+        }
+    }
+    rows.truncate(keep);
+}
+
+/// Puts neighbours of one fate together where there are more than a step may write rows for; the latest stay single.
+fn fold(rows: Vec<Row>) -> Vec<Row> {
+    let Some(surplus) = rows.len().checked_sub(MOST_ROWS).filter(|surplus| *surplus > 0) else { return rows };
+    let mut folded: Vec<Row> = Vec::with_capacity(MOST_ROWS + 8);
+    for (i, row) in rows.into_iter().enumerate() {
+        match folded.last_mut().filter(|last| i < surplus && last.fate == row.fate && last.kind == row.kind && last.rule == row.rule) {
+            Some(last) if !matches!(row.fate, Fate::Fire { .. }) => {
+                last.until = row.at;
+                last.instants += 1;
+            }
+            _ => folded.push(row),
+        }
+    }
+    folded
+}

@@ -1,0 +1,203 @@
+//! When a job runs: its triggers, its time zone, its bounds. The text of a schedule as people write it; what it means is
+//! worked out by [`Plan`].
+
+mod agenda;
+mod blackout;
+mod decide;
+mod plan;
+mod policies;
+mod verify;
+
+pub use agenda::Agenda;
+pub use blackout::Blackout;
+pub use decide::{Fate, Open, Row, Step, decide};
+pub use plan::{Kind, Next, Plan, PlanState};
+pub use policies::{Keep, Misfire, MisfirePolicy, Overlap, Policies, Retry};
+pub use verify::{Definition, Discrepancy, Entry, verify};
+
+use super::cron::{Cron, Dialect};
+use super::time::Timestamp;
+use super::zone::{FoldRule, GapRule, Zone, ZoneRules};
+use serde::{Deserialize, Serialize};
+
+/// Triggers of one job.
+pub const MOST_TRIGGERS: usize = 32;
+/// Blackouts of one job.
+pub const MOST_BLACKOUTS: usize = 64;
+/// The shortest interval, in milliseconds. Below it a ledger of single instants would be all that a broker does.
+pub const SHORTEST_INTERVAL: u64 = 100;
+/// The longest time that a schedule may name, in milliseconds: 100 years.
+pub const LONGEST: u64 = 100 * 366 * 86_400_000;
+
+/// When a job runs. Without a trigger: by hand only, or when its last run asked for it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Schedule {
+    /// Any of them makes the job run; an instant that two of them name counts once.
+    pub triggers: Vec<Trigger>,
+    /// The IANA name of the time zone that cron and blackouts are meant in; UTC if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// How numbers of weekdays are counted: `crontab` (0 and 7 are Sunday) or `quartz` (1 is Sunday).
+    #[serde(skip_serializing_if = "is_default")]
+    pub dialect: Dialect,
+    /// What becomes of a time that a zone leaves out: `skip`, `after` or `shift`. See docs/operations.md for the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<GapRule>,
+    /// What becomes of a time that comes twice: `first`, `second` or `both`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<FoldRule>,
+    /// Nothing before this instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    /// Nothing after this instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+    /// No more runs than this by plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_fires: Option<u64>,
+    /// Milliseconds after its last fire at which it runs at the latest, whatever a run asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_silence: Option<u64>,
+    /// Times at which it does not run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blackouts: Vec<Blackout>,
+}
+
+/// One reason to run. Exactly one of `cron`, `every` and `at` is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Trigger {
+    /// A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a word like `@daily`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// An interval in milliseconds; 0: once, and then the job is disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
+    /// From where the interval counts: fire k is at anchor + k · every. The time of creation, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Timestamp>,
+    /// The interval counts from the end of the last run instead.
+    #[serde(skip_serializing_if = "is_default")]
+    pub after_end: bool,
+    /// One instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A schedule that means nothing, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {detail}")]
+pub struct InvalidSchedule {
+    /// The part that is meant: `triggers[0].cron`.
+    pub field: String,
+    /// What is wrong with it.
+    pub detail: String,
+}
+
+impl InvalidSchedule {
+    fn new(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: field.into(), detail: detail.into() }
+    }
+}
+
+impl Schedule {
+    /// A schedule of one cron expression.
+    #[must_use]
+    pub fn of_cron(cron: impl Into<String>) -> Self {
+        Self { triggers: vec![Trigger { cron: Some(cron.into()), ..Trigger::default() }], ..Self::default() }
+    }
+
+    /// Writes down what was left to the moment: intervals without an anchor are anchored now, or where the same interval
+    /// was anchored before, so that a job which is deployed anew keeps its rhythm.
+    pub fn anchor(&mut self, now: Timestamp, before: Option<&Self>) {
+        for trigger in self.triggers.iter_mut().filter(|t| t.every.is_some() && t.anchor.is_none()) {
+            let same = |old: &&Trigger| old.every == trigger.every && old.after_end == trigger.after_end;
+            let old = before.and_then(|before| before.triggers.iter().find(same)).and_then(|old| old.anchor);
+            // What is to run once runs at the first moment after its creation.
+            let usual = if trigger.every == Some(0) { now.plus_ms(1) } else { now };
+            trigger.anchor = Some(old.unwrap_or(usual));
+        }
+    }
+
+    /// What it means.
+    ///
+    /// # Errors
+    /// A part of it is not allowed, or does not go together with another.
+    pub fn compile(&self) -> Result<Plan, InvalidSchedule> {
+        let zone = match self.zone.as_deref() {
+            None => Zone::utc(),
+            Some(name) => Zone::named(name).map_err(|e| InvalidSchedule::new("zone", e.to_string()))?,
+        };
+        if self.triggers.len() > MOST_TRIGGERS {
+            return Err(InvalidSchedule::new("triggers", format!("at most {MOST_TRIGGERS} are taken")));
+        }
+        if self.blackouts.len() > MOST_BLACKOUTS {
+            return Err(InvalidSchedule::new("blackouts", format!("at most {MOST_BLACKOUTS} are taken")));
+        }
+        if let (Some(start), Some(end)) = (self.start_at, self.end_at)
+            && end < start
+        {
+            return Err(InvalidSchedule::new("endAt", format!("the end {end} is before the start {start}")));
+        }
+        if self.max_fires == Some(0) {
+            return Err(InvalidSchedule::new("maxFires", "0 fires are no schedule: disable the job instead"));
+        }
+        if let Some(ms) = self.longest_silence.filter(|ms| !(SHORTEST_INTERVAL..=LONGEST).contains(ms)) {
+            return Err(InvalidSchedule::new("longestSilence", format!("{ms} ms is not within {SHORTEST_INTERVAL} and {LONGEST}")));
+        }
+        let mut triggers = Vec::with_capacity(self.triggers.len());
+        for (i, trigger) in self.triggers.iter().enumerate() {
+            triggers.push(self.compile_trigger(i, trigger)?);
+        }
+        let mut blackouts = Vec::with_capacity(self.blackouts.len());
+        for (i, blackout) in self.blackouts.iter().enumerate() {
+            blackouts.push(blackout.compile().map_err(|(part, detail)| InvalidSchedule::new(format!("blackouts[{i}].{part}"), detail))?);
+        }
+        Ok(Plan {
+            triggers,
+            zone,
+            rules: ZoneRules { gap: self.gap, fold: self.fold },
+            start_at: self.start_at,
+            end_at: self.end_at,
+            max_fires: self.max_fires,
+            longest_silence: self.longest_silence.map(|ms| ms as i64),
+            blackouts,
+        })
+    }
+
+    fn compile_trigger(&self, i: usize, trigger: &Trigger) -> Result<plan::Compiled, InvalidSchedule> {
+        let wrong = |part: &str, detail: String| InvalidSchedule::new(format!("triggers[{i}].{part}"), detail);
+        match (&trigger.cron, trigger.every, trigger.at) {
+            (Some(cron), None, None) if trigger.anchor.is_none() && !trigger.after_end => {
+                let cron = Cron::parse(cron, self.dialect).map_err(|e| wrong("cron", e.to_string()))?;
+                Ok(plan::Compiled::Cron(Box::new(cron)))
+            }
+            (None, Some(0), None) if !trigger.after_end => Ok(plan::Compiled::Once(trigger.anchor.unwrap_or_default())),
+            (None, Some(ms), None) if (SHORTEST_INTERVAL..=LONGEST).contains(&ms) => {
+                let (period, anchor) = (ms as i64, trigger.anchor.unwrap_or_default());
+                Ok(if trigger.after_end { plan::Compiled::AfterEnd { period } } else { plan::Compiled::Every { period, anchor } })
+            }
+            (None, Some(ms), None) => Err(wrong("every", format!("{ms} ms is not within {SHORTEST_INTERVAL} and {LONGEST} (0: once)"))),
+            (None, None, Some(at)) if trigger.anchor.is_none() && !trigger.after_end => Ok(plan::Compiled::At(at)),
+            (None, None, None) => Err(wrong("cron", "a trigger needs one of `cron`, `every` and `at`".to_owned())),
+            (cron, every, at) if [cron.is_some(), every.is_some(), at.is_some()].iter().filter(|is| **is).count() > 1 => {
+                Err(wrong("cron", "a trigger has only one of `cron`, `every` and `at`; several triggers are several entries".to_owned()))
+            }
+            _ => Err(wrong("anchor", "`anchor` and `afterEnd` go with `every` only".to_owned())),
+        }
+    }
+
+    /// It is meant to run once and then be disabled (`every` 0).
+    #[must_use]
+    pub fn is_once(&self) -> bool {
+        self.triggers.iter().any(|trigger| trigger.every == Some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! What a schedule means: which instant comes next.
+
+use super::blackout;
+use crate::domain::cron::Cron;
+use crate::domain::time::Timestamp;
+use crate::domain::zone::{Zone, ZoneRules};
+
+/// A schedule that was understood.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) triggers: Vec<Compiled>,
+    pub(super) zone: Zone,
+    pub(super) rules: ZoneRules,
+    pub(super) start_at: Option<Timestamp>,
+    pub(super) end_at: Option<Timestamp>,
+    pub(super) max_fires: Option<u64>,
+    pub(super) longest_silence: Option<i64>,
+    pub(super) blackouts: Vec<blackout::Compiled>,
+}
+
+#[derive(Debug)]
+pub(super) enum Compiled {
+    Cron(Box<Cron>),
+    Every { period: i64, anchor: Timestamp },
+    AfterEnd { period: i64 },
+    Once(Timestamp),
+    At(Timestamp),
+}
+
+/// How far the plan of a job has been decided: all that must be stored beside its ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlanState {
+    /// What the plan says up to and with this instant stands in the ledger.
+    pub decided_until: Timestamp,
+    /// The instant that the last run asked for.
+    pub asked_at: Option<Timestamp>,
+    /// From where an interval after the end of a run counts.
+    pub rest_from: Timestamp,
+    /// The last instant that made a run.
+    pub last_fire: Option<Timestamp>,
+    /// Runs that the plan has made.
+    pub fires: u64,
+    /// Runs that failed one after the other.
+    pub failures: u32,
+}
+
+impl PlanState {
+    /// Of a job whose schedule begins now.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        Self { decided_until: now, rest_from: now, ..Self::default() }
+    }
+}
+
+/// Why an instant is in a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A trigger names it.
+    Plan,
+    /// The last run asked for it.
+    Asked,
+    /// The longest silence was over.
+    Silence,
+    /// Another scheduler told it.
+    Outside,
+    /// Somebody asked for a past time again.
+    Backfill,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Plan, Self::Asked, Self::Silence, Self::Outside, Self::Backfill];
+
+    /// The name, as it is stored and sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Asked => "asked",
+            Self::Silence => "silence",
+            Self::Outside => "outside",
+            Self::Backfill => "backfill",
+        }
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// An instant that comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Next {
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    pub kind: Kind,
+    /// Which trigger, if one names it.
+    pub trigger: Option<usize>,
+    /// What the time zone made of it, if anything.
+    pub note: Option<String>,
+}
+
+impl Next {
+    fn earlier(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if b.at < a.at { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Plan {
+    /// The zone that the plan is meant in.
+    #[must_use]
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    /// There is nothing that would make it fire by itself.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.triggers.is_empty() && self.longest_silence.is_none()
+    }
+
+    /// The first instant after `after` that a trigger names; what depends on the ends of runs is not among them.
+    #[must_use]
+    pub fn named_after(&self, after: Timestamp) -> Option<Next> {
+        let from = self.start_at.map_or(after, |start| after.max(start.plus_ms(-1)));
+        let mut first: Option<Next> = None;
+        for (i, trigger) in self.triggers.iter().enumerate() {
+            let (at, note) = match trigger {
+                Compiled::Cron(cron) => match cron.next(&self.zone, self.rules, from) {
+                    Some(occurrence) => (Some(occurrence.at), occurrence.note.map(|note| note.to_string())),
+                    None => (None, None),
+                },
+                Compiled::Every { period, anchor } => (Some(next_multiple(*anchor, *period, from)), None),
+                // Once at its anchor; with a later start, then.
+                Compiled::Once(anchor) => (Some(self.start_at.map_or(*anchor, |start| start.max(*anchor))).filter(|at| *at > from), None),
+                Compiled::At(at) => (Some(*at).filter(|at| *at > from), None),
+                Compiled::AfterEnd { .. } => (None, None),
+            };
+            let next = at.map(|at| Next { at, kind: Kind::Plan, trigger: Some(i), note });
+            first = Next::earlier(first, next);
+        }
+        first.filter(|next| self.is_within(next.at))
+    }
+
+    /// The instant that comes next, as things stand; `is_open`: a run of the job is not over.
+    #[must_use]
+    pub fn next(&self, state: &PlanState, is_open: bool) -> Option<Next> {
+        if self.max_fires.is_some_and(|most| state.fires >= most) {
+            return None;
+        }
+        let soonest = |at: Timestamp| at.max(state.decided_until.plus_ms(1)).max(self.start_at.unwrap_or(at));
+        let extra = |at: Timestamp, kind| Some(Next { at: soonest(at), kind, trigger: None, note: None });
+        let planned = match state.asked_at {
+            Some(at) => extra(at, Kind::Asked),
+            None => {
+                let rest = self.triggers.iter().enumerate().find_map(|(i, trigger)| match trigger {
+                    Compiled::AfterEnd { period } if !is_open => {
+                        Some(Next { at: soonest(state.rest_from.plus_ms(*period)), kind: Kind::Plan, trigger: Some(i), note: None })
+                    }
+                    _ => None,
+                });
+                Next::earlier(self.named_after(state.decided_until), rest)
+            }
+        };
+        let silence = self.longest_silence.and_then(|ms| extra(state.last_fire.unwrap_or(state.rest_from).plus_ms(ms), Kind::Silence));
+        Next::earlier(planned, silence).filter(|next| self.is_within(next.at))
+    }
+
+    /// An instant that counts from the end of the last run.
+    pub(super) fn rests(&self, next: &Next) -> bool {
+        next.trigger.is_some_and(|i| matches!(self.triggers[i], Compiled::AfterEnd { .. }))
+    }
+
+    /// There is a trigger that counts from the end of the last run.
+    #[must_use]
+    pub fn has_rests(&self) -> bool {
+        self.triggers.iter().any(|trigger| matches!(trigger, Compiled::AfterEnd { .. }))
+    }
+
+    /// Runs that the plan makes at most.
+    #[must_use]
+    pub fn max_fires(&self) -> Option<u64> {
+        self.max_fires
+    }
+
+    /// The blackout that covers an instant.
+    #[must_use]
+    pub fn blackout(&self, at: Timestamp) -> Option<&str> {
+        self.blackouts.iter().find(|blackout| blackout.covers(at, &self.zone)).map(blackout::Compiled::name)
+    }
+
+    /// It can fire at some time after `after`, by itself or when a run asks.
+    #[must_use]
+    pub fn can_fire_after(&self, after: Timestamp) -> bool {
+        let open_end = self.end_at.is_none_or(|end| end > after);
+        open_end && (self.triggers.is_empty() || self.has_rests() || self.longest_silence.is_some() || self.named_after(after).is_some())
+    }
+
+    fn is_within(&self, at: Timestamp) -> bool {
+        self.end_at.is_none_or(|end| at <= end)
+    }
+}
+
+/// The first of `anchor + k · period`, k from 0, after `from`.
+fn next_multiple(anchor: Timestamp, period: i64, from: Timestamp) -> Timestamp {
+    let passed = from.since_ms(anchor);
+    if passed < 0 {
+        return anchor;
+    }
+    anchor.plus_ms((passed / period + 1).saturating_mul(period))
+}

@@ -1,0 +1,166 @@
+//! What becomes of a fire that is late, of one that finds the job at work, of a run that fails.
+
+use super::{InvalidSchedule, LONGEST, is_default};
+use serde::{Deserialize, Serialize};
+
+/// The rules of one job. What is absent is as usual.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Policies {
+    /// Planned instants that passed while nobody looked.
+    #[serde(skip_serializing_if = "is_default")]
+    pub misfire: Misfire,
+    /// A fire that finds another run of the job not over. Usual: `skip` for a job with triggers, `allow` for one without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<Overlap>,
+    /// A run that failed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub retry: Retry,
+    /// Milliseconds after its start at which an attempt of a run is ended as failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// Runs that may fail one after the other; then the job is disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_failures: Option<u32>,
+    /// Milliseconds after the planned instant at which a run that has not begun is worth an alert.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_after: Option<u64>,
+    /// Milliseconds without a run that ended well after which there is an alert.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_after: Option<u64>,
+    /// How much of its past is kept.
+    #[serde(skip_serializing_if = "is_default")]
+    pub keep: Keep,
+}
+
+/// Planned instants that passed while nobody looked, or that a broker was too busy for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Misfire {
+    /// What to do.
+    pub policy: MisfirePolicy,
+    /// Milliseconds that a fire may be late and is still on time.
+    pub grace: u64,
+    /// Milliseconds: what is older is missed whatever the policy.
+    pub window: u64,
+    /// With `all`: at most so many, the latest.
+    pub limit: u32,
+}
+
+impl Default for Misfire {
+    fn default() -> Self {
+        // A day: who comes back after a longer time wants to look first. 5 s is where XXL-JOB draws the line as well.
+        Self { policy: MisfirePolicy::Once, grace: 5_000, window: 86_400_000, limit: 10 }
+    }
+}
+
+/// See [`Misfire`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MisfirePolicy {
+    /// One run now, for all of them.
+    #[default]
+    Once,
+    /// No run.
+    Skip,
+    /// A run for each, up to the limit.
+    All,
+}
+
+/// A fire that finds another run of its job not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Overlap {
+    /// No run.
+    Skip,
+    /// One run waits until the other is over; further fires are merged into it.
+    QueueOne,
+    /// Each waits for its turn.
+    QueueAll,
+    /// The other is stopped.
+    Replace,
+    /// Both at once.
+    Allow,
+}
+
+/// A run that failed is tried again, under the same identity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Retry {
+    /// Attempts after the first.
+    pub limit: u32,
+    /// Milliseconds before the second attempt.
+    pub delay: u64,
+    /// By which the delay grows from attempt to attempt.
+    pub factor: f64,
+    /// Milliseconds that no delay exceeds.
+    pub max_delay: u64,
+    /// The part of the delay, 0 to 1, that chance may add or take.
+    pub jitter: f64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { limit: 0, delay: 1_000, factor: 2.0, max_delay: 300_000, jitter: 0.1 }
+    }
+}
+
+impl Retry {
+    /// Milliseconds before attempt number `attempt` (2 and up); `chance` is between 0 and 1.
+    #[must_use]
+    pub fn delay_before(&self, attempt: u32, chance: f64) -> i64 {
+        let steps = attempt.saturating_sub(2).min(1_000) as i32;
+        let delay = (self.delay as f64 * self.factor.powi(steps)).min(self.max_delay as f64);
+        (delay * (1.0 + self.jitter * (2.0 * chance - 1.0))).max(0.0) as i64
+    }
+}
+
+/// How much of a job's past is kept; what is absent, as the broker is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Keep {
+    /// Ended runs, the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// Milliseconds after their end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
+}
+
+impl Policies {
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// One of them is not allowed.
+    pub fn check(&self) -> Result<(), InvalidSchedule> {
+        let within = |field: &str, ms: u64, least: u64| {
+            let wrong = || InvalidSchedule::new(field, format!("{ms} ms is not within {least} and {LONGEST}"));
+            if (least..=LONGEST).contains(&ms) { Ok(()) } else { Err(wrong()) }
+        };
+        within("misfire.grace", self.misfire.grace, 0)?;
+        within("misfire.window", self.misfire.window, 0)?;
+        if !(1..=10_000).contains(&self.misfire.limit) {
+            return Err(InvalidSchedule::new("misfire.limit", format!("{} is not within 1 and 10000", self.misfire.limit)));
+        }
+        if self.retry.limit > 1_000 {
+            return Err(InvalidSchedule::new("retry.limit", format!("{} is more than 1000", self.retry.limit)));
+        }
+        within("retry.delay", self.retry.delay, 0)?;
+        within("retry.maxDelay", self.retry.max_delay, 0)?;
+        if !(1.0..=100.0).contains(&self.retry.factor) {
+            return Err(InvalidSchedule::new("retry.factor", format!("{} is not within 1 and 100", self.retry.factor)));
+        }
+        if !(0.0..=1.0).contains(&self.retry.jitter) {
+            return Err(InvalidSchedule::new("retry.jitter", format!("{} is not within 0 and 1", self.retry.jitter)));
+        }
+        for (field, ms) in
+            [("timeout", self.timeout), ("lateAfter", self.late_after), ("silentAfter", self.silent_after), ("keep.age", self.keep.age)]
+        {
+            ms.map_or(Ok(()), |ms| within(field, ms, 1))?;
+        }
+        if self.max_failures == Some(0) {
+            return Err(InvalidSchedule::new("maxFailures", "0 failures would disable the job before its first run"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! The changes of jobs: for people, and for the proof that ledger and plan agree.
+
+use super::columns::{id, json};
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source};
+use super::schema::job_history;
+use crate::domain::ids::JobId;
+use crate::domain::job::Job;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// What kind of change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It is new.
+    Created,
+    /// Something of it is other.
+    Updated,
+    /// It starts by itself, or when triggered.
+    Enabled,
+    /// It does not.
+    Disabled,
+    /// It is gone, and its past stays.
+    Deleted,
+    /// It is back.
+    Restored,
+}
+
+impl Action {
+    /// The name, as it is stored and sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Enabled => "enabled",
+            Self::Disabled => "disabled",
+            Self::Deleted => "deleted",
+            Self::Restored => "restored",
+        }
+    }
+}
+
+/// A change as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredChange {
+    /// Counts the changes.
+    pub id: i64,
+    /// The job.
+    pub job_id: JobId,
+    /// The version that it made.
+    pub version: i64,
+    /// See [`Action`].
+    pub action: String,
+    /// Who.
+    pub by: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// The job from then on, as JSON.
+    pub job: String,
+}
+
+/// The changes of a job, or of all, the newest first.
+#[derive(Debug, Clone, Copy)]
+pub struct ListChanges {
+    /// Which job; none: all.
+    pub job_id: Option<JobId>,
+    /// Only those before this one.
+    pub before: Option<i64>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for ListChanges {
+    type Output = Vec<StoredChange>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let mut query = job_history::table.order(job_history::id.desc()).limit(self.limit as i64).into_boxed();
+        if let Some(job) = self.job_id {
+            query = query.filter(job_history::job_id.eq(job.to_string()));
+        }
+        if let Some(before) = self.before {
+            query = query.filter(job_history::id.lt(before));
+        }
+        let rows: Vec<(i64, String, i64, String, Option<String>, i64, String)> = query.load(from.conn)?;
+        rows.into_iter()
+            .map(|(row, job_id, version, action, by, at, job)| {
+                Ok(StoredChange { id: row, job_id: id(&job_id)?, version, action, by, at: Timestamp(at), job })
+            })
+            .collect()
+    }
+}
+
+pub(super) fn record_change(conn: &mut Conn, job: &Job, action: Action, by: Option<&str>) -> Result<(), StoreError> {
+    diesel::insert_into(job_history::table)
+        .values((
+            job_history::job_id.eq(job.id.to_string()),
+            job_history::version.eq(job.version),
+            job_history::action.eq(action.name()),
+            job_history::by.eq(by),
+            job_history::at.eq(job.update_time.0),
+            job_history::job.eq(json(&job.clone().without_secrets())?),
+        ))
+        .execute(conn)?;
+    Ok(())
+}

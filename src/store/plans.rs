@@ -1,0 +1,136 @@
+//! How far the plans of jobs are decided.
+
+use super::columns::id;
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::plan;
+use crate::domain::ids::JobId;
+use crate::domain::schedule::PlanState;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+use std::collections::HashMap;
+
+/// How far a plan is decided, and when its job comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredPlan {
+    /// How far.
+    pub state: PlanState,
+    /// When it comes next; none: not, or not until a run has ended.
+    pub next_at: Option<Timestamp>,
+}
+
+/// The agenda: every job that comes, and when. Jobs that are disabled or deleted do not come.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadAgenda;
+
+impl ReadOp for LoadAgenda {
+    type Output = Vec<(JobId, Timestamp)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows = plan::table.filter(plan::next_at.is_not_null()).select((plan::job_id, plan::next_at));
+        let mut out = Vec::new();
+        // Row by row: a million of them as texts would take more memory than the agenda itself.
+        for row in rows.load_iter::<(String, Option<i64>), diesel::connection::DefaultLoadingMode>(from.conn)? {
+            let (job, at) = row?;
+            out.extend(at.map(|at| id(&job).map(|job| (job, Timestamp(at)))).transpose()?);
+        }
+        Ok(out)
+    }
+}
+
+/// The plan of a job goes on without a fire: a run asked for a time, or ended. [`StoreError::Conflict`] says `plan` if it
+/// went on meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct MovePlan {
+    /// The job.
+    pub job_id: JobId,
+    /// How far it was.
+    pub was: PlanState,
+    /// How far it is.
+    pub state: PlanState,
+    /// When it comes next.
+    pub next_at: Option<Timestamp>,
+}
+
+impl WriteOp for MovePlan {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = self.job_id.to_string();
+        check_plan(tx.conn, &key, &self.was)?;
+        update_plan(tx.conn, &key, &self.state, self.next_at)
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = plan)]
+struct PlanRow {
+    job_id: String,
+    decided_until: i64,
+    next_at: Option<i64>,
+    asked_at: Option<i64>,
+    rest_from: i64,
+    last_fire: Option<i64>,
+    fires: i64,
+    failures: i64,
+}
+
+impl From<PlanRow> for StoredPlan {
+    fn from(row: PlanRow) -> Self {
+        Self {
+            state: PlanState {
+                decided_until: Timestamp(row.decided_until),
+                asked_at: row.asked_at.map(Timestamp),
+                rest_from: Timestamp(row.rest_from),
+                last_fire: row.last_fire.map(Timestamp),
+                fires: row.fires as u64,
+                failures: row.failures as u32,
+            },
+            next_at: row.next_at.map(Timestamp),
+        }
+    }
+}
+
+pub(super) fn load_plans(conn: &mut Conn, keys: &[String]) -> Result<HashMap<String, StoredPlan>, StoreError> {
+    let rows: Vec<PlanRow> = plan::table.filter(plan::job_id.eq_any(keys)).select(PlanRow::as_select()).load(conn)?;
+    Ok(rows.into_iter().map(|row| (row.job_id.clone(), row.into())).collect())
+}
+
+/// Refuses if the plan is not as whoever decided took it to be.
+pub(super) fn check_plan(conn: &mut Conn, key: &str, was: &PlanState) -> Result<(), StoreError> {
+    let row: Option<PlanRow> = plan::table.find(key).select(PlanRow::as_select()).get_result(conn).optional()?;
+    let stored = StoredPlan::from(row.ok_or(StoreError::NotFound)?);
+    if stored.state == *was { Ok(()) } else { Err(StoreError::Conflict("plan".into())) }
+}
+
+pub(super) fn insert_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {
+    diesel::insert_into(plan::table)
+        .values((
+            plan::job_id.eq(key),
+            plan::decided_until.eq(state.decided_until.0),
+            plan::next_at.eq(next_at.map(|at| at.0)),
+            plan::asked_at.eq(state.asked_at.map(|at| at.0)),
+            plan::rest_from.eq(state.rest_from.0),
+            plan::last_fire.eq(state.last_fire.map(|at| at.0)),
+            plan::fires.eq(state.fires as i64),
+            plan::failures.eq(i64::from(state.failures)),
+        ))
+        .execute(conn)?;
+    Ok(())
+}
+
+pub(super) fn update_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {
+    diesel::update(plan::table.find(key))
+        .set((
+            plan::decided_until.eq(state.decided_until.0),
+            plan::next_at.eq(next_at.map(|at| at.0)),
+            plan::asked_at.eq(state.asked_at.map(|at| at.0)),
+            plan::rest_from.eq(state.rest_from.0),
+            plan::last_fire.eq(state.last_fire.map(|at| at.0)),
+            plan::fires.eq(state.fires as i64),
+            plan::failures.eq(i64::from(state.failures)),
+        ))
+        .execute(conn)?;
+    Ok(())
+}

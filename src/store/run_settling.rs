@@ -1,0 +1,196 @@
+//! Between the attempts of a run, and after its end.
+
+use super::alerts::{self, NewEvent};
+use super::columns::id;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::plans;
+use super::schema::run;
+use crate::domain::ids::{Identity, JobId, WorkerId};
+use crate::domain::run::{Run, RunState};
+use crate::domain::schedule::PlanState;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// An attempt of a run failed; the next one waits.
+#[derive(Debug, Clone)]
+pub struct RetryRun {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The attempt that comes.
+    pub attempt: u32,
+    /// Not before this.
+    pub not_before: Timestamp,
+    /// Why the last one failed.
+    pub reason: String,
+}
+
+impl WriteOp for RetryRun {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        diesel::update(run::table.find(self.no))
+            .set((
+                run::state.eq(RunState::Pending.name()),
+                run::attempt.eq(self.attempt as i32),
+                run::not_before.eq(self.not_before.0),
+                run::reason.eq(&self.reason),
+                run::worker_id.eq(None::<String>),
+                run::start_returned.eq(false),
+            ))
+            .execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// An attempt of a run begins.
+#[derive(Debug, Clone, Copy)]
+pub struct BeginRun {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// Where it is now.
+    pub state: RunState,
+    /// Who carries it out.
+    pub worker: Option<WorkerId>,
+    /// Now; kept of the first attempt.
+    pub now: Timestamp,
+}
+
+impl WriteOp for BeginRun {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        diesel::update(run::table.find(self.no))
+            .set((
+                run::state.eq(self.state.name()),
+                run::not_before.eq(None::<i64>),
+                run::reason.eq(None::<String>),
+                run::worker_id.eq(self.worker.map(|worker| worker.to_string())),
+            ))
+            .execute(tx.conn)?;
+        let first = run::table.find(self.no).filter(run::start_time.is_null());
+        diesel::update(first).set(run::start_time.eq(self.now.0)).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// What the end of a run means to its job is dealt with: the plan goes on, and the run that waits for its turn may begin.
+/// [`StoreError::Conflict`] says `plan` if the plan went on meanwhile.
+#[derive(Debug, Clone)]
+pub struct SettleRun {
+    /// The run that ended; none if there is only a turn to give.
+    pub ended: Option<Identity>,
+    /// The job.
+    pub job_id: JobId,
+    /// How far its plan was.
+    pub was: PlanState,
+    /// How far it is.
+    pub state: PlanState,
+    /// When it comes next.
+    pub next_at: Option<Timestamp>,
+    /// The run whose turn it is.
+    pub release: Option<Identity>,
+    /// What is worth an alert.
+    pub events: Vec<NewEvent>,
+}
+
+impl WriteOp for SettleRun {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = self.job_id.to_string();
+        plans::check_plan(tx.conn, &key, &self.was)?;
+        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
+        if let Some(identity) = self.ended {
+            diesel::update(run::table.filter(run::identity.eq(identity.to_string()))).set(run::follow.eq(false)).execute(tx.conn)?;
+        }
+        if let Some(identity) = self.release {
+            let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
+            diesel::update(row).set(run::not_before.eq(None::<i64>)).execute(tx.conn)?;
+        }
+        alerts::insert_all(tx.conn, &self.events)
+    }
+}
+
+/// A run of a job that is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenRun {
+    /// Its id.
+    pub identity: Identity,
+    /// It waits until then.
+    pub not_before: Option<Timestamp>,
+}
+
+/// The runs of a job that are not over, the oldest first.
+#[derive(Debug, Clone)]
+pub struct OpenRunsOf(pub Vec<JobId>);
+
+impl ReadOp for OpenRunsOf {
+    type Output = Vec<(JobId, OpenRun)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        // The states as they stand in the index: with parameters the planner could not use it.
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let rows: Vec<(String, String, Option<i64>)> = run::table
+            .filter(run::job_id.eq_any(keys))
+            .filter(is_open)
+            .order(run::no)
+            .select((run::job_id, run::identity, run::not_before))
+            .load(from.conn)?;
+        rows.into_iter()
+            .map(|(job, identity, not_before)| Ok((id(&job)?, OpenRun { identity: id(&identity)?, not_before: not_before.map(Timestamp) })))
+            .collect()
+    }
+}
+
+/// Jobs that have something to deal with: runs of theirs that ended (each is named), or runs that wait for their turn.
+#[derive(Debug, Clone, Copy)]
+pub struct UnsettledJobs;
+
+impl ReadOp for UnsettledJobs {
+    type Output = Vec<(JobId, Option<Identity>)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let flagged = diesel::dsl::sql::<diesel::sql_types::Bool>("follow = 1");
+        let ended: Vec<(String, String)> = run::table
+            .filter(flagged)
+            .filter(run::finish_time.is_not_null())
+            .order(run::no)
+            .select((run::job_id, run::identity))
+            .load(from.conn)?;
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let waiting: Vec<String> =
+            run::table.filter(is_open).filter(run::not_before.eq(Run::QUEUED.0)).select(run::job_id).distinct().load(from.conn)?;
+        let ended = ended.into_iter().map(|(job, identity)| Ok((id(&job)?, Some(id(&identity)?))));
+        ended.chain(waiting.into_iter().map(|job| Ok((id(&job)?, None)))).collect()
+    }
+}
+
+/// Runs of a job that failed for good and that no other run repeats, the oldest first.
+#[derive(Debug, Clone, Copy)]
+pub struct DeadRuns {
+    /// The job.
+    pub job_id: JobId,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for DeadRuns {
+    type Output = Vec<Run>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
+        let key = self.job_id.to_string();
+        let again = run::table.filter(run::job_id.eq(&key)).filter(run::retry_of.is_not_null());
+        let repeated: Vec<String> = again.select(run::retry_of.assume_not_null()).load(from.conn)?;
+        let failed = run::table.filter(run::job_id.eq(&key)).filter(run::state.eq(RunState::Failed.name()));
+        let rows = failed.filter(run::identity.ne_all(repeated)).order(run::no).limit(self.limit as i64);
+        super::runs::read_rows(rows.select(super::runs::RunRow::as_select()).load(from.conn)?)
+    }
+}
