@@ -6,13 +6,15 @@ mod blackout;
 mod decide;
 mod plan;
 mod policies;
+mod settle;
 mod verify;
 
 pub use agenda::Agenda;
 pub use blackout::Blackout;
-pub use decide::{Fate, Open, Row, Step, decide};
+pub use decide::{Circumstances, Fate, Open, Row, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};
 pub use policies::{Keep, Misfire, MisfirePolicy, Overlap, Policies, Retry};
+pub use settle::{Aftermath, changed, settle};
 pub use verify::{Definition, Discrepancy, Entry, verify};
 
 use super::cron::{Cron, Dialect};
@@ -199,5 +201,7 @@ impl Schedule {
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
