@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// A list, and where it goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items.
@@ -19,6 +20,7 @@ pub struct Page<T> {
 
 /// A job as it is created or changed. Names of both revisions of the seeds are taken.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobInput {
     /// At creation, the id that it shall have; else one is made.
@@ -58,6 +60,7 @@ pub struct JobInput {
 
 /// A kind of job by name or, as 002 has it, by number.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum JobTypeInput {
     /// Block 0, Application 1.
@@ -68,6 +71,7 @@ pub enum JobTypeInput {
 
 /// How to trigger a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerInput {
     /// Instead of the job's own.
@@ -83,6 +87,7 @@ pub struct TriggerInput {
 
 /// A run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunOutput {
     /// Its id.
@@ -127,6 +132,7 @@ pub struct RunOutput {
 
 /// Blocks by where they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockCounts {
     /// For a node.
@@ -141,6 +147,7 @@ pub struct BlockCounts {
 
 /// What one node did for one run: the seeds' *JobStatus*.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobStatusOutput {
     /// The job.
@@ -162,6 +169,7 @@ pub struct JobStatusOutput {
 
 /// A block.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockOutput {
     /// Its id.
@@ -198,6 +206,7 @@ pub struct BlockOutput {
 
 /// A node.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutput {
     /// What is stored of it.
@@ -212,8 +221,21 @@ pub struct NodeOutput {
     pub holding: u32,
 }
 
+/// What a node said of itself in one heartbeat.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatusOutput {
+    /// How busy it was.
+    #[serde(flatten)]
+    pub load: crate::domain::node::NodeLoad,
+    /// When it said so.
+    pub creation_time: Timestamp,
+}
+
 /// A worker's watch of one class, now or in the past.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerOutput {
     /// Counts the watches.
@@ -231,6 +253,7 @@ pub struct WorkerOutput {
 
 /// An actor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ActorOutput {
     /// registry, dispatcher, run, node, worker, session, persistence …
@@ -257,6 +280,7 @@ pub struct ActorOutput {
 
 /// The body of `POST /api/v1/workers`: a worker without a socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerInput {
     /// The id that it had before, if it comes again.
@@ -268,4 +292,17 @@ pub struct WorkerInput {
     /// Runs that it has in hand already.
     #[serde(default)]
     pub runs: Vec<Identity>,
+}
+
+/// The answer to a worker without a socket: the rules of the house.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRegistered {
+    /// The id under which it is known.
+    pub worker_id: WorkerId,
+    /// Milliseconds between two calls.
+    pub heartbeat: u64,
+    /// Milliseconds of silence after which it counts as lost.
+    pub offline: u64,
 }
