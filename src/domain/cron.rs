@@ -3,7 +3,7 @@ use super::time::Timestamp;
 use super::zone::{Zone, ZoneRules};
 use serde::{Deserialize, Serialize};
 /// Dialect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
     /// a

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// A list, and where it goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items.
@@ -20,6 +21,7 @@ pub struct Page<T> {
 /// A job as it is created or changed. Names of both revisions of the seeds are taken.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobInput {
     /// At creation, the id that it shall have; else one is made.
@@ -78,6 +80,7 @@ pub struct JobInput {
 /// A kind of job by name or, as 002 has it, by number.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum JobTypeInput {
     /// Block 0, Application 1.
@@ -88,6 +91,7 @@ pub enum JobTypeInput {
 
 /// How to trigger a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerInput {
     /// Instead of the job's own.
@@ -106,6 +110,7 @@ pub struct TriggerInput {
 
 /// A run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunOutput {
     /// Its id.
@@ -174,6 +179,7 @@ pub struct RunOutput {
 
 /// Blocks by where they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockCounts {
     /// For a node.
@@ -188,6 +194,7 @@ pub struct BlockCounts {
 
 /// What one node did for one run: the seeds' *JobStatus*.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobStatusOutput {
     /// The job.
@@ -209,6 +216,7 @@ pub struct JobStatusOutput {
 
 /// A block.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockOutput {
     /// Its id.
@@ -245,6 +253,7 @@ pub struct BlockOutput {
 
 /// A node.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutput {
     /// What is stored of it.
@@ -259,8 +268,21 @@ pub struct NodeOutput {
     pub holding: u32,
 }
 
+/// What a node said of itself in one heartbeat.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatusOutput {
+    /// How busy it was.
+    #[serde(flatten)]
+    pub load: crate::domain::node::NodeLoad,
+    /// When it said so.
+    pub creation_time: Timestamp,
+}
+
 /// A worker's watch of one class, now or in the past.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerOutput {
     /// Counts the watches.
@@ -278,6 +300,7 @@ pub struct WorkerOutput {
 
 /// An actor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ActorOutput {
     /// registry, dispatcher, run, node, worker, session, persistence …
@@ -304,6 +327,7 @@ pub struct ActorOutput {
 
 /// The body of `POST /api/v1/workers`: a worker without a socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerInput {
     /// The id that it had before, if it comes again.
@@ -315,4 +339,17 @@ pub struct WorkerInput {
     /// Runs that it has in hand already.
     #[serde(default)]
     pub runs: Vec<Identity>,
+}
+
+/// The answer to a worker without a socket: the rules of the house.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRegistered {
+    /// The id under which it is known.
+    pub worker_id: WorkerId,
+    /// Milliseconds between two calls.
+    pub heartbeat: u64,
+    /// Milliseconds of silence after which it counts as lost.
+    pub offline: u64,
 }

@@ -22,6 +22,7 @@ pub const MOST_REQUEST: usize = 1 << 20;
 
 /// A request as a worker writes it and a node reads it. Members that nobody knows travel along and come back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Request {
     /// Given by the broker; what is sent here is not kept.
@@ -34,18 +35,21 @@ pub struct Request {
     pub method: Option<String>,
     /// Headers of this request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<BTreeMap<String, String>>"))]
     pub headers: BTreeMap<String, String>,
     /// A body as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// Links between it and a first request.
     #[serde(skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub depth: u32,
     /// What makes it unique in its run, instead of method, URL and body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// A deliberate repetition: it is not compared with what the run has seen.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<bool>"))]
     pub dont_filter: bool,
     /// A character encoding that is known better than the page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,13 +91,14 @@ struct Checked<'a> {
 
 /// The body of an acknowledgement: blocks that are done, and what follows from them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AckCall<R> {
     /// The blocks.
     #[serde(default)]
     pub blocks: Vec<BlockId>,
     /// The requests that follow.
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::<R>::new")]
     pub requests: Vec<R>,
 }
 
@@ -113,6 +118,7 @@ struct PushText<'a> {
 
 /// The answer to a push or an acknowledgement: it is on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pushed {
     /// The blocks that the requests went into.

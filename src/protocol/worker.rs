@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// From the broker to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToWorker {
     /// The first message: the rules of the house.
@@ -44,6 +45,7 @@ pub enum ToWorker {
 
 /// The order to carry out a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartRun {
     /// The run.

@@ -32,7 +32,7 @@ pub const SHORTEST_INTERVAL: u64 = 100;
 pub const LONGEST: u64 = 100 * 366 * 86_400_000;
 
 /// When a job runs. Without a trigger: by hand only, or when its last run asked for it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Schedule {
     /// Any of them makes the job run; an instant that two of them name counts once.
@@ -67,7 +67,7 @@ pub struct Schedule {
 }
 
 /// One reason to run. Exactly one of `cron`, `every` and `at` is given.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Trigger {
     /// A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a word like `@daily`.
