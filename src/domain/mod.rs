@@ -4,6 +4,7 @@
 //! as a value. This is where property tests and simulations live.
 
 pub mod block;
+pub mod cron;
 pub mod fingerprint;
 pub mod frontier;
 pub mod ids;
@@ -15,3 +16,4 @@ pub mod run;
 pub mod seen;
 pub mod settings;
 pub mod time;
+pub mod zone;
