@@ -57,7 +57,7 @@ impl Change {
 
 /// Which one of two equal wall times an instant is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copy2 {
+pub enum Twin {
     /// There is only one.
     Only,
     /// The earlier one.
@@ -136,12 +136,12 @@ impl Zone {
     }
 
     /// Whether the zone shows this wall time at another instant, too.
-    pub(crate) fn copy_of(&self, wall: Wall, offset: i64) -> Copy2 {
-        let Some(civil) = wall.civil() else { return Copy2::Only };
+    pub(crate) fn copy_of(&self, wall: Wall, offset: i64) -> Twin {
+        let Some(civil) = wall.civil() else { return Twin::Only };
         match self.0.to_ambiguous_timestamp(civil).offset() {
-            AmbiguousOffset::Fold { before, .. } if i64::from(before.seconds()) == offset => Copy2::First,
-            AmbiguousOffset::Fold { .. } => Copy2::Second,
-            _ => Copy2::Only,
+            AmbiguousOffset::Fold { before, .. } if i64::from(before.seconds()) == offset => Twin::First,
+            AmbiguousOffset::Fold { .. } => Twin::Second,
+            _ => Twin::Only,
         }
     }
 
@@ -203,7 +203,7 @@ const UNKNOWN: &str = "Etc/Unknown";
 
 fn instant(second: i64) -> jiff::Timestamp {
     let second = second.clamp(jiff::Timestamp::MIN.as_second(), jiff::Timestamp::MAX.as_second());
-    jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+    jiff::Timestamp::from_second(second).unwrap_or_default()
 }
 
 /// A zone whose last part or whole name is this but for case, blanks and underscores: `berlin`, `New York`.

@@ -13,6 +13,7 @@ pub(super) fn describe(fields: &Fields, days: &Days) -> String {
     let by_date = (!days_free(&fields.day_of_month, Unit::DayOfMonth)).then(|| format!("on {}", dates(&fields.day_of_month)));
     let by_weekday = (!days_free(&fields.day_of_week, Unit::DayOfWeek)).then(|| weekdays(&fields.day_of_week));
     match (by_date, by_weekday) {
+        (None, None) if text.starts_with("at ") && !text.contains(" of ") && fields.month.is_all(Unit::Month) => text += " every day",
         (None, None) => {}
         (Some(date), None) => text += &format!(" {date} of the month"),
         (None, Some(weekday)) => text += &format!(" on {weekday}"),
@@ -59,7 +60,7 @@ fn time(fields: &Fields) -> String {
         parts.push(every(&fields.minute, Unit::Minute, "minute"));
     }
     match hours.len() {
-        24 if minutes.len() == 60 => {}
+        24 if minutes.len() == 60 || fields.minute.starred => {}
         24 => parts.push("of every hour".to_owned()),
         _ => parts.push(format!("of hour {}", list(&fields.hour, Unit::Hour, &number))),
     }

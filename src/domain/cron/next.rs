@@ -3,7 +3,7 @@
 use super::Cron;
 use super::unit::YEARS;
 use crate::domain::time::Timestamp;
-use crate::domain::zone::{Change, Copy2, FoldRule, GapRule, Wall, Zone, ZoneRules};
+use crate::domain::zone::{Change, FoldRule, GapRule, Twin, Wall, Zone, ZoneRules};
 use chrono::{DateTime, Datelike, Duration, NaiveDate, Utc};
 use std::fmt;
 
@@ -79,8 +79,8 @@ impl Cron {
                 (Some(at), change) if change.is_none_or(|change| at < change.at) => {
                     let copy = zone.copy_of(Wall(at + offset), offset);
                     let end_of_copy = match (copy, fold) {
-                        (Copy2::First, FoldRule::Second) => change.map(|change| change.at - 1),
-                        (Copy2::Second, FoldRule::First) => zone.change_until(at).map(|last| last.at + last.fold() - 1),
+                        (Twin::First, FoldRule::Second) => change.map(|change| change.at - 1),
+                        (Twin::Second, FoldRule::First) => zone.change_until(at).map(|last| last.at + last.fold() - 1),
                         _ => None,
                     };
                     let Some(end) = end_of_copy else { return Some(Occurrence { at: Timestamp(at * 1000), note: fold_note(copy) }) };
@@ -145,10 +145,10 @@ impl Cron {
 /// A day after the last second that can match.
 const MAX_SECOND: i64 = 4_102_444_800 + 86_400;
 
-fn fold_note(copy: Copy2) -> Option<Note> {
+fn fold_note(copy: Twin) -> Option<Note> {
     match copy {
-        Copy2::Only => None,
-        Copy2::First => Some(Note::FoldFirst),
-        Copy2::Second => Some(Note::FoldSecond),
+        Twin::Only => None,
+        Twin::First => Some(Note::FoldFirst),
+        Twin::Second => Some(Note::FoldSecond),
     }
 }
