@@ -4,6 +4,7 @@ use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::run::{Counters, RunState};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "broker")]
 use std::collections::BTreeMap;
 
 /// A list, and where it goes on.

@@ -10,5 +10,6 @@ mod plain_http;
 mod programs;
 mod real_input;
 mod restart;
+mod schedule;
 mod sockets;
 mod tokens;
