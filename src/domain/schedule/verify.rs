@@ -104,7 +104,8 @@ pub fn verify(definitions: &[Definition], entries: &[Entry], since: Timestamp, d
             while let Some(entry) = entries.next_if(|entry| entry.at <= horizon) {
                 let is_own = entry.kind != Kind::Plan || definition.is_planned && plan.has_rests();
                 // A clock that went back may have put a change before what was decided already.
-                if !is_own && !(entry.version < definition.version && was_planned(definitions, entry)) {
+                let is_older = entry.version < definition.version && was_planned(definitions, entry);
+                if !is_own && !is_older {
                     found.push(Discrepancy::Extra { at: entry.at });
                 }
                 fires += u64::from(entry.is_fired && counts(entry.kind));
