@@ -208,10 +208,10 @@ impl Schemas {
 
 /// The statuses of an operation's failures: those that it names, and those that follow from what it takes.
 fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
-    let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().collect();
+    let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().chain([500]).collect();
     if operation.need.is_some() {
         // Whatever asks who calls asks the actors or the store next.
-        statuses.extend([401, 403, 500, 503]);
+        statuses.extend([401, 403, 503]);
     }
     if has_id {
         statuses.extend([400, 404]);

@@ -83,6 +83,7 @@ pub struct Query {
     /// Only those that are, or that are not.
     enabled: Option<bool>,
     /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,15}-[0-9a-f]{32}$"))]
     cursor: Option<String>,
     /// Items of the page; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]
