@@ -187,7 +187,8 @@ fn schemathesis_finds_nothing() {
         let done = tokio::time::timeout(Duration::from_secs(200), schemathesis.output()).await.expect("it ends").expect("it runs");
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
-        let all = operations(&document(&api).await).len();
+        // All but the document itself, which it reads anyway.
+        let all = operations(&document(&api).await).len() - 1;
         assert!(said.contains(&format!("{all} selected / {all} total")), "{said}");
         assert_eq!(api.state(&run).await["identity"], json!(run), "the broker is well");
     });
