@@ -8,6 +8,7 @@ mod error;
 mod http;
 pub mod openapi;
 pub mod route;
+mod schemas;
 mod ws;
 
 use crate::actors::desk::Desk;

@@ -1,19 +1,16 @@
 //! The OpenAPI document: the route table in a form that programs read.
 //!
-//! The schemas come from the types themselves. A type may look one way in an answer and another way in a body (a member
-//! with a default is always in the one and optional in the other), so there are two generators; where their schemas of
-//! one name differ, that of the body gets a name of its own.
+//! It says nothing that the table does not say; the schemas come from the types themselves ([`super::schemas`]).
 
 use super::auth::{Need, allow_anyone};
 use super::error::Failure;
 use super::route::{Answer, Operation, Resource, resource};
+use super::schemas::Schemas;
 use super::{Edge, table};
 use crate::protocol::BULK;
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::Bytes;
-use schemars::SchemaGenerator;
-use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -37,11 +34,6 @@ const FAILURES: [(u16, &str, &str); 10] = [
     (500, "Internal", "The broker failed; its log says more."),
     (503, "Busy", "Too much at once, or a part is being rebuilt: come again."),
 ];
-
-/// Where the schemas of answers stand.
-const SCHEMAS: &str = "#/components/schemas/";
-/// Where the schemas of bodies stand, until it is known which names they may have.
-const TAKEN: &str = "#/taken/";
 
 static DOCUMENT: LazyLock<Bytes> =
     LazyLock::new(|| Bytes::from(serde_json::to_vec_pretty(&describe(&table())).expect("JSON is plain data")));
@@ -73,7 +65,7 @@ pub fn describe(table: &[Resource]) -> Value {
                 (operation.method.as_str().to_ascii_lowercase(), described)
             });
             let mut item: Map<String, Value> = operations.collect();
-            let parameters: Vec<Value> = names_in(path).map(|name| schemas.path_parameter(name)).collect();
+            let parameters: Vec<Value> = names_in(path).map(|name| schemas.path_parameter(name, resource)).collect();
             if !parameters.is_empty() {
                 item.insert("parameters".to_owned(), parameters.into());
             }
@@ -102,23 +94,8 @@ fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
 }
 
-/// The schemas that the operations have named so far.
-struct Schemas {
-    answers: SchemaGenerator,
-    bodies: SchemaGenerator,
-}
-
+/// The document's parts that hold schemas.
 impl Schemas {
-    fn new() -> Self {
-        let at = |path: &str| {
-            SchemaSettings::draft2020_12().with(|settings| {
-                settings.definitions_path = path.trim_start_matches('#').trim_end_matches('/').to_owned().into();
-                settings.meta_schema = None;
-            })
-        };
-        Self { answers: at(SCHEMAS).for_serialize().into_generator(), bodies: at(TAKEN).for_deserialize().into_generator() }
-    }
-
     fn operation(&mut self, operation: &Operation, tag: &str, path: &str, nth: usize) -> Value {
         let summary = operation.says.split_inclusive(['.', ':']).next().unwrap_or_default().trim_end_matches(['.', ':']);
         let name = if nth == 0 { operation.name.to_owned() } else { format!("{}{}", operation.name, nth + 1) };
@@ -153,7 +130,11 @@ impl Schemas {
         out
     }
 
-    fn path_parameter(&mut self, name: &str) -> Value {
+    fn path_parameter(&mut self, name: &str, resource: &Resource) -> Value {
+        if let Some((_, says)) = resource.texts.iter().find(|text| text.0 == name) {
+            let schema = json!({ "type": "string", "minLength": 1 });
+            return json!({ "name": name, "in": "path", "required": true, "description": says, "schema": schema });
+        }
         let schema: Value = self.bodies.subschema_for::<crate::domain::ids::Identity>().into();
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
     }
@@ -183,35 +164,14 @@ impl Schemas {
         }
         out
     }
-
-    /// All schemas by name; the references in the document are pointed at them.
-    fn into_components(mut self, document: &mut Value) -> Map<String, Value> {
-        let mut components = self.answers.take_definitions(true);
-        let bodies = self.bodies.take_definitions(true);
-        let own = names_of_their_own(&components, &bodies);
-        let named = |name: &str| if own.contains(name) { format!("{name}Input") } else { name.to_owned() };
-        let settle = |value: &mut Value| {
-            each_reference(value, &mut |text| {
-                if let Some(name) = text.strip_prefix(TAKEN) {
-                    *text = format!("{SCHEMAS}{}", named(name));
-                }
-            })
-        };
-        settle(document);
-        for (name, mut schema) in bodies {
-            settle(&mut schema);
-            components.insert(named(&name), schema);
-        }
-        components
-    }
 }
 
 /// The statuses of an operation's failures: those that it names, and those that follow from what it takes.
 fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
-    let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().collect();
+    let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().chain([500]).collect();
     if operation.need.is_some() {
         // Whatever asks who calls asks the actors or the store next.
-        statuses.extend([401, 403, 500, 503]);
+        statuses.extend([401, 403, 503]);
     }
     if has_id {
         statuses.extend([400, 404]);
@@ -251,46 +211,6 @@ fn without_null(mut schema: Value) -> Value {
         }
     }
     schema
-}
-
-/// The names under which bodies and answers mean different schemas, directly or through what these refer to.
-fn names_of_their_own(answers: &Map<String, Value>, bodies: &Map<String, Value>) -> BTreeSet<String> {
-    let mut own = BTreeSet::new();
-    loop {
-        let before = own.len();
-        for (name, body) in bodies {
-            let Some(answer) = answers.get(name) else { continue };
-            let mut body = body.clone();
-            let mut refers_to_own = false;
-            each_reference(&mut body, &mut |text| {
-                if let Some(other) = text.strip_prefix(TAKEN) {
-                    refers_to_own |= own.contains(other);
-                    *text = format!("{SCHEMAS}{other}");
-                }
-            });
-            if refers_to_own || body != *answer {
-                own.insert(name.clone());
-            }
-        }
-        if own.len() == before {
-            return own;
-        }
-    }
-}
-
-fn each_reference(value: &mut Value, visit: &mut impl FnMut(&mut String)) {
-    match value {
-        Value::Object(members) => {
-            for (name, member) in members {
-                match member {
-                    Value::String(text) if name == "$ref" => visit(text),
-                    other => each_reference(other, visit),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| each_reference(item, visit)),
-        _ => {}
-    }
 }
 
 impl Need {

@@ -20,13 +20,14 @@ fn shape<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
 pub struct Resource {
     pub(super) paths: Vec<&'static str>,
     pub(super) tag: &'static str,
+    pub(super) texts: Vec<(&'static str, &'static str)>,
     pub(super) operations: Vec<Operation>,
     routes: Vec<actix_web::Route>,
 }
 
-/// A resource at this path; a part in braces is an id.
+/// A resource at this path; a part in braces is an id unless [`Resource::text`] says otherwise.
 pub fn resource(path: &'static str) -> Resource {
-    Resource { paths: vec![path], tag: "", operations: Vec::new(), routes: Vec::new() }
+    Resource { paths: vec![path], tag: "", texts: Vec::new(), operations: Vec::new(), routes: Vec::new() }
 }
 
 /// Puts the resources of one noun under its heading.
@@ -52,6 +53,12 @@ macro_rules! methods {
 
 impl Resource {
     methods!(get GET, post POST, put PUT, delete DELETE);
+
+    /// This part of the path is a text and no id.
+    pub fn text(mut self, name: &'static str, says: &'static str) -> Self {
+        self.texts.push((name, says));
+        self
+    }
 
     /// The same at another path.
     pub fn also_at(mut self, path: &'static str) -> Self {

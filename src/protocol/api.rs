@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// A list, and where it goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items.
@@ -22,14 +22,15 @@ pub struct Page<T> {
 /// A job as it is created or changed. Names of both revisions of the seeds are taken.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, Deserialize)]
-#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "name": "titles", "jobType": "block", "properties": { "FullClassName": "shop.Titles", "ThreadNum": "4" } }])))]
 #[serde(rename_all = "camelCase")]
 pub struct JobInput {
     /// At creation, the id that it shall have; else one is made.
     #[serde(default, alias = "Id")]
     pub id: Option<JobId>,
-    /// At most 50 characters.
+    /// Unique among the jobs; needed at creation.
     #[serde(default, alias = "Name")]
+    #[cfg_attr(feature = "broker", schemars(length(min = 1, max = crate::domain::job::limits::NAME)))]
     pub name: Option<String>,
     /// `block`, `application` or `callback`; 002 counts the first two from 0.
     #[serde(default, alias = "JobType", alias = "type", alias = "kind")]
@@ -55,8 +56,9 @@ pub struct JobInput {
     /// Why it is disabled, with `isEnabled` false.
     #[serde(default)]
     pub disabled_reason: Option<String>,
-    /// At most 500 characters.
+    /// For people.
     #[serde(default, alias = "Description")]
+    #[cfg_attr(feature = "broker", schemars(length(max = crate::domain::job::limits::DESCRIPTION)))]
     pub description: Option<String>,
     /// Whether a trigger starts it.
     #[serde(default, alias = "IsEnabled", alias = "isEnable", alias = "IsEnable", alias = "enabled")]
@@ -328,13 +330,14 @@ pub struct ActorOutput {
 
 /// The body of `POST /api/v1/workers`: a worker without a socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "classNames": ["shop.Titles"] }])))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerInput {
     /// The id that it had before, if it comes again.
     #[serde(default)]
     pub worker_id: Option<WorkerId>,
     /// The classes that it watches.
+    #[cfg_attr(feature = "broker", schemars(length(min = 1, max = 1_000)))]
     #[serde(alias = "fullClassNames", alias = "FullClassNames", alias = "ClassNames")]
     pub class_names: Vec<String>,
     /// Runs that it has in hand already.

@@ -148,7 +148,8 @@ pub struct Query {
     deleted: bool,
     /// `creationTime`, `updateTime`, `name` or `nextFire`; `-` in front: the other way round.
     sort: Option<String>,
-    /// Where the last page ended.
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9a-f]{32}-.+$"))]
     cursor: Option<String>,
     /// Items of the page; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]

@@ -11,7 +11,7 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::node::{Block, BlockReport, HeartbeatCall, Reported};
 use crate::protocol::pack::{self, Builder, Entry, Head, Index};
 use crate::protocol::problem::Problem;
-use crate::protocol::push::read_json;
+use crate::protocol::push::read_object;
 use crate::protocol::{BULK, MAX_REPORT};
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -98,7 +98,7 @@ pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Pa
 
 /// Makes a pack of a report in JSON.
 fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
-    let report: BlockReport = read_json(body)?;
+    let report: BlockReport = read_object(body)?;
     let index = Index {
         block_id: report.block_id,
         identity: report.identity,

@@ -109,6 +109,7 @@ pub struct Query {
     /// Who polls: if it is lost, its blocks go to others at once.
     worker: Option<WorkerId>,
     /// Ids of blocks that are done, with commas; or `auto`: what is delivered counts as done.
+    #[schemars(regex(pattern = "^(auto|([0-9a-fA-F]{32}(,[0-9a-fA-F]{32})*)?)$"))]
     ack: Option<String>,
 }
 

@@ -82,6 +82,7 @@ pub struct Query {
     /// Only of this job.
     job_id: Option<JobId>,
     /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
     /// Items of the page; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]
@@ -134,6 +135,7 @@ pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web:
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BlockQuery {
     /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
     /// Items of the page; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]
