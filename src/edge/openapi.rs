@@ -1,6 +1,6 @@
 //! The OpenAPI document: the route table in a form that programs read.
 //!
-//! It says nothing that the table does not say; the schemas come from the types themselves ([`super::schemas`]).
+//! It says nothing that the table does not say; the schemas come from the types themselves (`schemas.rs`).
 
 use super::auth::{Need, allow_anyone};
 use super::error::Failure;
