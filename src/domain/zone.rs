@@ -311,3 +311,7 @@ impl FromStr for FoldRule {
         rules.into_iter().find(|rule| rule.name() == text).ok_or_else(|| format!("{text:?} is none of first, second, both"))
     }
 }
+
+#[cfg(test)]
+#[path = "zone_tests.rs"]
+mod tests;

@@ -71,7 +71,7 @@ fn all_rules() -> impl Strategy<Value = (GapRule, FoldRule)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Step by step for 40 days, from 2008 to 2030: exactly what brute force finds, in order, nothing twice.
     #[test]
