@@ -43,6 +43,9 @@ fn a_gap_leaves_a_note() {
     let with = |gap| notes(text, name, ZoneRules { gap: Some(gap), fold: None }, after, 1);
     assert_eq!(with(GapRule::After), ["2026-03-29T03:00:00+02:00 local time 2026-03-29T02:30:00 is missing; first instant after the gap"]);
     assert_eq!(with(GapRule::Shift), ["2026-03-29T03:30:00+02:00 local time 2026-03-29T02:30:00 is missing; shifted by the gap"]);
+    // What stands at the gap's end by itself was not moved there.
+    let after_gap = ZoneRules { gap: Some(GapRule::After), fold: None };
+    assert_eq!(notes("0 3 * * *", name, after_gap, after, 1), ["2026-03-29T03:00:00+02:00"]);
     assert_eq!(with(GapRule::Skip), ["missing 2026-03-29T02:30:00 at 2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]);
 }
 
@@ -96,6 +99,7 @@ fn what_falls_together_fires_once() {
         fires("45 2 * * *", "Europe/Berlin", shift, "2026-03-29T00:00", 2),
         ["2026-03-29T03:45:00+02:00", "2026-03-30T02:45:00+02:00"]
     );
+    assert_eq!(notes("15 2,3 * * *", "Europe/Berlin", shift, "2026-03-29", 1), ["2026-03-29T03:15:00+02:00"]);
     // A whole day is missing: it goes to the next, which has its own.
     assert_eq!(
         fires("0 9 * * *", "Pacific/Apia", shift, "2011-12-29T00:00", 3),
