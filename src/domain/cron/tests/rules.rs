@@ -99,6 +99,8 @@ fn what_falls_together_fires_once() {
         fires("45 2 * * *", "Europe/Berlin", shift, "2026-03-29T00:00", 2),
         ["2026-03-29T03:45:00+02:00", "2026-03-30T02:45:00+02:00"]
     );
+    // The gap's last second.
+    assert_eq!(fires("59 59 2 * * *", "Europe/Berlin", shift, "2026-03-29T03:59:58", 1), ["2026-03-29T03:59:59+02:00"]);
     assert_eq!(notes("15 2,3 * * *", "Europe/Berlin", shift, "2026-03-29", 1), ["2026-03-29T03:15:00+02:00"]);
     // A whole day is missing: it goes to the next, which has its own.
     assert_eq!(
