@@ -125,14 +125,21 @@ impl Zone {
 
     /// The last change of offset at or before this second.
     pub(crate) fn change_until(&self, second: i64) -> Option<Change> {
-        for last in self.0.preceding(instant(second.saturating_add(1))) {
-            let (at, after) = (last.timestamp().as_second(), i64::from(last.offset().seconds()));
-            let before = self.offset_at(at - 1);
+        let mut last = None;
+        for earlier in self.0.preceding(instant(second.saturating_add(1))) {
+            let at = earlier.timestamp().as_second();
+            let (before, after) = (self.offset_at(at - 1), self.offset_at(at));
             if before != after {
-                return Some(Change { at, before, after });
+                last = Some(Change { at, before, after });
+                break;
             }
         }
-        None
+        // jiff 0.2.43 applies a zone's rule for the future to a past that its table has otherwise (Ciudad Juarez at the end
+        // of 2022), and so passes over a change. Forwards it is right.
+        while let Some(next) = last.and_then(|last| self.change_after(last.at)).filter(|next| next.at <= second) {
+            last = Some(next);
+        }
+        last
     }
 
     /// Whether the zone shows this wall time at another instant, too.
@@ -304,3 +311,7 @@ impl FromStr for FoldRule {
         rules.into_iter().find(|rule| rule.name() == text).ok_or_else(|| format!("{text:?} is none of first, second, both"))
     }
 }
+
+#[cfg(test)]
+#[path = "zone_tests.rs"]
+mod tests;

@@ -119,6 +119,9 @@ impl Reader {
         if let Some(special) = self.special(item)? {
             return Ok(special);
         }
+        if item.text.starts_with('/') {
+            return Err((item.at, "a value or * is missing before /".to_owned()));
+        }
         let (range, step) = match item.text.split_once('/') {
             Some((range, step)) => (range, Some(self.step(Piece { text: step, at: item.at + range.len() + 1 })?)),
             None => (item.text, None),
@@ -126,9 +129,6 @@ impl Reader {
         let (first, last) = self.unit.bounds();
         if range == "*" {
             return Ok(Item::Span { from: first, to: last, step: step.unwrap_or(1), star: true });
-        }
-        if range.is_empty() {
-            return Err((item.at, "a value or * is missing before /".to_owned()));
         }
         if let Some(place) = range.find(['*', '?']) {
             return Err((item.at + place, format!("{} must stand alone", &range[place..=place])));
@@ -143,7 +143,7 @@ impl Reader {
         }
         let (from, end) = (self.value(Piece { text: from, at: item.at })?, self.value(to)?);
         if self.unit == Unit::Year && end < from {
-            return Err((item.at, format!("the range {range} ends before it begins")));
+            return Err((item.at, format!("the range {} ends before it begins", short(range))));
         }
         let (from, end) = match (self.sunday(), from, end) {
             // All seven, with Sunday at both ends.
@@ -163,14 +163,17 @@ impl Reader {
             return Err((step.at, "there can be one step only".to_owned()));
         }
         if step.text.is_empty() || !step.text.bytes().all(|b| b.is_ascii_digit()) {
-            return Err((step.at, format!("the step {:?} is no number", step.text)));
+            return Err((step.at, format!("the step {:?} is no number", short(step.text))));
         }
         match step.text.parse::<u16>() {
             Ok(0) => Err((step.at, "a step of 0 leads nowhere".to_owned())),
             Ok(n) if n <= self.unit.count() => Ok(n),
             _ => {
                 let (unit, count) = (self.unit.name(), self.unit.count());
-                Err((step.at, format!("a step of {} is longer than the {count} values of a {unit}; steps begin anew there", step.text)))
+                Err((
+                    step.at,
+                    format!("a step of {} is longer than the {count} values of a {unit}; steps begin anew there", short(step.text)),
+                ))
             }
         }
     }
@@ -189,13 +192,14 @@ impl Reader {
         }
         let (first, last) = unit.written(self.dialect);
         let number = value.text.parse::<u16>().ok().filter(|n| (first..=last).contains(n));
-        let number = number.ok_or_else(|| (value.at, format!("{} is not in {first}-{last}", value.text)))?;
+        let number = number.ok_or_else(|| (value.at, format!("{} is not in {first}-{last}", short(value.text))))?;
         Ok(if unit == Unit::DayOfWeek && self.dialect == Dialect::Quartz { number - 1 } else { number })
     }
 
     fn no_value(self, text: &str) -> String {
         let (first, last) = self.unit.written(self.dialect);
         let upper = text.to_ascii_uppercase();
+        let text = short(text);
         let names = match self.unit {
             Unit::Month => ", nor a name like JAN",
             Unit::DayOfWeek => ", nor a name like MON",
@@ -207,7 +211,7 @@ impl Reader {
         if upper == "H" {
             return "H (a value chosen by a hash) is not supported".to_owned();
         }
-        if [Unit::Month, Unit::DayOfWeek].iter().any(|unit| unit.named(text).is_some()) {
+        if [Unit::Month, Unit::DayOfWeek].iter().any(|unit| unit.named(&text).is_some()) {
             return format!("the name {text:?} does not belong into this field");
         }
         format!("{text:?} is not a number in {first}-{last}{names}")
@@ -233,14 +237,14 @@ impl Reader {
                 return Ok(Some(Item::Last { before: 0, weekday }));
             }
             let days = rest.strip_prefix('-').filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-            let Some(days) = days else { return Err((item.at, format!("{:?} is none of L, L-3, LW, L-3W", item.text))) };
+            let Some(days) = days else { return Err((item.at, format!("{:?} is none of L, L-3, LW, L-3W", short(item.text)))) };
             let before = days.parse().ok().filter(|n| *n <= 30);
-            let before = before.ok_or_else(|| (item.at + 2, format!("L-{days}: no month has a day so far from its end")))?;
+            let before = before.ok_or_else(|| (item.at + 2, format!("L-{}: no month has a day so far from its end", short(days))))?;
             return Ok(Some(Item::Last { before, weekday }));
         }
         if let Some(day) = upper.strip_suffix('W') {
             if !day.is_empty() && !day.bytes().all(|b| b.is_ascii_digit()) {
-                return Err((item.at, format!("{:?}: W goes with one day, as 15W", item.text)));
+                return Err((item.at, format!("{:?}: W goes with one day, as 15W", short(item.text))));
             }
             if day.is_empty() {
                 return Err((item.at, "W needs a day before it, as 15W".to_owned()));
@@ -261,7 +265,7 @@ impl Reader {
         if let Some((day, nth)) = item.text.split_once('#') {
             let at = item.at + day.len() + 1;
             let number = nth.parse::<u16>().ok().filter(|n| nth.len() == 1 && (1..=5).contains(n));
-            let number = number.ok_or_else(|| (at, format!("{nth:?} behind # is not in 1-5")))?;
+            let number = number.ok_or_else(|| (at, format!("{:?} behind # is not in 1-5", short(nth))))?;
             return Ok(Some(Item::Nth(one_day(day, "#")?, number)));
         }
         if item.text.eq_ignore_ascii_case("L") {
@@ -287,4 +291,9 @@ fn odd_character(odd: char) -> String {
         '=' => "a variable cannot be set here; the time zone is given beside the expression".to_owned(),
         odd => format!("the character {odd:?} has no meaning here"),
     }
+}
+
+/// What is quoted in a message: its beginning. All of it is beside the message anyway.
+fn short(text: &str) -> String {
+    if text.len() <= 24 { text.to_owned() } else { text.chars().take(20).chain("...".chars()).collect() }
 }

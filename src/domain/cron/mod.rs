@@ -29,7 +29,7 @@
 //!
 //! **The `cron` crate** knows no five fields, no L, W, # and no wrapped ranges, counts Sunday as 1 and is wrong in a fold.
 //! So expressions are read here, it is given plain lists, and it is asked in local time without any zone (in UTC that
-//! stands for it); [`next`] adds the changes of offset and `days` those days that it cannot say.
+//! stands for it); `next` adds the changes of offset and `days` those days that it cannot say.
 
 mod days;
 mod describe;

@@ -24,7 +24,8 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Self, InvalidCron> {
-        let fault = |field, position, detail: String| InvalidCron { field, position, text: text.chars().take(200).collect(), detail };
+        let fault =
+            |field, position, detail: String| InvalidCron { field, position, text: text.chars().take(MAX_CHARACTERS).collect(), detail };
         let characters = text.chars().count();
         if characters > MAX_CHARACTERS {
             return Err(fault("", 0, format!("{characters} characters; at most {MAX_CHARACTERS} are read")));
