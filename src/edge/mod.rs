@@ -23,7 +23,7 @@ pub struct Edge {
 
 /// The whole route table.
 pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
-    use http::{jobs, node, nodes, runs, status, workers};
+    use http::{alerts, jobs, metrics, node, nodes, runs, status, workers};
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone()))
             .app_data(error::query_config())
@@ -40,6 +40,7 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
             // Operators.
             .route("/healthz", get().to(status::healthz))
             .route("/readyz", get().to(status::readyz))
+            .route("/metrics", get().to(metrics::metrics))
             .service(
                 web::scope("/api/v1")
                     .default_service(web::to(error::no_such_route))
@@ -51,6 +52,7 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
                     .service(resource("/jobs/{id}/purge").post(jobs::purge).done())
                     .service(resource("/jobs/{id}/backfill").post(jobs::backfill).done())
                     .service(resource("/jobs/{id}/redrive").post(jobs::redrive).done())
+                    .service(resource("/jobs/{id}/lateness").get(metrics::lateness).done())
                     .service(resource("/jobs/{id}/trigger").get(jobs::trigger).post(jobs::trigger).done())
                     .service(resource("/runs").get(runs::list).done())
                     .service(resource("/runs/{id}").get(runs::read).done())
@@ -60,6 +62,10 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
                     .service(resource("/runs/{id}/blocks").get(runs::blocks).done())
                     .service(resource("/runs/{id}/status").get(runs::status).done())
                     .service(resource("/runs/{id}/start-returned").post(runs::start_returned).done())
+                    .service(resource("/alerts").get(alerts::list).post(alerts::create).done())
+                    .service(resource("/alerts/events").get(alerts::events).done())
+                    .service(resource("/alerts/{id}").get(alerts::read).put(alerts::update).delete(alerts::delete).done())
+                    .service(resource("/alerts/{id}/test").post(alerts::test).done())
                     .service(resource("/nodes").get(nodes::list).done())
                     .service(resource("/nodes/{id}").get(nodes::read).done())
                     .service(resource("/nodes/{id}/enable").post(nodes::enable).done())

@@ -20,6 +20,9 @@ mod writer;
 
 mod alerts;
 mod blocks;
+mod channels;
+mod deliveries;
+mod figures;
 mod fires;
 mod groups;
 mod history;
@@ -34,6 +37,9 @@ mod workers;
 // The operations, flat: who stores says what, not where.
 pub use alerts::*;
 pub use blocks::*;
+pub use channels::*;
+pub use deliveries::*;
+pub use figures::*;
 pub use fires::*;
 pub use history::*;
 pub use jobs::*;

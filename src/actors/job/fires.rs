@@ -61,6 +61,10 @@ impl Room {
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
         let missed: u64 = rows.iter().filter(|row| matches!(row.outcome, Outcome::Missed)).map(|row| row.instants).sum();
+        let mut verdicts: HashMap<&'static str, u64> = HashMap::new();
+        for row in &rows {
+            *verdicts.entry(row.outcome.verdict()).or_default() += row.instants;
+        }
         let mut events = Vec::new();
         if missed > 0 {
             events.push(known.event("missed", None, now, &format!("{missed} planned runs were missed")));
@@ -81,6 +85,9 @@ impl Room {
             Ok(runs) => runs,
             Err(error) => return Err(self.forget(&error)),
         };
+        for (verdict, instants) in verdicts {
+            self.house.counts.fired(verdict, instants);
+        }
         let known = self.known.as_mut().expect("it is still known");
         known.stored = StoredPlan { state: step.state, next_at };
         known.open.retain(|run| !stopped.contains(&run.identity));
@@ -272,6 +279,7 @@ impl Known {
             kind: job.job_type,
             rules: RunRules {
                 timeout: self.rules.timeout,
+                late_after: self.rules.late_after,
                 retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
