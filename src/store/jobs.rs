@@ -83,7 +83,7 @@ impl WriteOp for UpdateJob {
     }
 }
 
-/// Takes a deleted job out of the tables, and its ledger and changes with it; its runs go with the next cleaning.
+/// Takes a deleted job out of the tables; its runs, ledger and changes go with the next cleaning.
 /// [`StoreError::Conflict`] says `not-deleted`.
 #[derive(Debug, Clone, Copy)]
 pub struct PurgeJob(pub JobId);

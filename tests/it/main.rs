@@ -2,13 +2,16 @@
 
 mod support;
 
+mod alerts;
 mod bad_input;
 mod bounds;
 mod kill;
+mod metrics;
 mod panics;
 mod plain_http;
 mod programs;
 mod real_input;
 mod restart;
+mod retention;
 mod sockets;
 mod tokens;

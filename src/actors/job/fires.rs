@@ -263,15 +263,17 @@ impl Known {
             JobKind::Application => Some("this version carries out block and callback jobs only".to_owned()),
         };
         let identity = Identity::random();
+        // It is over when it is made, and somebody may want to hear of that.
+        let failed = failure.is_some();
         Ok(NewRun {
             identity,
             job_id: job.id,
             job_name: job.name.clone(),
             class_name: class_of(job)?,
             arguments: job.properties.get("Arguments").map(str::to_owned),
-            state: if failure.is_some() { RunState::Failed } else { RunState::Pending },
-            finish_time: failure.is_some().then_some(now),
-            not_before: (queued && failure.is_none()).then_some(Run::QUEUED),
+            state: if failed { RunState::Failed } else { RunState::Pending },
+            finish_time: failed.then_some(now),
+            not_before: (queued && !failed).then_some(Run::QUEUED),
             reason: failure.or_else(|| queued.then(|| "waits until the other runs of the job are over".to_owned())),
             priority: job.priority,
             download: job.properties.download().map_err(|e| of_property(&e))?,
@@ -284,7 +286,7 @@ impl Known {
                 callback: job.callback.clone(),
                 by: None,
             },
-            follow: self.follows(),
+            follow: self.follows() || failed,
             retry_of: None,
             // A trace of its own; both are 128 bits that are not 0.
             trace_id: identity.to_string(),
