@@ -1,5 +1,6 @@
 //! What the actors of one broker share: the store, the settings, and the directory of who lives where.
 
+use super::alerts::AlertsHandle;
 use super::dispatcher::DispatcherHandle;
 use super::job::JobHandle;
 use super::lateness::Lateness;
@@ -10,7 +11,10 @@ use super::run::RunHandle;
 use super::scheduler::SchedulerHandle;
 use super::supervision::Census;
 use super::worker::WorkerHandle;
+use crate::config::alerts::AlertConfig;
+use crate::config::keep::KeepConfig;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
@@ -34,20 +38,11 @@ pub struct Times {
     pub worker_offline: u64,
     /// A peer whose socket closed may come back within this time and finds everything as it was.
     pub grace: u64,
-    /// Node statuses older than this are forgotten.
-    pub node_status_kept: u64,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Self {
-            node_heartbeat: 5_000,
-            node_offline: 30_000,
-            worker_heartbeat: 3_000,
-            worker_offline: 10_000,
-            grace: 3_000,
-            node_status_kept: 7 * 86_400_000,
-        }
+        Self { node_heartbeat: 5_000, node_offline: 30_000, worker_heartbeat: 3_000, worker_offline: 10_000, grace: 3_000 }
     }
 }
 
@@ -100,6 +95,7 @@ pub struct Directory {
     pub jobs: Shelf<JobId, JobHandle>,
     dispatcher: RwLock<Option<DispatcherHandle>>,
     scheduler: RwLock<Option<SchedulerHandle>>,
+    alerts: RwLock<Option<AlertsHandle>>,
     /// Everybody, for those who look on.
     pub census: Census,
 }
@@ -126,18 +122,62 @@ impl Directory {
     pub fn scheduler(&self) -> Option<SchedulerHandle> {
         self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Says who sends alerts.
+    pub fn set_alerts(&self, handle: AlertsHandle) {
+        *self.alerts.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+    }
+
+    /// Who sends alerts, if it lives.
+    #[must_use]
+    pub fn alerts(&self) -> Option<AlertsHandle> {
+        self.alerts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Numbers that somebody may want to see.
 #[derive(Debug, Default)]
 pub struct Counts {
     planned_jobs: AtomicU64,
+    fires: [AtomicU64; VERDICTS.len()],
+    ended: [AtomicU64; ENDS.len()],
 }
+
+/// What may become of a planned instant.
+pub const VERDICTS: [&str; 4] = ["fired", "skipped", "missed", "merged"];
+/// How a run may end.
+pub const ENDS: [RunState; 3] = [RunState::Success, RunState::Failed, RunState::Stopped];
 
 impl Counts {
     /// So many jobs stand in the agenda.
     pub fn planned_jobs(&self, count: usize) {
         self.planned_jobs.store(count as u64, Relaxed);
+    }
+
+    /// So many planned instants got this verdict.
+    pub fn fired(&self, verdict: &str, instants: u64) {
+        if let Some(i) = VERDICTS.iter().position(|name| *name == verdict) {
+            self.fires[i].fetch_add(instants, Relaxed);
+        }
+    }
+
+    /// Planned instants by verdict, since the start.
+    #[must_use]
+    pub fn fires(&self) -> [(&'static str, u64); VERDICTS.len()] {
+        std::array::from_fn(|i| (VERDICTS[i], self.fires[i].load(Relaxed)))
+    }
+
+    /// A run ended so.
+    pub fn ended(&self, state: RunState) {
+        if let Some(i) = ENDS.iter().position(|end| *end == state) {
+            self.ended[i].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Runs that ended, by how, since the start.
+    #[must_use]
+    pub fn ends(&self) -> [(RunState, u64); ENDS.len()] {
+        std::array::from_fn(|i| (ENDS[i], self.ended[i].load(Relaxed)))
     }
 
     /// Jobs in the agenda.
@@ -164,6 +204,10 @@ pub struct House {
     pub counts: Arc<Counts>,
     /// Rings when there is an event that somebody may want to hear of.
     pub alarms: Arc<Notify>,
+    /// How word of events leaves the broker.
+    pub alerts: Arc<AlertConfig>,
+    /// How much of the past is kept.
+    pub keep: KeepConfig,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -185,8 +229,16 @@ impl House {
             lateness: Arc::default(),
             counts: Arc::default(),
             alarms: Arc::default(),
+            alerts: Arc::default(),
+            keep: KeepConfig::default(),
             registry: Arc::default(),
         }
+    }
+
+    /// The same with other settings than the usual.
+    #[must_use]
+    pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
+        Self { alerts: Arc::new(alerts), keep, ..self }
     }
 
     /// The registry moves in, first and once.

@@ -4,9 +4,11 @@
 //! Asks go down one rank (desk, registry and job, dispatcher and run, node and worker, store); sideways and up an actor
 //! tells, and is answered by another message.
 
+pub mod alerts;
 pub mod desk;
 pub mod dispatcher;
 pub mod house;
+pub mod janitor;
 pub mod job;
 pub mod lateness;
 pub mod node;

@@ -48,7 +48,7 @@ impl Broker {
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
         let (store, open_runs, unsettled) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
-        let house = House::new(store.clone(), times(config));
+        let house = House::new(store.clone(), times(config)).with_settings(config.alerts.clone(), config.keep);
         if !open_runs.is_empty() {
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }
@@ -94,7 +94,6 @@ fn times(config: &BrokerConfig) -> Times {
         worker_heartbeat: Times::default().worker_heartbeat.min(t.worker_offline / 3).max(10),
         worker_offline: t.worker_offline,
         grace: t.grace,
-        ..Times::default()
     }
 }
 

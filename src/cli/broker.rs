@@ -2,7 +2,9 @@
 
 use super::say;
 use crate::broker::Broker;
+use crate::config::alerts::{AlertConfig, MailConfig};
 use crate::config::broker::{BrokerConfig, Times};
+use crate::config::keep::KeepConfig;
 use crate::config::tokens::Tokens;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
@@ -36,6 +38,27 @@ pub struct Args {
     /// Milliseconds in which a peer whose connection broke may come back and finds everything as it was
     #[arg(long, default_value_t = Times::default().grace)]
     grace: u64,
+    /// Where mail for alerts is handed in: smtp://user:password@host:port, or smtps://; `?tls=required` for STARTTLS
+    #[arg(long, env = "WEBLOOM_SMTP_URL", hide_env_values = true)]
+    smtp_url: Option<String>,
+    /// The sender of mail for alerts
+    #[arg(long, env = "WEBLOOM_MAIL_FROM")]
+    mail_from: Option<String>,
+    /// Milliseconds in which alerts of one kind about one job are put into one message
+    #[arg(long, default_value_t = AlertConfig::default().gather_ms)]
+    alert_gather: u64,
+    /// Ended runs of each job that are kept, the newest
+    #[arg(long, default_value_t = KeepConfig::default().runs)]
+    keep_runs: u32,
+    /// Days for which ended runs, the ledger of fires, changes of jobs and alerts are kept
+    #[arg(long, default_value_t = KeepConfig::default().age_ms as f64 / KeepConfig::DAY_MS as f64)]
+    keep_days: f64,
+    /// Megabytes of logs of runs that are kept, the newest
+    #[arg(long, default_value_t = KeepConfig::default().log_bytes >> 20)]
+    keep_logs_mb: u64,
+    /// Milliseconds between two cleanings
+    #[arg(long, default_value_t = KeepConfig::default().every_ms)]
+    clean_every: u64,
 }
 
 impl Args {
@@ -47,7 +70,20 @@ impl Args {
             grace: self.grace,
         };
         let tokens = Tokens::parse(&self.tokens)?;
-        let config = BrokerConfig { listen: self.listen, database: self.database, tokens, threads: self.threads.max(1), times };
+        let mail = MailConfig::parse(self.smtp_url.as_deref(), self.mail_from.as_deref())?;
+        let alerts = AlertConfig { mail, gather_ms: self.alert_gather };
+        if !(self.keep_days.is_finite() && self.keep_days >= 0.0) {
+            return Err(format!("--keep-days: {} is no number of days", self.keep_days));
+        }
+        let keep = KeepConfig {
+            runs: self.keep_runs,
+            age_ms: (self.keep_days * KeepConfig::DAY_MS as f64) as u64,
+            log_bytes: self.keep_logs_mb << 20,
+            every_ms: self.clean_every.max(10),
+            ..KeepConfig::default()
+        };
+        let threads = self.threads.max(1);
+        let config = BrokerConfig { listen: self.listen, database: self.database, tokens, threads, times, alerts, keep };
         config.validate().map_err(|e| e.to_string())
     }
 }

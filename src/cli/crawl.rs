@@ -33,7 +33,8 @@ pub struct DemoArgs {
 }
 
 fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, String> {
-    let config = BrokerConfig { listen, database, tokens: Tokens::default(), threads: 1, times: Times::default() };
+    let (alerts, keep) = Default::default();
+    let config = BrokerConfig { listen, database, tokens: Tokens::default(), threads: 1, times: Times::default(), alerts, keep };
     config.validate().map_err(|e| e.to_string())
 }
 

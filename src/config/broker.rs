@@ -1,5 +1,7 @@
 //! The broker's settings.
 
+use super::alerts::AlertConfig;
+use super::keep::KeepConfig;
 use super::tokens::Tokens;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -17,6 +19,10 @@ pub struct BrokerConfig {
     pub threads: usize,
     /// Times that the actors go by.
     pub times: Times,
+    /// How word of events leaves the broker.
+    pub alerts: AlertConfig,
+    /// How much of the past is kept.
+    pub keep: KeepConfig,
 }
 
 /// Milliseconds; see `actors::house::Times`, which they become.
@@ -82,6 +88,8 @@ mod tests {
             tokens: Tokens::parse(tokens).expect("tokens"),
             threads: 1,
             times: Times::default(),
+            alerts: AlertConfig::default(),
+            keep: KeepConfig::default(),
         }
     }
 

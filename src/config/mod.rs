@@ -3,6 +3,10 @@
 #[cfg(feature = "agent")]
 pub mod agent;
 #[cfg(feature = "broker")]
+pub mod alerts;
+#[cfg(feature = "broker")]
 pub mod broker;
+#[cfg(feature = "broker")]
+pub mod keep;
 #[cfg(feature = "broker")]
 pub mod tokens;

@@ -100,6 +100,10 @@ id!(
     WorkerId
 );
 id!(
+    /// A channel that alerts go to.
+    ChannelId
+);
+id!(
     /// A block: its upper half is the upper half of the run's identity, its lower half the block's number in the run,
     /// so that a block's id needs no index to be found by.
     BlockId

@@ -3,6 +3,8 @@
 //! Nothing here does I/O, reads a clock or knows an actor: time comes in as a [`time::Timestamp`], what to do goes out
 //! as a value. This is where property tests and simulations live.
 
+#[cfg(feature = "broker")]
+pub mod alert;
 pub mod block;
 #[cfg(feature = "broker")]
 pub mod callback;

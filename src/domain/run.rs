@@ -84,6 +84,9 @@ pub struct RunRules {
     /// How it is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<super::schedule::Retry>,
+    /// Milliseconds after its planned instant at which it is worth an alert that it has not begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_after: Option<u64>,
     /// The request of a callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<super::callback::Callback>,

@@ -29,14 +29,16 @@ pub struct Edge {
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{jobs, node, nodes, queue, runs, status, workers};
+    use http::{alerts, jobs, metrics, node, nodes, queue, runs, status, workers};
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
         .chain(tagged("Broker", status::routes()))
+        .chain(tagged("Broker", metrics::routes()))
         .chain(tagged("Broker", openapi::routes()))
         .chain(tagged("Jobs", jobs::routes()))
         .chain(tagged("Runs", runs::routes()))
+        .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Workers", workers::routes()))
         .collect()

@@ -1,7 +1,11 @@
 //! What crosses a wire: shared by the broker, the agent and the worker SDK. `docs/protocol.md` says the same in words.
 
+#[cfg(feature = "broker")]
+pub mod alerts;
 pub mod api;
 pub mod delivery;
+#[cfg(feature = "broker")]
+pub mod exposition;
 pub mod frame;
 #[cfg(feature = "broker")]
 pub mod management;

@@ -1,11 +1,16 @@
 //! What happened that somebody may want to hear of: written in the transaction of what happened, sent afterwards.
 
+use super::columns::{from_json, id};
 use super::dialect::Conn;
 use super::error::StoreError;
-use super::schema::alert_event;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{alert_event, job, plan};
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::run::RunRules;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+use serde_json::json;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +27,21 @@ pub struct NewEvent {
     pub detail: String,
 }
 
+impl NewEvent {
+    /// An event of a job.
+    #[must_use]
+    pub fn new(
+        event: &'static str,
+        (job_id, job_name, group): (JobId, &str, Option<&str>),
+        identity: Option<Identity>,
+        at: Timestamp,
+        reason: &str,
+    ) -> Self {
+        let detail = json!({ "jobName": job_name, "group": group, "reason": reason }).to_string();
+        Self { event, job_id, identity, at, detail }
+    }
+}
+
 pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), StoreError> {
     for event in events {
         diesel::insert_into(alert_event::table)
@@ -33,7 +53,150 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
                 alert_event::detail.eq(&event.detail),
                 alert_event::is_done.eq(false),
             ))
+            // A run is said to be late once.
+            .on_conflict_do_nothing()
             .execute(conn)?;
     }
     Ok(())
+}
+
+/// A run whose job wants to hear of a late begin has begun.
+pub(super) fn note_begin(conn: &mut Conn, run: &LateRun, now: Timestamp) -> Result<(), StoreError> {
+    let rules: RunRules = from_json(&run.rules)?;
+    let late = now.since_ms(Timestamp(run.planned_at));
+    if rules.late_after.is_some_and(|after| late >= after as i64) {
+        let event = late_event(conn, run, now, &format!("the run began {late} ms after its planned instant"))?;
+        insert_all(conn, &[event])?;
+    }
+    Ok(())
+}
+
+fn late_event(conn: &mut Conn, run: &LateRun, now: Timestamp, reason: &str) -> Result<NewEvent, StoreError> {
+    let group = job::table.find(&run.job_id).select(job::group_name).get_result::<Option<String>>(conn).optional()?.flatten();
+    let job = (id(&run.job_id)?, run.job_name.as_str(), group.as_deref());
+    Ok(NewEvent::new("late", job, Some(id(&run.identity)?), now, reason))
+}
+
+/// A run as far as its lateness goes.
+#[derive(Debug, Clone, QueryableByName, Queryable)]
+pub struct LateRun {
+    #[diesel(sql_type = Text)]
+    identity: String,
+    #[diesel(sql_type = Text)]
+    job_id: String,
+    #[diesel(sql_type = Text)]
+    job_name: String,
+    #[diesel(sql_type = BigInt)]
+    planned_at: i64,
+    #[diesel(sql_type = Text)]
+    rules: String,
+}
+
+/// Runs that have not begun for too long, and of which that was not said.
+#[derive(Debug, Clone, Copy)]
+pub struct LateRuns {
+    /// Now.
+    pub now: Timestamp,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for LateRuns {
+    type Output = Vec<LateRun>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        // Open runs are few, and an index holds just them.
+        let query = "SELECT identity, job_id, job_name, planned_at, rules FROM run INDEXED BY run_open \
+            WHERE state IN ('pending', 'scheduled', 'running') AND start_time IS NULL AND planned_at IS NOT NULL \
+            AND instr(rules, '\"lateAfter\"') > 0 AND planned_at + json_extract(rules, '$.lateAfter') <= ? \
+            AND NOT EXISTS (SELECT 1 FROM alert_event WHERE event = 'late' AND run_identity = run.identity) LIMIT ?";
+        let query = diesel::sql_query(query).bind::<BigInt, _>(self.now.0).bind::<BigInt, _>(self.limit as i64);
+        Ok(query.load(from.conn)?)
+    }
+}
+
+/// These runs are late.
+#[derive(Debug, Clone)]
+pub struct NoteLate {
+    /// Which.
+    pub runs: Vec<LateRun>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for NoteLate {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        for run in &self.runs {
+            let late = self.now.since_ms(Timestamp(run.planned_at));
+            let event = late_event(tx.conn, run, self.now, &format!("the run has not begun {late} ms after its planned instant"))?;
+            insert_all(tx.conn, &[event])?;
+        }
+        Ok(())
+    }
+}
+
+/// A job of which no run has ended well for too long.
+#[derive(Debug, Clone, QueryableByName)]
+pub struct SilentJob {
+    #[diesel(sql_type = Text)]
+    id: String,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    group_name: Option<String>,
+    #[diesel(sql_type = BigInt)]
+    since: i64,
+}
+
+/// Jobs of which no run has ended well for too long, and of which that was not said. The time counts from the last run
+/// that ended well, or from the job's last change if that is later.
+#[derive(Debug, Clone, Copy)]
+pub struct SilentJobs {
+    /// Now.
+    pub now: Timestamp,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for SilentJobs {
+    type Output = Vec<SilentJob>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let query = "SELECT id, name, group_name, since FROM (SELECT job.id, name, group_name, told_silent, \
+            max(update_time, coalesce(ended_well, 0)) AS since, json_extract(policies, '$.silentAfter') AS silent_after \
+            FROM job INDEXED BY job_silent JOIN plan ON plan.job_id = job.id \
+            WHERE instr(policies, '\"silentAfter\"') > 0 AND is_enabled = 1 AND is_deleted = 0) \
+            WHERE since + silent_after <= ? AND (told_silent IS NULL OR told_silent < since) LIMIT ?";
+        let query = diesel::sql_query(query).bind::<BigInt, _>(self.now.0).bind::<BigInt, _>(self.limit as i64);
+        Ok(query.load(from.conn)?)
+    }
+}
+
+/// These jobs are silent. One of which a run has ended well since is left out.
+#[derive(Debug, Clone)]
+pub struct NoteSilent {
+    /// Which.
+    pub jobs: Vec<SilentJob>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for NoteSilent {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        for silent in &self.jobs {
+            let still = plan::ended_well.is_null().or(plan::ended_well.le(silent.since));
+            let told = diesel::update(plan::table.find(&silent.id).filter(still)).set(plan::told_silent.eq(self.now.0)).execute(tx.conn)?;
+            if told > 0 {
+                let job = (id(&silent.id)?, silent.name.as_str(), silent.group_name.as_deref());
+                let (for_ms, since) = (self.now.since_ms(Timestamp(silent.since)), Timestamp(silent.since));
+                let reason = format!("no run has ended well for {for_ms} ms, since {since}");
+                insert_all(tx.conn, &[NewEvent::new("silent", job, None, self.now, &reason)])?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -49,7 +49,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn verdict(&self) -> &'static str {
+    /// Its name.
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
         match self {
             Self::Fired(_) => "fired",
             Self::Skipped => "skipped",

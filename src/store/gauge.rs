@@ -19,6 +19,8 @@ pub struct StoreStats {
     pub batches: u64,
     /// Panics caught.
     pub restarts: u64,
+    /// Transactions and reads that failed.
+    pub failures: u64,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
 }
@@ -31,6 +33,7 @@ pub(super) struct Gauge {
     written: AtomicU64,
     batches: AtomicU64,
     restarts: AtomicU64,
+    failures: AtomicU64,
     // Written when something goes wrong and read by people: no room waits for it.
     last_error: Mutex<Option<String>>,
 }
@@ -44,6 +47,7 @@ impl Gauge {
             written: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
             last_error: Mutex::new(None),
         }
     }
@@ -79,6 +83,7 @@ impl Gauge {
     }
 
     pub(super) fn failed(&self, error: &str) {
+        self.failures.fetch_add(1, Relaxed);
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
     }
 
@@ -89,6 +94,7 @@ impl Gauge {
             written: self.written.load(Relaxed),
             batches: self.batches.load(Relaxed),
             restarts: self.restarts.load(Relaxed),
+            failures: self.failures.load(Relaxed),
             last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

@@ -1,5 +1,6 @@
 //! Jobs and their properties.
 
+use super::alerts::{self, NewEvent};
 use super::columns::{Hex, damaged, from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
@@ -55,6 +56,8 @@ pub struct UpdateJob {
     pub state: PlanState,
     /// When it comes next.
     pub next_at: Option<Timestamp>,
+    /// What is worth an alert.
+    pub events: Vec<NewEvent>,
 }
 
 impl WriteOp for UpdateJob {
@@ -75,11 +78,12 @@ impl WriteOp for UpdateJob {
         super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.update_by.as_deref(), self.job.update_time)?;
         let job = Job { version: version + 1, creation_time: Timestamp(creation_time), create_by, ..self.job.clone() };
         history::record_change(tx.conn, &job, self.action, job.update_by.as_deref())?;
+        alerts::insert_all(tx.conn, &self.events)?;
         Ok(job)
     }
 }
 
-/// Takes a deleted job out of the tables, and its ledger and changes with it; its runs go with the next cleaning.
+/// Takes a deleted job out of the tables; its runs, ledger and changes go with the next cleaning.
 /// [`StoreError::Conflict`] says `not-deleted`.
 #[derive(Debug, Clone, Copy)]
 pub struct PurgeJob(pub JobId);

@@ -95,7 +95,7 @@ impl WriteOp for SetNodeEnabled {
     }
 }
 
-/// Forgets how nodes were before an instant: at most a thousand rows, so that nobody waits long. Gives back how many.
+/// Forgets how nodes were before an instant: at most a few hundred rows, so that nobody waits long. Gives back how many.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneNodeStatus {
     /// What is older goes.
@@ -103,7 +103,7 @@ pub struct PruneNodeStatus {
 }
 
 /// Rows of one [`PruneNodeStatus`].
-const PRUNE_AT_ONCE: i64 = 1_000;
+const PRUNE_AT_ONCE: i64 = 200;
 
 impl WriteOp for PruneNodeStatus {
     type Output = usize;

@@ -134,3 +134,9 @@ pub(super) fn update_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at
         .execute(conn)?;
     Ok(())
 }
+
+/// A run of the job ended well then.
+pub(super) fn note_good_end(conn: &mut Conn, key: &str, finish: i64) -> Result<(), StoreError> {
+    diesel::update(plan::table.find(key)).set(plan::ended_well.eq(finish)).execute(conn)?;
+    Ok(())
+}

@@ -75,7 +75,13 @@ impl WriteOp for BeginRun {
             ))
             .execute(tx.conn)?;
         let first = run::table.find(self.no).filter(run::start_time.is_null());
-        diesel::update(first).set(run::start_time.eq(self.now.0)).execute(tx.conn)?;
+        let begun = diesel::update(first).set(run::start_time.eq(self.now.0)).returning((run::planned_at, run::rules));
+        let begun: Option<(Option<i64>, String)> = begun.get_result(tx.conn).optional()?;
+        if begun.is_some_and(|(planned_at, rules)| planned_at.is_some() && rules.contains("\"lateAfter\"")) {
+            let names = (run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null(), run::rules);
+            let late = run::table.find(self.no).select(names).get_result(tx.conn)?;
+            alerts::note_begin(tx.conn, &late, self.now)?;
+        }
         Ok(())
     }
 }
@@ -108,7 +114,13 @@ impl WriteOp for SettleRun {
         plans::check_plan(tx.conn, &key, &self.was)?;
         plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
         if let Some(identity) = self.ended {
-            diesel::update(run::table.filter(run::identity.eq(identity.to_string()))).set(run::follow.eq(false)).execute(tx.conn)?;
+            let ended = run::table.filter(run::identity.eq(identity.to_string()));
+            let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::state, run::finish_time));
+            if let Some((state, finish)) = ended.get_result::<(String, Option<i64>)>(tx.conn).optional()?
+                && state == RunState::Success.name()
+            {
+                plans::note_good_end(tx.conn, &key, finish.unwrap_or(0))?;
+            }
         }
         if let Some(identity) = self.release {
             let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());

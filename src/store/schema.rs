@@ -39,6 +39,8 @@ diesel::table! {
         last_fire -> Nullable<BigInt>,
         fires -> BigInt,
         failures -> BigInt,
+        ended_well -> Nullable<BigInt>,
+        told_silent -> Nullable<BigInt>,
     }
 }
 
@@ -136,6 +138,40 @@ diesel::table! {
 }
 
 diesel::table! {
+    alert_channel (id) {
+        id -> Text,
+        name -> Text,
+        kind -> Text,
+        target -> Text,
+        secret -> Nullable<Text>,
+        filter -> Text,
+        is_enabled -> Bool,
+        version -> BigInt,
+        create_by -> Nullable<Text>,
+        update_by -> Nullable<Text>,
+        creation_time -> BigInt,
+        update_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    alert_delivery (event_id, channel_id) {
+        event_id -> BigInt,
+        channel_id -> Text,
+        event -> Text,
+        job_id -> Nullable<Text>,
+        state -> Text,
+        attempts -> Integer,
+        next_at -> BigInt,
+        events -> BigInt,
+        merged_into -> Nullable<BigInt>,
+        last_error -> Nullable<Text>,
+        creation_time -> BigInt,
+        finish_time -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
     fire (job_id, planned_at) {
         job_id -> Text,
         planned_at -> BigInt,
@@ -218,3 +254,4 @@ diesel::table! {
 
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
+diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);

@@ -2,15 +2,18 @@
 
 mod support;
 
+mod alerts;
 mod bad_input;
 mod bounds;
 mod kill;
+mod metrics;
 mod openapi;
 mod panics;
 mod plain_http;
 mod programs;
 mod real_input;
 mod restart;
+mod retention;
 mod schedule;
 mod sockets;
 mod tokens;

@@ -2,7 +2,9 @@
 //!
 //! It holds no state. What it reads of runs that are at work it asks their actors for; of others the store knows.
 
+mod alerts;
 mod jobs;
+mod metrics;
 mod peers;
 mod queue;
 mod runs;

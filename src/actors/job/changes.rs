@@ -28,6 +28,7 @@ impl Room {
         let old = known.job.clone();
         let mut job = old.clone();
         let stops = matches!(change, JobChange::Disable { stop: true, .. });
+        let mut given_up = None;
         let action = match change {
             JobChange::Values(input) => {
                 apply(&mut job, *input, now)?;
@@ -39,6 +40,11 @@ impl Room {
             }
             JobChange::Disable { reason, .. } => {
                 (job.is_enabled, job.disabled_reason) = (false, reason);
+                Action::Disabled
+            }
+            JobChange::GiveUp { reason } => {
+                given_up = Some(reason.clone());
+                (job.is_enabled, job.disabled_reason) = (false, Some(reason));
                 Action::Disabled
             }
             JobChange::Delete { version } => {
@@ -61,13 +67,18 @@ impl Room {
         let plan = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile().map_err(super::input::of_schedule)?;
         let comes = job.is_enabled && !job.is_deleted;
         let next_at = if comes { plan.next(&state, known.open_counts().any()).map(|next| next.at) } else { None };
-        let update = UpdateJob { job: job.clone(), action, was, state, next_at };
+        let events: Vec<_> = given_up.iter().map(|reason| known.event("disabled", None, now, reason)).collect();
+        let alarm = !events.is_empty();
+        let update = UpdateJob { job: job.clone(), action, was, state, next_at, events };
         let written = self.house.store.write(update).await;
         // Whatever came of it: what is known of the job is read anew.
         let open = self.known.take().map(|known| known.open).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
         if let Some(scheduler) = self.house.scheduler() {
             scheduler.planned(self.id, next_at);
+        }
+        if alarm {
+            self.house.alarm();
         }
         if stops {
             stop_all(&self.house, &open).await;

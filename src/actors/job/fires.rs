@@ -72,6 +72,10 @@ impl Room {
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
         let missed: u64 = rows.iter().filter(|row| matches!(row.outcome, Outcome::Missed)).map(|row| row.instants).sum();
+        let mut verdicts: HashMap<&'static str, u64> = HashMap::new();
+        for row in &rows {
+            *verdicts.entry(row.outcome.verdict()).or_default() += row.instants;
+        }
         let mut events = Vec::new();
         if missed > 0 {
             events.push(known.event("missed", None, now, &format!("{missed} planned runs were missed")));
@@ -92,6 +96,9 @@ impl Room {
             Ok(runs) => runs,
             Err(error) => return Err(self.forget(&error)),
         };
+        for (verdict, instants) in verdicts {
+            self.house.counts.fired(verdict, instants);
+        }
         let known = self.known.as_mut().expect("it is still known");
         known.stored = StoredPlan { state: step.state, next_at };
         known.open.retain(|run| !stopped.contains(&run.identity));
@@ -280,15 +287,17 @@ impl Known {
             JobKind::Application => Some("this version carries out block and callback jobs only".to_owned()),
         };
         let identity = Identity::random();
+        // It is over when it is made, and somebody may want to hear of that.
+        let failed = failure.is_some();
         Ok(NewRun {
             identity,
             job_id: job.id,
             job_name: job.name.clone(),
             class_name: class_of(job)?,
             arguments: job.properties.get("Arguments").map(str::to_owned),
-            state: if failure.is_some() { RunState::Failed } else { RunState::Pending },
-            finish_time: failure.is_some().then_some(now),
-            not_before: (queued && failure.is_none()).then_some(Run::QUEUED),
+            state: if failed { RunState::Failed } else { RunState::Pending },
+            finish_time: failed.then_some(now),
+            not_before: (queued && !failed).then_some(Run::QUEUED),
             reason: failure.or_else(|| queued.then(|| "waits until the other runs of the job are over".to_owned())),
             priority: job.priority,
             download: job.properties.download().map_err(|e| of_property(&e))?,
@@ -296,11 +305,12 @@ impl Known {
             kind: job.job_type,
             rules: RunRules {
                 timeout: self.rules.timeout,
+                late_after: self.rules.late_after,
                 retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
             },
-            follow: self.follows(),
+            follow: self.follows() || failed,
             retry_of: None,
             // A trace of its own; both are 128 bits that are not 0.
             trace_id: identity.to_string(),

@@ -72,6 +72,11 @@ pub enum JobChange {
         /// Its runs are stopped.
         stop: bool,
     },
+    /// The broker disables it by itself, and those who want to hear of such a thing are told.
+    GiveUp {
+        /// Why.
+        reason: String,
+    },
     /// It is gone; its past stays.
     Delete {
         /// The version that the caller has seen.

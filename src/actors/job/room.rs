@@ -9,7 +9,6 @@ use crate::domain::schedule::{Open, Plan, Policies, Schedule};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
-use serde_json::json;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -66,8 +65,7 @@ impl Known {
 
     /// Something that happened to the job, for those who want to hear of it.
     pub(super) fn event(&self, event: &'static str, identity: Option<Identity>, at: Timestamp, reason: &str) -> NewEvent {
-        let detail = json!({ "jobName": self.job.name, "group": self.job.group, "reason": reason });
-        NewEvent { event, job_id: self.job.id, identity, at, detail: detail.to_string() }
+        NewEvent::new(event, (self.job.id, &self.job.name, self.job.group.as_deref()), identity, at, reason)
     }
 }
 

@@ -89,15 +89,16 @@ impl Room {
         let failures = known.stored.state.failures + u32::from(run.state == RunState::Failed);
         let too_many = known.rules.max_failures.filter(|most| run.state == RunState::Failed && failures >= *most);
         let is_once = known.job.schedule.as_ref().is_some_and(Schedule::is_once) && run.planned_at.is_some();
-        let reason = if let Some(most) = too_many {
-            format!("{most} runs failed one after the other")
+        let change = if let Some(most) = too_many {
+            JobChange::GiveUp { reason: format!("{most} runs failed one after the other") }
         } else if is_once {
-            "it was to run once".to_owned()
+            // What was planned so is no news.
+            JobChange::Disable { reason: Some("it was to run once".to_owned()), stop: false }
         } else {
             return Ok(());
         };
-        log::warn!("a job is disabled job={} reason={reason}", self.id);
-        self.change(JobChange::Disable { reason: Some(reason), stop: false }, Some("broker".to_owned())).await.map(drop)
+        log::warn!("a job is disabled job={} change={change:?}", self.id);
+        self.change(change, Some("broker".to_owned())).await.map(drop)
     }
 
     /// A run says when its job is to be run next.

@@ -4,7 +4,9 @@ use super::{
     ChildKey, JobDue, JobIdle, NodeConnected, OpenJob, PrepareJobs, Registry, RunBeginsAnew, RunEnded, StartNewRun, StartRunActor,
     WorkerConnected,
 };
+use crate::actors::alerts::{AlertActor, AlertsHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
+use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
 use crate::actors::reply::{Reply, problem_of};
@@ -33,6 +35,18 @@ impl Registry {
         let stats = Arc::clone(notice.stats());
         let handle = SchedulerHandle(Link::new(Scheduler::new(notice, self.house.clone()).start(), stats));
         self.house.directory.set_scheduler(handle);
+    }
+
+    pub(super) fn start_alerts(&mut self) {
+        let notice = self.enter(ChildKey::Alerts);
+        let stats = Arc::clone(notice.stats());
+        let handle = AlertsHandle(Link::new(AlertActor::new(notice, self.house.clone()).start(), stats));
+        self.house.directory.set_alerts(handle);
+    }
+
+    pub(super) fn start_janitor(&mut self) {
+        let notice = self.enter(ChildKey::Janitor);
+        Janitor::new(notice, self.house.clone()).start();
     }
 
     /// The actor of a job, started if need be.

@@ -23,6 +23,8 @@ impl Registry {
                 }
             }
             ChildKey::Scheduler => self.start_scheduler(),
+            ChildKey::Alerts => self.start_alerts(),
+            ChildKey::Janitor => self.start_janitor(),
             ChildKey::Run(identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
@@ -72,6 +74,10 @@ impl Registry {
             ChildKey::Dispatcher | ChildKey::Scheduler => {
                 log::error!("without it there is no broker");
                 std::process::abort();
+            }
+            // Work goes on without them: they get another chance after a while.
+            ChildKey::Alerts | ChildKey::Janitor => {
+                ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
             ChildKey::Run(identity) => {
                 let house = self.house.clone();

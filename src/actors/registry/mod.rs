@@ -19,12 +19,9 @@ use super::reply::Reply;
 use super::run::RunHandle;
 use super::supervision::{Budget, ChildKey, Link, Notice, Stats};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
-use crate::domain::time::Timestamp;
-use crate::store::PruneNodeStatus;
 use actix::{Actor, AsyncContext, Context};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -50,7 +47,7 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a house; it starts the dispatcher, the scheduler and all runs that are not over.
+    /// Starts the registry of a house; it starts the dispatcher, the scheduler, the two that alert and clean up, and all runs that are not over.
     #[must_use]
     pub fn start(house: &House, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
@@ -73,6 +70,8 @@ impl Registry {
             };
             this.start_dispatcher();
             this.start_scheduler();
+            this.start_alerts();
+            this.start_janitor();
             for identity in open_runs {
                 this.start_run(identity, ctx);
             }
@@ -107,12 +106,6 @@ impl Registry {
             self.house.directory.census.leave(&child.stats);
         }
     }
-
-    /// Small chores, now and then.
-    fn chores(&mut self, _: &mut Context<Self>) {
-        let before = Timestamp::now().plus_ms(-(self.house.times.node_status_kept as i64));
-        drop(self.house.store.write(PruneNodeStatus { before }));
-    }
 }
 
 impl Actor for Registry {
@@ -120,7 +113,6 @@ impl Actor for Registry {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 14);
-        ctx.run_interval(Duration::from_secs(60), Self::chores);
     }
 }
 

@@ -56,6 +56,7 @@ impl RunActor {
             this.run.reason = reason;
             this.run.finish_time = Some(now);
             this.run.counters = this.frontier.counters();
+            this.house.counts.ended(state);
             log::info!("run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
             done(Ok(this.output()));
             this.let_go();

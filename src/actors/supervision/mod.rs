@@ -20,6 +20,10 @@ pub enum ChildKey {
     Dispatcher,
     /// The scheduler.
     Scheduler,
+    /// Who sends alerts.
+    Alerts,
+    /// Who cleans up.
+    Janitor,
     /// A job.
     Job(JobId),
     /// A run.
@@ -37,6 +41,8 @@ impl ChildKey {
         match self {
             Self::Dispatcher => ("dispatcher", "dispatcher".to_owned()),
             Self::Scheduler => ("scheduler", "scheduler".to_owned()),
+            Self::Alerts => ("alerts", "alerts".to_owned()),
+            Self::Janitor => ("janitor", "janitor".to_owned()),
             Self::Job(id) => ("job", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
             Self::Node(id) => ("node", id.to_string()),

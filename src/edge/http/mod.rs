@@ -1,6 +1,8 @@
 //! HTTP, by noun.
 
+pub mod alerts;
 pub mod jobs;
+pub mod metrics;
 pub mod node;
 pub mod nodes;
 pub mod queue;

@@ -1,0 +1,84 @@
+//! Messages by mail.
+
+use crate::config::alerts::MailConfig;
+use crate::store::Claimed;
+use lettre::message::Mailbox;
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use std::time::Duration;
+
+/// In which the server must have taken a mail.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The way to the mail server, if there is one.
+pub(super) struct Mail(Option<Result<Way, String>>);
+
+struct Way {
+    server: AsyncSmtpTransport<Tokio1Executor>,
+    from: Mailbox,
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "mail {}", self.0.is_some())
+    }
+}
+
+impl Mail {
+    pub(super) fn new(config: Option<&MailConfig>) -> Self {
+        Self(config.map(|config| {
+            let from = config.from.parse().map_err(|e| format!("the sender's address: {e}"))?;
+            // Its error may quote the URL, and with it the password.
+            let server = AsyncSmtpTransport::<Tokio1Executor>::from_url(config.smtp_url.as_str());
+            let server = server.map_err(|_| "the URL of the mail server cannot be used".to_owned())?.timeout(Some(PATIENCE)).build();
+            Ok(Way { server, from })
+        }))
+    }
+
+    pub(super) async fn send(&self, claimed: &Claimed) -> Result<(), String> {
+        let way = self.0.as_ref().ok_or("the broker was started without a mail server")?.as_ref().map_err(Clone::clone)?;
+        let to: Address = claimed.channel.target.parse().map_err(|e| format!("the address: {e}"))?;
+        let mail = Message::builder()
+            .from(way.from.clone())
+            .to(Mailbox::new(None, to))
+            .subject(subject(claimed))
+            // The same in every attempt.
+            .message_id(Some(format!("<{}.{}@webloom>", claimed.event.id, claimed.channel.id)))
+            .body(text(claimed))
+            .map_err(|e| e.to_string())?;
+        let sent = tokio::time::timeout(PATIENCE, way.server.send(mail)).await;
+        sent.map_err(|_| "the mail server did not take it in time".to_owned())?.map(drop).map_err(|e| e.to_string())
+    }
+}
+
+/// Checks an address.
+///
+/// # Errors
+/// It is none.
+pub fn check_address(text: &str) -> Result<(), String> {
+    text.parse::<Address>().map(drop).map_err(|e| format!("`{text}` is no mail address: {e}"))
+}
+
+fn subject(claimed: &Claimed) -> String {
+    let event = &claimed.event;
+    let name = event.detail.job_name.as_deref().map(|name| format!(": {name}")).unwrap_or_default();
+    let times = if claimed.events > 1 { format!(" ({} times)", claimed.events) } else { String::new() };
+    // A line break would begin another header.
+    format!("[webloom] {}{name}{times}", event.event).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn text(claimed: &Claimed) -> String {
+    let event = &claimed.event;
+    let mut lines = vec![format!("event:  {}", event.event), format!("at:     {}", event.at)];
+    let named = [
+        ("job:    ", event.detail.job_name.clone()),
+        ("job id: ", event.job_id.map(|id| id.to_string())),
+        ("group:  ", event.detail.group.clone()),
+        ("run:    ", event.identity.map(|id| id.to_string())),
+        ("reason: ", event.detail.reason.clone()),
+    ];
+    lines.extend(named.into_iter().filter_map(|(name, value)| value.map(|value| format!("{name}{value}"))));
+    if claimed.events > 1 {
+        lines.push(format!("count:  {} of them; this is the first", claimed.events));
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,260 @@
+//! Alerts: events that were written with what happened become messages to channels, and are sent until they arrive or are
+//! given up. It also looks for what nobody does: runs that do not begin, jobs of which no run ends well.
+//!
+//! It holds nothing that is not stored. A message that was being sent when it died is sent again: a receiver knows it by
+//! its id.
+
+mod mail;
+mod message;
+mod webhook;
+
+pub use mail::check_address;
+pub use message::{AlertsHandle, TestChannel};
+pub use webhook::target_allowed;
+
+use super::house::House;
+use super::reply::{Reply, problem_of};
+use super::supervision::Notice;
+use crate::domain::alert::MOST_ATTEMPTS;
+use crate::domain::ids::ChannelId;
+use crate::domain::time::Timestamp;
+use crate::protocol::alerts::AlertTestOutput;
+use crate::protocol::problem::Problem;
+use crate::store::{
+    ClaimAlerts, Claimed, Detail, ExpandEvents, GetChannel, InsertTest, LateRuns, LookForAlerts, NoteLate, NoteSilent, ResumeAlerts,
+    SettleAlert, SilentJobs, Store, StoreError, StoredEvent,
+};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, fut::wrap_future};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Messages that are being sent at once, and to one channel.
+const MOST_AT_ONCE: usize = 8;
+const MOST_PER_CHANNEL: usize = 4;
+/// The net below the bell.
+const LOOK: Duration = Duration::from_secs(1);
+/// Of its time at most this part is spent on looking for what nobody does.
+const WATCH_PART: u32 = 20;
+/// Late runs and silent jobs that are noted at once.
+const NOTED_AT_ONCE: usize = 100;
+
+/// What sends messages.
+#[derive(Debug)]
+struct Senders {
+    web: webhook::Webhooks,
+    mail: mail::Mail,
+}
+
+impl Senders {
+    async fn send(&self, claimed: &Claimed) -> Result<(), String> {
+        match claimed.channel.kind {
+            crate::domain::alert::ChannelKind::Webhook => self.web.send(claimed).await,
+            crate::domain::alert::ChannelKind::Mail => self.mail.send(claimed).await,
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct AlertActor {
+    notice: Notice,
+    house: House,
+    senders: Rc<Senders>,
+    /// Messages that are being sent, by channel.
+    busy: HashMap<ChannelId, usize>,
+    is_looking: bool,
+    /// Somebody rang while it looked.
+    rang: bool,
+    watch_after: Instant,
+}
+
+/// To itself: the bell rang, a second has passed, or a message was sent.
+struct Look;
+
+impl Message for Look {
+    type Result = ();
+}
+
+impl AlertActor {
+    /// An actor that has looked at nothing yet.
+    #[must_use]
+    pub fn new(notice: Notice, house: House) -> Self {
+        let senders = Rc::new(Senders { web: webhook::Webhooks::new(), mail: mail::Mail::new(house.alerts.mail.as_ref()) });
+        Self { notice, house, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now() }
+    }
+
+    /// Settles whom to tell of what is new, and sends what is due.
+    fn look(&mut self, ctx: &mut Context<Self>) {
+        if self.is_looking {
+            self.rang = true;
+            return;
+        }
+        self.is_looking = true;
+        let watch = Instant::now() >= self.watch_after;
+        let free = MOST_AT_ONCE - self.busy.values().sum::<usize>().min(MOST_AT_ONCE);
+        let look = find_messages(self.house.clone(), watch, free, self.busy.clone());
+        ctx.spawn(wrap_future(look).map(|(found, watched), this: &mut Self, ctx: &mut Context<Self>| {
+            this.is_looking = false;
+            if let Some(took) = watched {
+                this.watch_after = Instant::now() + took * WATCH_PART;
+            }
+            match found {
+                Ok(messages) => messages.into_iter().for_each(|message| this.send(message, ctx)),
+                // The next look finds it again.
+                Err(error) => {
+                    log::warn!("alerts could not be looked for: {error}");
+                    this.notice.stats().set_error(error.to_string());
+                }
+            }
+            if std::mem::take(&mut this.rang) {
+                this.look(ctx);
+            }
+        }));
+    }
+
+    fn send(&mut self, message: Claimed, ctx: &mut Context<Self>) {
+        let channel = message.channel.id;
+        *self.busy.entry(channel).or_default() += 1;
+        let (senders, store) = (Rc::clone(&self.senders), self.house.store.clone());
+        let sent = async move {
+            let error = senders.send(&message).await.err();
+            if let Some(error) = &error {
+                log::warn!("an alert did not arrive event={} channel={channel} attempt={}: {error}", message.event.id, message.attempt);
+            }
+            settle(&store, &message, error).await;
+        };
+        ctx.spawn(wrap_future(sent).map(move |(), this: &mut Self, ctx: &mut Context<Self>| {
+            if let Some(busy) = this.busy.get_mut(&channel) {
+                *busy -= 1;
+            }
+            this.busy.retain(|_, busy| *busy > 0);
+            ctx.notify(Look);
+        }));
+    }
+}
+
+/// The messages that may be sent now, and how long it took to look for what nobody does.
+async fn find_messages(
+    house: House,
+    watch: bool,
+    free: usize,
+    busy: HashMap<ChannelId, usize>,
+) -> (Result<Vec<Claimed>, StoreError>, Option<Duration>) {
+    let mut watched = None;
+    if watch {
+        let begin = Instant::now();
+        if let Err(error) = look_for_silence(&house.store).await {
+            return (Err(error), Some(begin.elapsed()));
+        }
+        watched = Some(begin.elapsed());
+    }
+    (claim(&house, free, busy).await, watched)
+}
+
+async fn claim(house: &House, free: usize, busy: HashMap<ChannelId, usize>) -> Result<Vec<Claimed>, StoreError> {
+    let store = &house.store;
+    // Read before anything is written: a broker at rest is to leave its disk alone.
+    let due = store.read(LookForAlerts { now: Timestamp::now() }).await?;
+    if due.events {
+        while store.write(ExpandEvents { gather_ms: house.alerts.gather_ms, now: Timestamp::now() }).await? {}
+    }
+    if free == 0 || !(due.events || due.messages) {
+        return Ok(Vec::new());
+    }
+    store.write(ClaimAlerts { now: Timestamp::now(), limit: free, busy, most_per_channel: MOST_PER_CHANNEL }).await
+}
+
+/// Writes events of runs that do not begin and of jobs of which no run ends well.
+async fn look_for_silence(store: &Store) -> Result<(), StoreError> {
+    let now = Timestamp::now();
+    let runs = store.read(LateRuns { now, limit: NOTED_AT_ONCE }).await?;
+    if !runs.is_empty() {
+        store.write(NoteLate { runs, now }).await?;
+    }
+    let jobs = store.read(SilentJobs { now, limit: NOTED_AT_ONCE }).await?;
+    if !jobs.is_empty() {
+        store.write(NoteSilent { jobs, now }).await?;
+    }
+    Ok(())
+}
+
+/// Writes what came of a message, until it is written: else it would be sent again and again.
+async fn settle(store: &Store, message: &Claimed, error: Option<String>) {
+    loop {
+        let (event, channel, attempt) = (message.event.id, message.channel.id, message.attempt);
+        let settle = SettleAlert { event, channel, attempt, error: error.clone(), now: Timestamp::now() };
+        match store.write(settle).await {
+            Ok(()) => return,
+            Err(failure) => log::warn!("what came of an alert could not be stored event={event} channel={channel}: {failure}"),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Sends a message to a channel at once and says what came of it.
+async fn test(house: House, senders: Rc<Senders>, id: ChannelId) -> Result<AlertTestOutput, Problem> {
+    let found = house.store.read(GetChannel(id)).await.map_err(|e| problem_of(&e))?;
+    let channel = found.ok_or_else(|| Problem::not_found(format!("there is no channel {id}")))?;
+    let (now, reason) = (Timestamp::now(), "a test of this channel".to_owned());
+    let detail = serde_json::json!({ "reason": reason }).to_string();
+    let event = house.store.write(InsertTest { channel: id, detail, now }).await.map_err(|e| problem_of(&e))?;
+    let stored = StoredEvent {
+        id: event,
+        event: "test".to_owned(),
+        job_id: None,
+        identity: None,
+        at: now,
+        detail: Detail { reason: Some(reason), ..Detail::default() },
+    };
+    // As if it were the last attempt: it is tried once.
+    let message = Claimed { event: stored, channel, events: 1, attempt: MOST_ATTEMPTS };
+    let error = senders.send(&message).await.err();
+    let time = Timestamp::now().since_ms(now);
+    settle(&house.store, &message, error.clone()).await;
+    Ok(AlertTestOutput { ok: error.is_none(), error, time, id: event })
+}
+
+impl Actor for AlertActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let resumed = self.house.store.write(ResumeAlerts);
+        ctx.wait(wrap_future(resumed).map(|resumed, this: &mut Self, ctx: &mut Context<Self>| {
+            if let Err(error) = resumed {
+                this.notice.stats().set_error(error.to_string());
+                return ctx.stop(); // and the next one tries again, after a pause
+            }
+            let (bell, own) = (this.house.alarms.clone(), ctx.address());
+            ctx.spawn(wrap_future(async move {
+                loop {
+                    // A ring and a second that passed are the same here.
+                    let _ = tokio::time::timeout(LOOK, bell.notified()).await;
+                    own.do_send(Look);
+                }
+            }));
+            this.look(ctx);
+        }));
+    }
+}
+
+impl Handler<Look> for AlertActor {
+    type Result = ();
+    fn handle(&mut self, _: Look, ctx: &mut Self::Context) {
+        crate::fault::point("alerts.look");
+        self.look(ctx);
+    }
+}
+
+impl Handler<TestChannel> for AlertActor {
+    type Result = ();
+    fn handle(&mut self, TestChannel { id, reply }: TestChannel, ctx: &mut Self::Context) {
+        self.notice.message("alerts.test");
+        let tested = test(self.house.clone(), Rc::clone(&self.senders), id);
+        ctx.spawn(wrap_future(async move { reply_with(reply, tested.await) }));
+    }
+}
+
+fn reply_with<T>(reply: Reply<T>, answer: Result<T, Problem>) {
+    reply.send(answer);
+}

@@ -1,0 +1,66 @@
+//! What is old goes: runs, ledger, changes, logs, statuses of nodes, alerts. In small steps with pauses between them, and
+//! none while others have much to write.
+//!
+//! It never touches a run that is not over or whose end its job has still to hear of.
+
+mod rounds;
+
+use super::house::House;
+use super::supervision::Notice;
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, fut::wrap_future};
+use rounds::Broom;
+use std::time::Duration;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Janitor {
+    notice: Notice,
+    house: House,
+    /// Away while it sweeps.
+    broom: Option<Broom>,
+}
+
+impl Janitor {
+    /// A janitor that has cleaned nothing yet.
+    #[must_use]
+    pub fn new(notice: Notice, house: House) -> Self {
+        let broom = Some(Broom::new(house.store.clone(), house.keep));
+        Self { notice, house, broom }
+    }
+
+    fn clean(&mut self, ctx: &mut Context<Self>) {
+        self.notice.stats().told();
+        self.notice.message("janitor.clean");
+        let Some(mut broom) = self.broom.take() else { return };
+        let round = async move {
+            let result = broom.sweep().await;
+            (broom, result)
+        };
+        ctx.spawn(wrap_future(round).map(|(broom, result), this: &mut Self, ctx: &mut Context<Self>| {
+            this.broom = Some(broom);
+            match result {
+                Ok(gone) if gone.is_empty() => {}
+                Ok(gone) => log::info!("cleaned {gone}"),
+                // The next round finds it again.
+                Err(error) => {
+                    log::warn!("the cleaning ended early: {error}");
+                    this.notice.stats().set_error(error.to_string());
+                }
+            }
+            this.clean_later(ctx);
+        }));
+    }
+
+    /// The pause begins with the end of a round, so that rounds never meet.
+    fn clean_later(&self, ctx: &mut Context<Self>) {
+        ctx.run_later(Duration::from_millis(self.house.keep.every_ms), Self::clean);
+    }
+}
+
+impl Actor for Janitor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.clean_later(ctx);
+    }
+}

@@ -1,0 +1,194 @@
+//! One round of cleaning after the other.
+
+use crate::config::keep::KeepConfig;
+use crate::domain::time::Timestamp;
+use crate::store::{
+    DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogSize, OldChanges, OldEvents, OldFires, OldRuns,
+    PruneNodeStatus, Store, StoreError,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Between two steps that wrote something, and between two that only looked.
+const AFTER_WRITE: Duration = Duration::from_millis(20);
+const AFTER_READ: Duration = Duration::from_millis(5);
+/// While more operations than this wait to be written, nothing is cleaned.
+const QUIET: usize = 32;
+/// How long it waits for such a time to pass before it looks again.
+const WHILE_BUSY: Duration = Duration::from_millis(100);
+
+/// What went in a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Gone {
+    runs: usize,
+    fires: usize,
+    changes: usize,
+    statuses: usize,
+    events: usize,
+    log_bytes: u64,
+}
+
+impl Gone {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runs, fires, changes, statuses, events, log_bytes } = self;
+        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} log_bytes={log_bytes}")
+    }
+}
+
+/// The logs as far as they have been measured: nobody else deletes lines.
+#[derive(Debug, Default)]
+struct Logs {
+    bytes: u64,
+    last: i64,
+}
+
+/// What cleans, and what it remembers from round to round.
+#[derive(Debug)]
+pub(super) struct Broom {
+    store: Store,
+    keep: KeepConfig,
+    logs: Logs,
+}
+
+impl Broom {
+    pub(super) fn new(store: Store, keep: KeepConfig) -> Self {
+        Self { store, keep, logs: Logs::default() }
+    }
+
+    /// One round over everything.
+    pub(super) async fn sweep(&mut self) -> Result<Gone, StoreError> {
+        let now = Timestamp::now();
+        let before = now.plus_ms(-i64::try_from(self.keep.age_ms).unwrap_or(i64::MAX));
+        let mut gone = Gone::default();
+        // First, so that what is deleted with runs is among what was measured.
+        self.measure_logs().await?;
+        self.sweep_runs(now, &mut gone).await?;
+        self.sweep_logs(&mut gone).await?;
+        self.sweep_fires(before, &mut gone).await?;
+        self.sweep_changes(before, &mut gone).await?;
+        self.sweep_events(before, &mut gone).await?;
+        self.sweep_statuses(now, &mut gone).await?;
+        Ok(gone)
+    }
+
+    /// Waits until nobody else has much to write.
+    async fn quiet(&self) {
+        while self.store.stats().depth > QUIET {
+            tokio::time::sleep(WHILE_BUSY).await;
+        }
+    }
+
+    async fn sweep_runs(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        let (mut after_no, mut limits) = (0, HashMap::new());
+        loop {
+            self.quiet().await;
+            let look = OldRuns { after_no, keep: self.keep.runs, age_ms: self.keep.age_ms, limits, now };
+            let mut found = self.store.read(look).await?;
+            while !found.nos.is_empty() {
+                self.quiet().await;
+                let done = self.store.write(DeleteRuns(found.nos.clone())).await?;
+                found.nos.drain(..done.runs);
+                gone.runs += done.runs;
+                gone.log_bytes += done.log_bytes;
+                self.logs.bytes = self.logs.bytes.saturating_sub(done.log_bytes);
+                tokio::time::sleep(AFTER_WRITE).await;
+            }
+            let Some(next) = found.next else { return Ok(()) };
+            (after_no, limits) = (next, found.limits);
+            tokio::time::sleep(AFTER_READ).await;
+        }
+    }
+
+    async fn measure_logs(&mut self) -> Result<(), StoreError> {
+        loop {
+            let (bytes, last, more) = self.store.read(LogSize { after: self.logs.last }).await?;
+            self.logs.bytes += bytes;
+            self.logs.last = last;
+            if !more {
+                return Ok(());
+            }
+            tokio::time::sleep(AFTER_READ).await;
+        }
+    }
+
+    async fn sweep_logs(&mut self, gone: &mut Gone) -> Result<(), StoreError> {
+        while self.logs.bytes > self.keep.log_bytes {
+            self.quiet().await;
+            let bytes = self.store.write(DeleteOldestLines).await?;
+            if bytes == 0 {
+                // What was measured is not there any more.
+                self.logs = Logs::default();
+                return Ok(());
+            }
+            gone.log_bytes += bytes;
+            self.logs.bytes = self.logs.bytes.saturating_sub(bytes);
+            tokio::time::sleep(AFTER_WRITE).await;
+        }
+        Ok(())
+    }
+
+    async fn sweep_fires(&mut self, before: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        let mut after_job = String::new();
+        loop {
+            let found = self.store.read(OldFires { after_job, before }).await?;
+            let pause = if found.rows.is_empty() { AFTER_READ } else { AFTER_WRITE };
+            if !found.rows.is_empty() {
+                self.quiet().await;
+                gone.fires += found.rows.len();
+                self.store.write(DeleteFires { rows: found.rows, before }).await?;
+            }
+            let Some(next) = found.next else { return Ok(()) };
+            after_job = next;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn sweep_changes(&mut self, before: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        let mut after = 0;
+        loop {
+            let (old, next) = self.store.read(OldChanges { after, before }).await?;
+            let pause = if old.is_empty() { AFTER_READ } else { AFTER_WRITE };
+            if !old.is_empty() {
+                self.quiet().await;
+                gone.changes += old.len();
+                self.store.write(DeleteChanges(old)).await?;
+            }
+            let Some(next) = next else { return Ok(()) };
+            after = next;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn sweep_events(&mut self, before: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        loop {
+            let old = self.store.read(OldEvents { before }).await?;
+            if old.is_empty() {
+                return Ok(());
+            }
+            self.quiet().await;
+            gone.events += old.len();
+            self.store.write(DeleteEvents(old)).await?;
+            tokio::time::sleep(AFTER_WRITE).await;
+        }
+    }
+
+    async fn sweep_statuses(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        let before = now.plus_ms(-i64::try_from(self.keep.node_status_ms).unwrap_or(i64::MAX));
+        loop {
+            self.quiet().await;
+            let statuses = self.store.write(PruneNodeStatus { before }).await?;
+            gone.statuses += statuses;
+            if statuses == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(AFTER_WRITE).await;
+        }
+    }
+}

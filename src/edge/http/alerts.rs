@@ -1,0 +1,125 @@
+//! `/api/v1/alerts`
+
+use super::limit;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{id, json};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::alerts::{AlertEventOutput, AlertInput, AlertOutput, AlertTestOutput};
+use crate::protocol::api::Page;
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/alerts")
+            .get(list, |op| {
+                op.named("listAlerts")
+                    .says("Lists the channels that alerts go to.")
+                    .needs(Need::Read)
+                    .answers::<Channels>(200, "The channels.")
+            })
+            .post(create, |op| {
+                op.named("createAlert")
+                    .says("Adds a channel: a webhook or a mail address.")
+                    .needs(Need::Admin)
+                    .body::<AlertInput>()
+                    .answers::<AlertOutput>(201, "The channel.")
+                    .with_header("Location", "The address of the channel.")
+                    .may_fail(&[409, 422])
+            }),
+        // Before the channels, whose ids are not words.
+        resource("/api/v1/alerts/events").get(events, |op| {
+            op.named("listAlertEvents")
+                .says("Lists what happened, newest first, and whom it was sent to.")
+                .needs(Need::Read)
+                .query::<Query>()
+                .answers::<Page<AlertEventOutput>>(200, "A page of events.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/alerts/{id}")
+            .get(read, |op| op.named("readAlert").says("A channel.").needs(Need::Read).answers::<AlertOutput>(200, "The channel."))
+            .put(update, |op| {
+                op.named("updateAlert")
+                    .says("Changes a channel. What is left out stays as it is.")
+                    .needs(Need::Admin)
+                    .body::<AlertInput>()
+                    .answers::<AlertOutput>(200, "The channel.")
+                    .may_fail(&[409, 422])
+            })
+            .delete(delete, |op| op.named("deleteAlert").says("Removes a channel.").needs(Need::Admin).answers_nothing(204, "It is gone.")),
+        resource("/api/v1/alerts/{id}/test").post(test, |op| {
+            op.named("testAlert")
+                .says("Sends a test event at once, and says what came of it.")
+                .needs(Need::Admin)
+                .answers::<AlertTestOutput>(200, "What came of it.")
+                .may_fail(&[409, 422])
+        }),
+    ]
+}
+
+/// All channels.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Channels {
+    /// Each of them.
+    items: Vec<AlertOutput>,
+}
+
+/// `GET /api/v1/alerts`
+pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(Channels { items: edge.desk.channels().await? }))
+}
+
+/// `POST /api/v1/alerts`
+pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let channel = edge.desk.create_channel(json(&request, payload).await?, caller.name).await?;
+    Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/alerts/{}", channel.id))).json(channel))
+}
+
+/// `GET /api/v1/alerts/{id}`
+pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.channel(id(&request, "id")?).await?))
+}
+
+/// `PUT /api/v1/alerts/{id}`
+pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let channel = id(&request, "id")?;
+    Ok(HttpResponse::Ok().json(edge.desk.update_channel(channel, json(&request, payload).await?, caller.name).await?))
+}
+
+/// `DELETE /api/v1/alerts/{id}`
+pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.delete_channel(id(&request, "id")?).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `POST /api/v1/alerts/{id}/test`
+pub async fn test(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.test_channel(id(&request, "id")?).await?))
+}
+
+/// The query of a list of events.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Query {
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,18}$"))]
+    cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/alerts/events`
+pub async fn events(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.alert_events(query.cursor.as_deref(), limit(query.limit)?).await?))
+}

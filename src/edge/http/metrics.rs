@@ -1,0 +1,40 @@
+//! `/metrics`, and how late the fires of a job are.
+
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::id;
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::management::Lateness;
+use actix_web::{HttpRequest, HttpResponse, web};
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/metrics").get(metrics, |op| {
+            op.named("readMetrics").says("Numbers in the text format of Prometheus.").needs(Need::Read).answers_as(
+                200,
+                "text/plain",
+                "The numbers.",
+            )
+        }),
+        resource("/api/v1/jobs/{id}/lateness").get(lateness, |op| {
+            op.named("readLateness")
+                .says("How late the latest planned runs of a job began.")
+                .needs(Need::Read)
+                .answers::<Lateness>(200, "In milliseconds.")
+        }),
+    ]
+}
+
+/// `GET /metrics`
+pub async fn metrics(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(edge.desk.metrics().await?))
+}
+
+/// `GET /api/v1/jobs/{id}/lateness`
+pub async fn lateness(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.lateness(id(&request, "id")?).await?))
+}

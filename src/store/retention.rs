@@ -1,0 +1,389 @@
+//! What is old goes, in small steps: each reads which rows may go without holding the writer up, and then deletes a few
+//! hundred of them at most in an operation that shares its transaction with the others' writes.
+//!
+//! Every deletion looks again whether the row may go: what was read may not be true any more.
+
+use super::columns::block_keys;
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{alert_delivery, alert_event, block, block_payload, fire, job, job_history, meta, run, run_log};
+use crate::domain::schedule::Policies;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Rows of one step.
+const ROWS: i64 = 200;
+/// A step that has taken so long leaves the rest to the next one.
+const STEP: Duration = Duration::from_millis(5);
+/// Runs and changes that one read looks at.
+const LOOKED_AT: i64 = 200;
+/// Jobs whose ledger one read looks at.
+const JOBS: usize = 50;
+
+/// The instant up to which rows of the ledger may have been cleaned away, as it stands in `meta`.
+const LEDGER_CLEANED_UNTIL: &str = "ledger_cleaned_until";
+
+/// Runs that may go, among the next few hundred.
+#[derive(Debug, Clone)]
+pub struct OldRuns {
+    /// Those after this number.
+    pub after_no: i64,
+    /// Ended runs that each job keeps, unless it says otherwise.
+    pub keep: u32,
+    /// Milliseconds for which a job keeps them, unless it says otherwise.
+    pub age_ms: u64,
+    /// Of jobs that were looked at before in this round: the newest run that may go by number, and their age.
+    pub limits: HashMap<String, RunLimit>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What a job keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunLimit {
+    /// Ended runs up to this number go.
+    upto_no: i64,
+    /// Those that ended before this go.
+    before: i64,
+}
+
+/// The answer to [`OldRuns`].
+#[derive(Debug, Clone, Default)]
+pub struct FoundRuns {
+    /// The runs.
+    pub nos: Vec<i64>,
+    /// Where to go on; none: these were the last.
+    pub next: Option<i64>,
+    /// What each job keeps.
+    pub limits: HashMap<String, RunLimit>,
+}
+
+impl ReadOp for OldRuns {
+    type Output = FoundRuns;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<FoundRuns, StoreError> {
+        let rows: Vec<(i64, String, Option<i64>, bool)> = run::table
+            .filter(run::no.gt(self.after_no))
+            .order(run::no)
+            .limit(LOOKED_AT)
+            .select((run::no, run::job_id, run::finish_time, run::follow))
+            .load(from.conn)?;
+        let next = rows.last().map(|row| row.0).filter(|_| rows.len() as i64 == LOOKED_AT);
+        let mut found = FoundRuns { nos: Vec::new(), next, limits: self.limits.clone() };
+        for (no, job_id, finish, follow) in rows {
+            let Some(finish) = finish.filter(|_| !follow) else { continue };
+            let limit = match found.limits.get(&job_id) {
+                Some(limit) => *limit,
+                None => {
+                    let limit = self.limit_of(from.conn, &job_id)?;
+                    found.limits.insert(job_id, limit);
+                    limit
+                }
+            };
+            if no <= limit.upto_no || finish < limit.before {
+                found.nos.push(no);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl OldRuns {
+    fn limit_of(&self, conn: &mut Conn, job_id: &str) -> Result<RunLimit, StoreError> {
+        let policies: Option<Option<String>> = job::table.find(job_id).select(job::policies).get_result(conn).optional()?;
+        // Of a job that was purged nothing stays.
+        let Some(policies) = policies else { return Ok(RunLimit { upto_no: i64::MAX, before: i64::MAX }) };
+        // What is not understood keeps what is usual.
+        let own = policies.and_then(|text| serde_json::from_str::<Policies>(&text).ok()).unwrap_or_default().keep;
+        let before = self.now.plus_ms(-i64::try_from(own.age.unwrap_or(self.age_ms)).unwrap_or(i64::MAX)).0;
+        let ended = run::table.filter(run::job_id.eq(job_id)).filter(run::finish_time.is_not_null());
+        let first_too_many = ended.order(run::no.desc()).offset(i64::from(own.runs.unwrap_or(self.keep))).limit(1).select(run::no);
+        let upto_no = first_too_many.get_result(conn).optional()?.unwrap_or(i64::MIN);
+        Ok(RunLimit { upto_no, before })
+    }
+}
+
+/// Deletes runs that are over and settled, with their blocks, payloads and logs, as far as one step goes.
+#[derive(Debug, Clone)]
+pub struct DeleteRuns(pub Vec<i64>);
+
+/// What a deletion of runs did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeletedRuns {
+    /// So many of the given runs are dealt with, from the front.
+    pub runs: usize,
+    /// Bytes of their logs.
+    pub log_bytes: u64,
+}
+
+impl WriteOp for DeleteRuns {
+    type Output = DeletedRuns;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<DeletedRuns, StoreError> {
+        let (begin, mut rows, mut done) = (Instant::now(), ROWS, DeletedRuns::default());
+        for no in &self.0 {
+            if rows <= 0 || begin.elapsed() > STEP {
+                break;
+            }
+            let may_go = run::table.find(no).filter(run::finish_time.is_not_null()).filter(run::follow.eq(false));
+            if may_go.select(run::no).get_result::<i64>(tx.conn).optional()?.is_some() {
+                let (first, last) = block_keys(*no);
+                // Their results are released already: that came with the end of the run.
+                let keys: Vec<i64> = block::table.filter(block::key.between(first, last)).limit(rows).select(block::key).load(tx.conn)?;
+                if let (Some(low), Some(high)) = (keys.first(), keys.last()) {
+                    diesel::delete(block_payload::table.filter(block_payload::key.between(low, high))).execute(tx.conn)?;
+                    diesel::delete(block::table.filter(block::key.between(low, high))).execute(tx.conn)?;
+                    rows -= 2 * keys.len() as i64;
+                }
+                if rows <= 0 {
+                    break;
+                }
+                let (lines, bytes) = delete_lines(tx.conn, Some(*no), rows)?;
+                rows -= lines;
+                done.log_bytes += bytes;
+                if rows <= 0 {
+                    break;
+                }
+                diesel::delete(run::table.find(no)).execute(tx.conn)?;
+                rows -= 1;
+            }
+            done.runs += 1;
+        }
+        Ok(done)
+    }
+}
+
+/// Deletes lines of the logs of a run, or of all, the oldest first: how many, and their bytes.
+fn delete_lines(conn: &mut Conn, run_no: Option<i64>, limit: i64) -> Result<(i64, u64), StoreError> {
+    let mut query = run_log::table.order(run_log::id).limit(limit).select((run_log::id, octet_length(run_log::text))).into_boxed();
+    if let Some(no) = run_no {
+        query = query.filter(run_log::run_no.eq(no));
+    }
+    let lines: Vec<(i64, i64)> = query.load(conn)?;
+    let ids: Vec<i64> = lines.iter().map(|line| line.0).collect();
+    diesel::delete(run_log::table.filter(run_log::id.eq_any(ids))).execute(conn)?;
+    Ok((lines.len() as i64, lines.iter().map(|line| line.1 as u64).sum()))
+}
+
+#[diesel::declare_sql_function]
+extern "SQL" {
+    /// Bytes of a text; it is not read for that.
+    fn octet_length(text: diesel::sql_types::Text) -> diesel::sql_types::BigInt;
+}
+
+/// Bytes of the logs of runs after a line, up to so many lines.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSize {
+    /// Lines after this one.
+    pub after: i64,
+}
+
+impl ReadOp for LogSize {
+    /// The bytes, and where to go on if there may be more.
+    type Output = (u64, i64, bool);
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        const LINES: i64 = 2_000;
+        let lines: Vec<(i64, i64)> = run_log::table
+            .filter(run_log::id.gt(self.after))
+            .order(run_log::id)
+            .limit(LINES)
+            .select((run_log::id, octet_length(run_log::text)))
+            .load(from.conn)?;
+        let bytes = lines.iter().map(|line| line.1 as u64).sum();
+        Ok((bytes, lines.last().map_or(self.after, |line| line.0), lines.len() as i64 == LINES))
+    }
+}
+
+/// Deletes the oldest lines of all logs. Gives back their bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteOldestLines;
+
+impl WriteOp for DeleteOldestLines {
+    type Output = u64;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<u64, StoreError> {
+        delete_lines(tx.conn, None, ROWS).map(|(_, bytes)| bytes)
+    }
+}
+
+/// Rows of the ledger that may go: of the next few jobs, at most one step's worth.
+#[derive(Debug, Clone)]
+pub struct OldFires {
+    /// Jobs after this one.
+    pub after_job: String,
+    /// Rows that end before this instant go.
+    pub before: Timestamp,
+}
+
+/// The answer to [`OldFires`].
+#[derive(Debug, Clone, Default)]
+pub struct FoundFires {
+    /// The rows: job, planned instant.
+    pub rows: Vec<(String, i64)>,
+    /// Where to go on; none: these were the last. A job with more rows than a step takes comes again.
+    pub next: Option<String>,
+}
+
+impl ReadOp for OldFires {
+    type Output = FoundFires;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<FoundFires, StoreError> {
+        let (mut cursor, mut rows) = (self.after_job.clone(), Vec::new());
+        for _ in 0..JOBS {
+            let next = fire::table.filter(fire::job_id.gt(&cursor)).order(fire::job_id).limit(1).select(fire::job_id);
+            let Some(key) = next.get_result::<String>(from.conn).optional()? else { return Ok(FoundFires { rows, next: None }) };
+            let is_there = job::table.find(&key).select(job::id).get_result::<String>(from.conn).optional()?.is_some();
+            let before = if is_there { self.before.0 } else { i64::MAX };
+            let old = fire::table.filter(fire::job_id.eq(&key)).filter(fire::planned_at.lt(before)).filter(fire::planned_until.lt(before));
+            let room = ROWS - rows.len() as i64;
+            let found: Vec<i64> = old.order(fire::planned_at).limit(room).select(fire::planned_at).load(from.conn)?;
+            let full = found.len() as i64 == room;
+            rows.extend(found.into_iter().map(|at| (key.clone(), at)));
+            if full {
+                return Ok(FoundFires { rows, next: Some(cursor) });
+            }
+            cursor = key;
+        }
+        Ok(FoundFires { rows, next: Some(cursor) })
+    }
+}
+
+/// Deletes rows of the ledger, and remembers until when: whoever proves that ledger and plan agree has to know.
+#[derive(Debug, Clone)]
+pub struct DeleteFires {
+    /// The rows.
+    pub rows: Vec<(String, i64)>,
+    /// Rows that end before this instant go.
+    pub before: Timestamp,
+}
+
+impl WriteOp for DeleteFires {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let until = cleaned_until(tx.conn)?.map_or(self.before, |until| until.max(self.before));
+        let value = until.0.to_string();
+        diesel::insert_into(meta::table)
+            .values((meta::key.eq(LEDGER_CLEANED_UNTIL), meta::value.eq(&value)))
+            .on_conflict(meta::key)
+            .do_update()
+            .set(meta::value.eq(&value))
+            .execute(tx.conn)?;
+        for (job, planned_at) in &self.rows {
+            diesel::delete(fire::table.find((job, planned_at))).execute(tx.conn)?;
+        }
+        Ok(())
+    }
+}
+
+fn cleaned_until(conn: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
+    let value: Option<String> = meta::table.find(LEDGER_CLEANED_UNTIL).select(meta::value).get_result(conn).optional()?;
+    Ok(value.and_then(|value| value.parse().ok()).map(Timestamp))
+}
+
+/// Rows of the ledger before this instant may have been cleaned away; none: no row was.
+#[derive(Debug, Clone, Copy)]
+pub struct LedgerCleanedUntil;
+
+impl ReadOp for LedgerCleanedUntil {
+    type Output = Option<Timestamp>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        cleaned_until(from.conn)
+    }
+}
+
+/// Changes of jobs that may go: those before an instant, but for the last one before it, which says how the job was from
+/// then on; and all of a job that was purged.
+#[derive(Debug, Clone, Copy)]
+pub struct OldChanges {
+    /// Changes after this one.
+    pub after: i64,
+    /// The instant.
+    pub before: Timestamp,
+}
+
+impl ReadOp for OldChanges {
+    /// The changes, and where to go on; none: these were the last.
+    type Output = (Vec<i64>, Option<i64>);
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows: Vec<(i64, String, i64)> = job_history::table
+            .filter(job_history::id.gt(self.after))
+            .order(job_history::id)
+            .limit(LOOKED_AT)
+            .select((job_history::id, job_history::job_id, job_history::at))
+            .load(from.conn)?;
+        let next = rows.last().map(|row| row.0).filter(|_| rows.len() as i64 == LOOKED_AT);
+        let mut old = Vec::new();
+        for (id, job_id, at) in rows {
+            let is_there = job::table.find(&job_id).select(job::id).get_result::<String>(from.conn).optional()?.is_some();
+            let goes = !is_there
+                || at < self.before.0 && {
+                    let later = job_history::table.filter(job_history::job_id.eq(&job_id)).filter(job_history::id.gt(id));
+                    let later = later.filter(job_history::at.lt(self.before.0)).select(job_history::id).limit(1);
+                    later.get_result::<i64>(from.conn).optional()?.is_some()
+                };
+            if goes {
+                old.push(id);
+            }
+        }
+        Ok((old, next))
+    }
+}
+
+/// Deletes changes of jobs.
+#[derive(Debug, Clone)]
+pub struct DeleteChanges(pub Vec<i64>);
+
+impl WriteOp for DeleteChanges {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        diesel::delete(job_history::table.filter(job_history::id.eq_any(&self.0))).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Events before an instant that are settled, and whose messages have arrived or were given up, the oldest.
+#[derive(Debug, Clone, Copy)]
+pub struct OldEvents {
+    /// The instant.
+    pub before: Timestamp,
+}
+
+impl ReadOp for OldEvents {
+    type Output = Vec<i64>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = BigInt)]
+            id: i64,
+        }
+        // Events are written in the order of time, more or less: the oldest stand together.
+        let query = "SELECT id FROM (SELECT id, at, is_done FROM alert_event ORDER BY id LIMIT 1000) AS event WHERE at < ? \
+            AND is_done = 1 AND NOT EXISTS (SELECT 1 FROM alert_delivery WHERE event_id = event.id AND state IN ('waiting', 'sending')) LIMIT ?";
+        let query = diesel::sql_query(query).bind::<BigInt, _>(self.before.0).bind::<BigInt, _>(ROWS / 2);
+        Ok(query.load::<Row>(from.conn)?.into_iter().map(|row| row.id).collect())
+    }
+}
+
+/// Deletes events and what was sent of them.
+#[derive(Debug, Clone)]
+pub struct DeleteEvents(pub Vec<i64>);
+
+impl WriteOp for DeleteEvents {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        diesel::delete(alert_delivery::table.filter(alert_delivery::event_id.eq_any(&self.0))).execute(tx.conn)?;
+        diesel::delete(alert_event::table.filter(alert_event::id.eq_any(&self.0))).execute(tx.conn)?;
+        Ok(())
+    }
+}

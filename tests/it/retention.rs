@@ -1,0 +1,1 @@
+//! The past goes: by count, by age, by bytes. What is not over stays.
