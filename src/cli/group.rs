@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Groups and jobs that are looked through at most.
+/// Groups that are looked through for a name, at most.
 const MOST: usize = 100_000;
 
 /// Flags of `webloom group`.
@@ -100,13 +100,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             let answer = shell.client.delete(&["groups", &id]).await?;
             shell.show(&answer, |_| format!("deleted group {id} {name}"))
         }
-        GroupCommand::Enable { group } => set_jobs(&shell, &group, "enable", &json!({})).await,
+        GroupCommand::Enable { group } => switch(&shell, &group, "enable", &json!({})).await,
         GroupCommand::Disable { group, reason, stop } => {
             let mut body = json!({ "mode": if stop { "stop" } else { "drain" } });
             if let Some(reason) = reason {
                 body["reason"] = reason.into();
             }
-            set_jobs(&shell, &group, "disable", &body).await
+            switch(&shell, &group, "disable", &body).await
         }
     })
 }
@@ -143,16 +143,9 @@ async fn find(client: &Client, group: &str) -> Result<(String, String), Failure>
     Ok((cell(found, "id"), found["name"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// Enables or disables every job of a group that is not so already.
-async fn set_jobs(shell: &Shell, group: &str, verb: &str, body: &Value) -> Result<ExitCode, Failure> {
-    let (_, name) = find(&shell.client, group).await?;
-    let query = [("group", Some(name.clone())), ("enabled", Some((verb == "disable").to_string()))];
-    let jobs = shell.client.list(&["jobs"], &query, MOST).await?.value()?;
-    let mut changed = Vec::new();
-    for id in items(&jobs).iter().filter_map(|job| job["id"].as_str()) {
-        changed.push(shell.client.post(&["jobs", id, verb], &[], body).await?.value()?);
-    }
-    let count = changed.len();
-    let answer = super::client::Answer { text: json!({ "items": changed }).to_string() };
-    shell.show(&answer, |_| format!("{verb}d {count} jobs of group {name}"))
+/// Enables or disables all jobs of a group.
+async fn switch(shell: &Shell, group: &str, verb: &str, body: &Value) -> Result<ExitCode, Failure> {
+    let (id, name) = find(&shell.client, group).await?;
+    let answer = shell.client.post(&["groups", &id, verb], &[], body).await?;
+    shell.show(&answer, |done| format!("{verb}d {} of {} jobs of group {name}", cell(done, "changed"), cell(done, "jobs")))
 }

@@ -1,6 +1,7 @@
 //! The command line: reads flags, environment and files, puts the programs together.
 
 mod agent;
+mod alert;
 mod broker;
 mod client;
 mod crawl;
@@ -12,6 +13,7 @@ mod remote;
 mod run;
 mod table;
 mod value;
+mod verify_history;
 
 use clap::{Parser, Subcommand};
 use remote::Failure;
@@ -45,6 +47,10 @@ enum Command {
     Node(node::NodeArgs),
     /// The programs that say what is to be done
     Worker(node::WorkerArgs),
+    /// Alerts: who is told when a job fails, is missed, late or silent
+    Alert(alert::Args),
+    /// Prove from a store file that every planned instant stands in the ledger, and nothing else
+    VerifyHistory(verify_history::Args),
 }
 
 /// A number of items, at least one.
@@ -71,6 +77,8 @@ pub fn main() -> ExitCode {
         Command::Group(args) => group::run(args),
         Command::Node(args) => node::run(args),
         Command::Worker(args) => node::run_worker(args),
+        Command::Alert(args) => alert::run(args),
+        Command::VerifyHistory(args) => verify_history::run(&args),
     };
     result.unwrap_or_else(|failure| failure.tell())
 }

@@ -29,6 +29,7 @@ mod plans;
 mod results;
 mod run_settling;
 mod runs;
+pub mod verify;
 mod workers;
 
 // The operations, flat: who stores says what, not where.

@@ -4,6 +4,7 @@ mod support;
 
 mod bad_input;
 mod bounds;
+mod command_line;
 mod kill;
 mod panics;
 mod plain_http;

@@ -54,8 +54,6 @@ pub async fn logs(shell: &Shell, args: LogsArgs) -> Result<ExitCode, Failure> {
             ("wait", wait.map(|seconds: u32| seconds.to_string())),
             ("limit", Some((limit - shown).clamp(1, PAGE).to_string())),
         ];
-        // Whether it is over is asked first: what is said until then is in the answer.
-        let is_over = !args.follow || is_over(shell, &id).await?;
         let answer = shell.client.get(&["runs", &id, "logs"], &query).await?.value()?;
         let found = items(&answer);
         shown += found.len();
@@ -67,20 +65,17 @@ pub async fn logs(shell: &Shell, args: LogsArgs) -> Result<ExitCode, Failure> {
                 print(&if shell.json { entry.to_string() } else { line(entry) })?;
             }
         }
-        if shown >= limit || found.is_empty() && is_over {
+        let is_over = !args.follow || matches!(answer["state"].as_str(), Some("success" | "failed" | "stopped"));
+        let is_all = answer["more"].as_bool().map_or(found.is_empty(), |more| !more);
+        if shown >= limit || is_over && is_all {
             break;
         }
-        wait = (args.follow && found.is_empty()).then_some(WAIT);
+        wait = (args.follow && is_all).then_some(WAIT);
     }
     if shell.json && !args.follow {
         print(&json!({ "items": lines, "next": after }).to_string())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn is_over(shell: &Shell, id: &str) -> Result<bool, Failure> {
-    let run = shell.client.get(&["runs", id], &[]).await?.value()?;
-    Ok(run["finishTime"].is_string())
 }
 
 fn line(entry: &Value) -> String {
