@@ -83,7 +83,8 @@ impl ReadOp for ListChanges {
         if let Some(before) = self.before {
             query = query.filter(job_history::id.lt(before));
         }
-        let rows: Vec<(i64, String, i64, String, Option<String>, i64, String)> = query.load(from.conn)?;
+        type Row = (i64, String, i64, String, Option<String>, i64, String);
+        let rows: Vec<Row> = query.load(from.conn)?;
         rows.into_iter()
             .map(|(row, job_id, version, action, by, at, job)| {
                 Ok(StoredChange { id: row, job_id: id(&job_id)?, version, action, by, at: Timestamp(at), job })

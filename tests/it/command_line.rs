@@ -144,6 +144,17 @@ fn a_run_is_followed_to_its_end() {
 }
 
 #[test]
+fn an_expression_needs_no_broker() {
+    let nowhere = "http://127.0.0.1:1";
+    let next = webloom(nowhere, &["job", "next", "*/5 * * * *", "--after", "2026-01-01T00:01:00Z", "--count", "2"]);
+    assert_eq!((next.code, next.out.lines().count()), (Some(0), 2), "{next:?}");
+    assert!(next.out.starts_with("2026-01-01T00:05:00"), "{next:?}");
+    let neither = webloom(nowhere, &["job", "next", "nightly"]);
+    assert_eq!((neither.code, neither.out.as_str()), (Some(2), ""), "{neither:?}");
+    assert!(neither.err.contains("no broker answers"), "{neither:?}");
+}
+
+#[test]
 fn nodes_are_looked_at_and_switched() {
     journey(async {
         let broker = Broker::start(&[], "");
@@ -186,10 +197,11 @@ fn a_reader_that_has_seen_enough_is_no_fault() {
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
 }
 
-/// Changes a store behind its back.
-fn tamper(database: &Path, sql: &str) {
-    let script = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as db: db.execute(sys.argv[2])";
-    let status = Command::new("python3").args(["-c", script]).arg(database).arg(sql).status().expect("python3 runs");
+/// Copies a store, with what its log holds, and changes the copy.
+fn forge(database: &Path, copy: &Path, sql: &str) {
+    let script = "import sqlite3, sys\nsource, copy = map(sqlite3.connect, sys.argv[1:3])\nsource.backup(copy)\n\
+                  copy.execute(sys.argv[3])\ncopy.commit()\ncopy.close()";
+    let status = Command::new("python3").args(["-c", script]).arg(database).arg(copy).arg(sql).status().expect("python3 runs");
     assert!(status.success(), "{sql}");
 }
 
@@ -206,6 +218,8 @@ fn a_ledger_is_proved_and_a_forged_one_is_not() {
         let words = ["--class", "a.B", "--every", "100ms", "--overlap", "allow", "--json"];
         let job = webloom(&broker.url, &[&["job", "create", "--name", "often"], &words[..]].concat()).json();
         let other = webloom(&broker.url, &[&["job", "create", "--name", "skips"], &words[..3], &["150ms", "--json"]].concat()).json();
+        let gone = webloom(&broker.url, &[&["job", "create", "--name", "gone"], &words[..]].concat()).json();
+        let gone = gone["id"].as_str().expect("an id");
         let (id, other) = (job["id"].as_str().expect("an id").to_owned(), other["id"].as_str().expect("an id").to_owned());
         let fires = |id: String, most: u64| {
             let api = api.clone();
@@ -220,20 +234,23 @@ fn a_ledger_is_proved_and_a_forged_one_is_not() {
         fires(id.clone(), 5).await;
         let database = broker.folder.join("b.db");
         let (code, report) = verified(&database);
-        assert_eq!((code, &report["jobs"], &report["discrepancies"]), (Some(0), &json!(2), &json!([])), "while the broker runs: {report}");
+        assert_eq!((code, &report["jobs"], &report["discrepancies"]), (Some(0), &json!(3), &json!([])), "while the broker runs: {report}");
 
         // Changes, a broker that dies, and a job that is deleted.
         webloom(&broker.url, &["job", "update", &id, "--every", "130ms"]).ok();
         fires(id.clone(), 10).await;
         broker.kill_and_restart();
         fires(id.clone(), 15).await;
-        webloom(&broker.url, &["job", "delete", &other]).ok();
+        webloom(&broker.url, &["job", "delete", gone]).ok();
+        fires(other.clone(), 2).await;
         broker.process.terminate();
         let (code, report) = verified(&database);
         assert_eq!((code, &report["discrepancies"]), (Some(0), &json!([])), "{report}");
         assert!(report["plannedInstants"].as_u64() >= Some(20), "{report}");
 
-        let row = format!("job_id = '{id}' AND planned_at = (SELECT MAX(planned_at) FROM fire WHERE job_id = '{id}')");
+        // The last instant whose run is over.
+        let last = "SELECT MAX(f.planned_at) FROM fire f JOIN run r ON r.identity = f.run_identity WHERE r.finish_time IS NOT NULL AND";
+        let row = format!("job_id = '{id}' AND planned_at = ({last} f.job_id = '{id}')");
         let run = format!("identity = (SELECT run_identity FROM fire WHERE {row})");
         let forged = [
             (format!("DELETE FROM fire WHERE {row}"), vec!["missing", "run"]),
@@ -242,12 +259,13 @@ fn a_ledger_is_proved_and_a_forged_one_is_not() {
                 vec!["missing", "extra", "run"],
             ),
             (format!("UPDATE fire SET instants = 2, planned_until = planned_until + 1 WHERE {row}"), vec!["count"]),
-            (format!("UPDATE run SET finish_time = 1 WHERE {run}"), vec!["state"]),
+            (format!("UPDATE run SET state = 'running', finish_time = NULL WHERE job_id = '{other}'"), vec!["overlap"]),
+            (format!("DELETE FROM run WHERE {run}"), vec!["run"]),
+            (format!("UPDATE run SET state = 'pending' WHERE {run}"), vec!["state"]),
         ];
-        for (sql, expected) in forged {
-            let copy = broker.folder.join("forged.db");
-            std::fs::copy(&database, &copy).expect("a copy");
-            tamper(&copy, &sql);
+        for (n, (sql, expected)) in forged.into_iter().enumerate() {
+            let copy = broker.folder.join(format!("forged-{n}.db"));
+            forge(&database, &copy, &sql);
             let (code, report) = verified(&copy);
             let found: std::collections::BTreeSet<&str> =
                 report["discrepancies"].as_array().expect("a list").iter().filter_map(|found| found["check"].as_str()).collect();

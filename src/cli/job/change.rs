@@ -15,11 +15,11 @@ use std::process::ExitCode;
 /// Flags of `job create`.
 #[derive(Debug, ClapArgs)]
 pub struct CreateArgs {
-    #[command(flatten)]
-    flags: JobFlags,
     /// Only check it, and show what it would be
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    flags: JobFlags,
 }
 
 /// Creates a job.
@@ -38,7 +38,7 @@ pub struct UpdateArgs {
     #[command(flatten)]
     flags: JobFlags,
     /// It runs by hand only from now on
-    #[arg(long, conflicts_with_all = ["cron", "every", "at"])]
+    #[arg(long, conflicts_with_all = ["cron", "every", "at"], help_heading = "When it runs")]
     no_schedule: bool,
 }
 

@@ -40,8 +40,6 @@ pub fn next(remote: Remote, args: next::Args) -> Result<ExitCode, Failure> {
 /// Flags of `job preview`.
 #[derive(Debug, ClapArgs)]
 pub struct PreviewArgs {
-    #[command(flatten)]
-    schedule: ScheduleFlags,
     /// A file with a job or a schedule as YAML or JSON; `-`: standard input. Flags go before it
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -51,6 +49,8 @@ pub struct PreviewArgs {
     /// How many to show
     #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     count: u32,
+    #[command(flatten)]
+    schedule: ScheduleFlags,
 }
 
 /// Shows what a schedule would do.

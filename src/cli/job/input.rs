@@ -141,7 +141,7 @@ pub struct JobFlags {
     schedule: ScheduleFlags,
 
     /// A fire that finds another run of the job not over
-    #[arg(long, help_heading = "What becomes of it", hide_possible_values = false)]
+    #[arg(long, help_heading = "What becomes of it")]
     overlap: Option<Overlap>,
     /// Planned instants that passed while nobody looked
     #[arg(long, help_heading = "What becomes of it")]

@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 /// A run, as far as the proof needs it.
-#[derive(Debug)]
+#[derive(Debug, Queryable)]
 struct Row {
     identity: String,
     state: String,
@@ -21,12 +21,11 @@ struct Row {
 
 /// Every fire has its run, every planned run its fire, and whatever has an end is over.
 pub(super) fn verify(conn: &mut Conn, found: &mut Found<'_>, since: Timestamp) -> Result<(), StoreError> {
-    let rows: Vec<(String, String, Option<i64>, Option<i64>, bool)> = run::table
+    let rows: Vec<Row> = run::table
         .filter(run::job_id.eq(found.id))
         .select((run::identity, run::state, run::planned_at, run::finish_time, run::follow))
         .load(conn)?;
-    let rows = rows.into_iter().map(|(identity, state, planned_at, finish, follow)| Row { identity, state, planned_at, finish, follow });
-    let runs: HashMap<String, Row> = rows.map(|row| (row.identity.clone(), row)).collect();
+    let runs: HashMap<String, Row> = rows.into_iter().map(|row| (row.identity.clone(), row)).collect();
     let fires: Vec<(i64, Option<String>, i64)> = fire::table
         .filter(fire::job_id.eq(found.id))
         .filter(fire::verdict.eq("fired"))
