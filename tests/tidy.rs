@@ -24,7 +24,7 @@ const FENCES: [(&str, &[&str]); 8] = [
     ("diesel", &["src/store/"]),
     ("diesel_migrations", &["src/store/"]),
     ("libsqlite3_sys", &["src/store/"]),
-    ("reqwest", &["src/agent/"]),
+    ("reqwest", &["src/agent/", "src/cli/client.rs"]),
     ("actix_web", &["src/edge/", "src/broker/", "src/cli/", "src/crawl/site.rs"]),
     ("actix", &["src/actors/", "src/edge/", "src/store/", "src/broker/", "src/cli/"]),
     ("clap", &["src/cli/", "src/config/", "src/crawl/options.rs"]),

@@ -24,7 +24,7 @@ mod session;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod tls;
+pub(crate) mod tls;
 
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::NodeId;

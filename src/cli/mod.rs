@@ -1,12 +1,22 @@
 //! The command line: reads flags, environment and files, puts the programs together.
 
 mod agent;
+mod alert;
 mod broker;
+mod client;
 mod crawl;
+mod group;
 mod house;
 mod job;
+mod node;
+mod remote;
+mod run;
+mod table;
+mod value;
+mod verify_history;
 
 use clap::{Parser, Subcommand};
+use remote::Failure;
 use std::process::ExitCode;
 
 /// Schedules work and carries it out on a fleet of machines.
@@ -27,32 +37,50 @@ enum Command {
     Crawl(crawl::CrawlArgs),
     /// Crawl a small site that is generated on the spot; needs no network
     Demo(crawl::DemoArgs),
-    /// Ask about jobs
+    /// Create, change, trigger and explain jobs
     Job(job::Args),
+    /// Look at runs, follow, stop and repeat them
+    Run(run::Args),
+    /// Groups: names that jobs and nodes go by
+    Group(group::Args),
+    /// The machines that carry work out
+    Node(node::NodeArgs),
+    /// The programs that say what is to be done
+    Worker(node::WorkerArgs),
+    /// Alerts: who is told when a job fails, is missed, late or silent
+    Alert(alert::Args),
+    /// Prove from a store file that every planned instant stands in the ledger, and nothing else
+    VerifyHistory(verify_history::Args),
+}
+
+/// A number of items, at least one.
+fn limit() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1_000_000)
 }
 
 /// Runs the program. What goes wrong is told on standard error, with exit code 1 (2 for a wrong command line).
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let quiet = matches!(cli.command, Command::Crawl(_) | Command::Demo(_));
+    let quiet = !matches!(cli.command, Command::Broker(_) | Command::Agent(_));
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { "warn" } else { "info,actix_server=warn" }))
         .format_timestamp_millis()
         .init();
+    let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(Failure::Refused);
     let result = match cli.command {
-        Command::Broker(args) => broker::run(args),
-        Command::Agent(args) => agent::run(args),
-        Command::Crawl(args) => crawl::crawl(args),
-        Command::Demo(args) => crawl::demo(args),
-        Command::Job(args) => return job::run(args),
+        Command::Broker(args) => done(broker::run(args)),
+        Command::Agent(args) => done(agent::run(args)),
+        Command::Crawl(args) => done(crawl::crawl(args)),
+        Command::Demo(args) => done(crawl::demo(args)),
+        Command::Job(args) => job::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Group(args) => group::run(args),
+        Command::Node(args) => node::run(args),
+        Command::Worker(args) => node::run_worker(args),
+        Command::Alert(args) => alert::run(args),
+        Command::VerifyHistory(args) => verify_history::run(&args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say_error(&error);
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|failure| failure.tell())
 }
 
 #[expect(clippy::print_stderr, reason = "the one place that tells a person why the program ends")]

@@ -33,6 +33,7 @@ mod results;
 mod retention;
 mod run_settling;
 mod runs;
+pub mod verify;
 mod workers;
 
 // The operations, flat: who stores says what, not where.

@@ -5,6 +5,7 @@ mod support;
 mod alerts;
 mod bad_input;
 mod bounds;
+mod command_line;
 mod kill;
 mod metrics;
 mod openapi;

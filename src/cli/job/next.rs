@@ -14,18 +14,18 @@ use std::process::ExitCode;
 /// Flags of `webloom job next`.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// The expression, in quotes: 5 fields as in crontab(5), 6 with seconds first, 7 with the year last, or @daily and its kin
-    #[arg(value_name = "CRON", allow_hyphen_values = true)]
-    cron: String,
+    /// A job's name or id, or an expression in quotes: 5 fields as in crontab(5), 6 with seconds first, 7 with the year last, or @daily and its kin
+    #[arg(value_name = "JOB|CRON", allow_hyphen_values = true)]
+    pub(super) cron: String,
     /// Time zone, by its IANA name
     #[arg(long, short, default_value = "UTC")]
     zone: Zone,
     /// Show fires after this instant: RFC 3339, a local time of the zone, or milliseconds since 1970 [default: now]
     #[arg(long, short, value_name = "INSTANT", allow_hyphen_values = true)]
-    after: Option<String>,
+    pub(super) after: Option<String>,
     /// How many to show
     #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    count: u32,
+    pub(super) count: u32,
     /// How weekdays are counted: crontab (0 and 7 are Sunday) or quartz (1 is Sunday)
     #[arg(long, default_value = "crontab")]
     dialect: Dialect,
@@ -35,9 +35,6 @@ pub struct Args {
     /// When the local time comes twice: first, second or both [default: both if the hour begins with *, else first]
     #[arg(long)]
     fold: Option<FoldRule>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
 }
 
 /// What is printed, and how the program ends.
@@ -49,15 +46,15 @@ struct Answer {
 }
 
 /// Shows the fires. Exit code 1 if there is none, 2 if the expression or the instant is not valid.
-pub fn run(args: &Args) -> ExitCode {
-    let answer = answer(args, Timestamp::now());
+pub fn run(args: &Args, json: bool) -> ExitCode {
+    let answer = answer(args, json, Timestamp::now());
     // A reader that has seen enough (`head`) closes the pipe; that is no fault.
     let _ = std::io::stderr().write_all(answer.err.as_bytes());
     let _ = std::io::stdout().write_all(answer.out.as_bytes());
     ExitCode::from(answer.code)
 }
 
-fn answer(args: &Args, now: Timestamp) -> Answer {
+fn answer(args: &Args, json: bool, now: Timestamp) -> Answer {
     let refused = |why: String| Answer { err: format!("webloom: {why}\n"), code: 2, ..Answer::default() };
     let cron = match Cron::parse(&args.cron, args.dialect) {
         Ok(cron) => cron,
@@ -69,7 +66,7 @@ fn answer(args: &Args, now: Timestamp) -> Answer {
     };
     let lines = cron.preview(&args.zone, ZoneRules { gap: args.gap, fold: args.fold }, after, args.count as usize);
     let fires: Vec<_> = lines.iter().filter_map(|line| if let PreviewLine::Fire(fire) = line { Some(*fire) } else { None }).collect();
-    let mut answer = if args.json { as_json(args, &cron, &lines) } else { as_text(args, &cron, &lines) };
+    let mut answer = if json { as_json(args, &cron, &lines) } else { as_text(args, &cron, &lines) };
     if fires.is_empty() {
         answer.err += &format!("webloom: {:?} never fires after {}\n", cron.text(), args.zone.rfc3339(after));
         answer.code = 1;

@@ -41,6 +41,23 @@ pub(in crate::store) fn reader(path: &Path) -> Result<Conn, StoreError> {
     open(path, READER)
 }
 
+/// A connection to a file that is not to be changed at all, also while a broker writes to it.
+pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
+    let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("opening {}: {e}", path.display()));
+    std::fs::File::open(path).map_err(|e| failed(&e))?;
+    let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;
+    let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let establish = |options: &str| {
+        let mut conn = SqliteConnection::establish(&format!("file:{name}?{options}")).map_err(|e| failed(&e))?;
+        // The first read tells whether it can be read.
+        conn.batch_execute(&format!("{READER} SELECT COUNT(*) FROM sqlite_schema;")).map_err(|e| failed(&e))?;
+        Ok(conn)
+    };
+    // A file that was closed well, in a folder that cannot be written, can only be read as one that does not change.
+    let log = path.with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));
+    establish("mode=ro").or_else(|error| if log.exists() { Err(error) } else { establish("immutable=1") })
+}
+
 fn open(path: &Path, pragmas: &str) -> Result<Conn, StoreError> {
     let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("opening {}: {e}", path.display()));
     let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;

@@ -5,11 +5,14 @@ use clap::Parser;
 struct Line {
     #[command(flatten)]
     args: Args,
+    /// The program's own, for all commands.
+    #[arg(long)]
+    json: bool,
 }
 
 fn tell(words: &[&str]) -> Answer {
     let line = Line::try_parse_from([&["next"], words].concat()).unwrap_or_else(|e| panic!("{words:?}: {e}"));
-    answer(&line.args, Timestamp(1_790_000_000_000))
+    answer(&line.args, line.json, Timestamp(1_790_000_000_000))
 }
 
 #[test]

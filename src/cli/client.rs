@@ -1,0 +1,193 @@
+//! A small client of the REST API: sends, reads problems, follows cursors.
+
+use super::remote::Failure;
+use crate::agent::tls;
+use crate::protocol::problem::Problem;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::time::Duration;
+use url::Url;
+
+/// What the API gives at most in one page.
+const PAGE: usize = 1_000;
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longer than the broker lets any caller wait.
+const ANSWER: Duration = Duration::from_secs(90);
+
+/// Names and values of a query; those without a value are left out.
+pub type Query<'a> = &'a [(&'a str, Option<String>)];
+
+/// A broker's API.
+#[derive(Debug)]
+pub struct Client {
+    base: Url,
+    token: Option<String>,
+    http: reqwest::Client,
+}
+
+/// An answer as it came; empty if there was nothing to say.
+#[derive(Debug)]
+pub struct Answer {
+    /// JSON, unless something else was asked for.
+    pub text: String,
+}
+
+impl Answer {
+    /// What it says.
+    ///
+    /// # Errors
+    /// It is not JSON.
+    pub fn value(&self) -> Result<Value, Failure> {
+        if self.text.trim().is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&self.text).map_err(|e| Failure::Refused(format!("this is not the answer of a broker: {e}")))
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+impl Client {
+    /// A client of this broker. No proxy is asked: a broker is near.
+    ///
+    /// # Errors
+    /// The address is none of HTTP.
+    pub fn new(base: Url, token: Option<String>) -> Result<Self, Failure> {
+        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
+            return Err(Failure::Usage(format!("`{base}` is no address of a broker: http://host:port is expected")));
+        }
+        let http = reqwest::Client::builder().tls_backend_preconfigured(tls::config()).no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
+        let http = http.build().map_err(|e| Failure::Refused(format!("no HTTP client can be made: {e}")))?;
+        Ok(Self { base, token, http })
+    }
+
+    /// Reads.
+    ///
+    /// # Errors
+    /// The broker refuses or cannot be reached; so for all that follow.
+    pub async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
+        self.send(self.request(Method::GET, path, query)).await
+    }
+
+    /// Reads in another format than JSON.
+    pub async fn get_as(&self, media_type: &str, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
+        self.send(self.request(Method::GET, path, query).header(ACCEPT, media_type)).await
+    }
+
+    /// Orders something.
+    pub async fn post(&self, path: &[&str], query: Query<'_>, body: &Value) -> Result<Answer, Failure> {
+        self.post_text("application/json", path, query, body.to_string()).await
+    }
+
+    /// Orders something in another format than JSON.
+    pub async fn post_text(&self, media_type: &str, path: &[&str], query: Query<'_>, body: String) -> Result<Answer, Failure> {
+        self.send(self.request(Method::POST, path, query).header(CONTENT_TYPE, media_type).body(body)).await
+    }
+
+    /// Changes something.
+    pub async fn put(&self, path: &[&str], body: &Value) -> Result<Answer, Failure> {
+        self.send(self.request(Method::PUT, path, &[]).header(CONTENT_TYPE, "application/json").body(body.to_string())).await
+    }
+
+    /// Takes something away.
+    pub async fn delete(&self, path: &[&str]) -> Result<Answer, Failure> {
+        self.send(self.request(Method::DELETE, path, &[])).await
+    }
+
+    /// A list, page after page, of at most `limit` items: one document again.
+    pub async fn list(&self, path: &[&str], query: Query<'_>, limit: usize) -> Result<Answer, Failure> {
+        let mut all = Page { items: Vec::new(), next_cursor: None };
+        loop {
+            let mut asked = query.to_vec();
+            asked.push(("limit", Some((limit - all.items.len()).clamp(1, PAGE).to_string())));
+            asked.push(("cursor", all.next_cursor.take()));
+            let answer = self.get(path, &asked).await?;
+            let page: Page =
+                serde_json::from_str(&answer.text).map_err(|e| Failure::Refused(format!("this is not the answer of a broker: {e}")))?;
+            let is_empty = page.items.is_empty();
+            all.items.extend(page.items);
+            all.next_cursor = page.next_cursor;
+            if is_empty || all.next_cursor.is_none() || all.items.len() >= limit {
+                break;
+            }
+        }
+        // Lists that the broker gives whole are longer than what was asked for.
+        all.items.truncate(limit);
+        let text = serde_json::to_string(&all).expect("raw JSON is JSON");
+        Ok(Answer { text })
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: Query<'_>) -> reqwest::RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        url.set_query(None);
+        for (name, value) in query.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        let request = self.http.request(method, url);
+        match &self.token {
+            Some(token) => request.header("Token", token),
+            None => request,
+        }
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, Failure> {
+        let answer = request.send().await.map_err(|e| self.unreachable(&e))?;
+        let status = answer.status();
+        let text = answer.text().await.map_err(|e| self.unreachable(&e))?;
+        if status.is_success() { Ok(Answer { text }) } else { Err(Failure::Refused(refusal(status, &text))) }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        if error.is_builder() {
+            return Failure::Usage("the token holds a character that cannot be sent".to_owned());
+        }
+        // The innermost reason is the one that helps: connection refused, name not known.
+        let mut reason: &dyn std::error::Error = error;
+        while let Some(source) = reason.source() {
+            reason = source;
+        }
+        let why = if error.is_timeout() { "no answer in time".to_owned() } else { reason.to_string() };
+        Failure::Refused(format!("no broker answers at {}: {why}", self.base))
+    }
+}
+
+/// What a refusal says to a person.
+fn refusal(status: StatusCode, text: &str) -> String {
+    match serde_json::from_str::<Problem>(text) {
+        Ok(Problem { title, detail, field: Some(field), .. }) => format!("{title}: {detail} ({field})"),
+        Ok(Problem { title, detail, .. }) => format!("{title}: {detail}"),
+        Err(_) => format!("the answer is {status}, and none of a broker"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_its_field() {
+        let problem = serde_json::to_string(&Problem::invalid("cron", "no such minute")).unwrap();
+        assert_eq!(refusal(StatusCode::UNPROCESSABLE_ENTITY, &problem), "A value is not allowed: no such minute (cron)");
+        assert_eq!(refusal(StatusCode::BAD_GATEWAY, "<html>"), "the answer is 502 Bad Gateway, and none of a broker");
+    }
+
+    #[test]
+    fn an_address_is_put_together() {
+        let client = Client::new("http://h:1/behind/".parse().unwrap(), None).unwrap();
+        let request = client.request(Method::GET, &["jobs", "a/b"], &[("name", Some("x y".into())), ("kind", None)]);
+        assert_eq!(request.build().unwrap().url().as_str(), "http://h:1/behind/api/v1/jobs/a%2Fb?name=x+y");
+        assert!(Client::new("mailto:x@y".parse().unwrap(), None).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! `webloom group`: names that jobs and nodes go by.
+
+use super::client::Client;
+use super::remote::{Failure, Remote, Shell};
+use super::table::{card, cell, items, list as table, some, some_time, time};
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Groups that are looked through for a name, at most.
+const MOST: usize = 100_000;
+
+/// Flags of `webloom group`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    command: GroupCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum GroupCommand {
+    /// List groups
+    List {
+        /// At most so many
+        #[arg(long, default_value_t = 100, value_parser = super::limit())]
+        limit: u32,
+    },
+    /// Create a group
+    Create {
+        /// At most 50 characters, unique
+        name: String,
+        /// For people
+        #[arg(long)]
+        description: Option<String>,
+    },
+    /// Show a group
+    Show {
+        /// The group: its name or its id
+        group: String,
+    },
+    /// Give a group another name, or another description
+    Rename {
+        /// The group: its name or its id
+        group: String,
+        /// Its name from now on
+        name: String,
+        /// For people
+        #[arg(long)]
+        description: Option<String>,
+    },
+    /// Delete a group
+    Delete {
+        /// The group: its name or its id
+        group: String,
+    },
+    /// Enable all jobs of a group
+    Enable {
+        /// The group: its name or its id
+        group: String,
+    },
+    /// Disable all jobs of a group
+    Disable {
+        /// The group: its name or its id
+        group: String,
+        /// Why, for people
+        #[arg(long)]
+        reason: Option<String>,
+        /// Stop their runs too; else what is at work goes on
+        #[arg(long)]
+        stop: bool,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The broker refuses it or cannot be reached.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let command = args.command;
+    args.remote.run(async |shell| match command {
+        GroupCommand::List { limit } => list(&shell, limit as usize).await,
+        GroupCommand::Create { name, description } => {
+            let answer = shell.client.post(&["groups"], &[], &input(&name, description)).await?;
+            shell.show(&answer, |group| format!("created group {} {}", cell(group, "id"), cell(group, "name")))
+        }
+        GroupCommand::Show { group } => {
+            let (id, _) = find(&shell.client, &group).await?;
+            let answer = shell.client.get(&["groups", &id], &[]).await?;
+            shell.show(&answer, describe)
+        }
+        GroupCommand::Rename { group, name, description } => {
+            let (id, before) = find(&shell.client, &group).await?;
+            let answer = shell.client.put(&["groups", &id], &input(&name, description)).await?;
+            shell.show(&answer, |group| format!("group {id} was {before} and is {}", cell(group, "name")))
+        }
+        GroupCommand::Delete { group } => {
+            let (id, name) = find(&shell.client, &group).await?;
+            let answer = shell.client.delete(&["groups", &id]).await?;
+            shell.show(&answer, |_| format!("deleted group {id} {name}"))
+        }
+        GroupCommand::Enable { group } => switch(&shell, &group, "enable", &json!({})).await,
+        GroupCommand::Disable { group, reason, stop } => {
+            let mut body = json!({ "mode": if stop { "stop" } else { "drain" } });
+            if let Some(reason) = reason {
+                body["reason"] = reason.into();
+            }
+            switch(&shell, &group, "disable", &body).await
+        }
+    })
+}
+
+async fn list(shell: &Shell, limit: usize) -> Result<ExitCode, Failure> {
+    let answer = shell.client.list(&["groups"], &[], limit).await?;
+    shell.show(&answer, |groups| {
+        table(groups, "there are no groups", &["ID", "NAME", "JOBS", "NODES", "CHANGED", "DESCRIPTION"], |group| {
+            let mut row = ["id", "name", "jobs", "nodes"].map(|key| cell(group, key)).to_vec();
+            row.extend([time(group, "updateTime"), some(group, "description").unwrap_or_default()]);
+            row
+        })
+    })
+}
+
+fn describe(group: &Value) -> String {
+    let mut rows: Vec<_> = ["id", "name", "description", "jobs", "nodes"].map(|key| (key, some(group, key))).to_vec();
+    rows.extend([("created", some_time(group, "creationTime")), ("changed", some_time(group, "updateTime"))]);
+    card(&rows)
+}
+
+fn input(name: &str, description: Option<String>) -> Value {
+    match description {
+        Some(description) => json!({ "name": name, "description": description }),
+        None => json!({ "name": name }),
+    }
+}
+
+/// The id and the name of a group.
+async fn find(client: &Client, group: &str) -> Result<(String, String), Failure> {
+    let groups = client.list(&["groups"], &[], MOST).await?.value()?;
+    let found = items(&groups).iter().find(|found| found["name"] == group || found["id"] == group);
+    let found = found.ok_or_else(|| Failure::Refused(format!("there is no group `{group}`")))?;
+    Ok((cell(found, "id"), found["name"].as_str().unwrap_or_default().to_owned()))
+}
+
+/// Enables or disables all jobs of a group.
+async fn switch(shell: &Shell, group: &str, verb: &str, body: &Value) -> Result<ExitCode, Failure> {
+    let (id, name) = find(&shell.client, group).await?;
+    let answer = shell.client.post(&["groups", &id, verb], &[], body).await?;
+    shell.show(&answer, |done| format!("{verb}d {} of {} jobs of group {name}", cell(done, "changed"), cell(done, "jobs")))
+}

@@ -1,0 +1,290 @@
+//! From flags to a job as the API takes it.
+
+use crate::cli::remote::Failure;
+use crate::cli::value::{document, duration_ms, header, instant, property, text_or_file};
+use crate::domain::time::Timestamp;
+use clap::{Args as ClapArgs, ValueEnum};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// Flags that say when a job runs.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "When it runs")]
+pub struct ScheduleFlags {
+    /// A cron expression of 5 fields, 6 (seconds first) or 7 (years last), or @daily and its like; may be repeated
+    #[arg(long, value_name = "EXPRESSION", allow_hyphen_values = true)]
+    cron: Vec<String>,
+    /// An interval: 500ms, 30s, 5m, 2h, 1d; 0: once, then the job is disabled. May be repeated
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
+    every: Vec<u64>,
+    /// The intervals count from the end of the last run, not from the time of creation
+    #[arg(long, requires = "every")]
+    after_end: bool,
+    /// One instant: RFC 3339, or +2h from now; may be repeated
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    at: Vec<Timestamp>,
+    /// The IANA name of the time zone that cron is meant in [default: UTC]
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
+    /// How weekdays are counted: crontab (0 and 7 are Sunday) or quartz (1 is Sunday)
+    #[arg(long)]
+    dialect: Option<String>,
+    /// What becomes of a local time that the zone leaves out: skip, after or shift
+    #[arg(long)]
+    gap: Option<String>,
+    /// What becomes of a local time that comes twice: first, second or both
+    #[arg(long)]
+    fold: Option<String>,
+    /// Nothing before this instant
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    start_at: Option<Timestamp>,
+    /// Nothing after this instant
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    end_at: Option<Timestamp>,
+    /// No more runs than this by plan
+    #[arg(long, value_name = "N")]
+    max_fires: Option<u64>,
+    /// It runs at the latest so long after its last run, whatever a run asked for
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
+    longest_silence: Option<u64>,
+}
+
+impl ScheduleFlags {
+    /// Puts what the flags say into a schedule. Triggers replace all triggers that were there.
+    pub fn apply(&self, schedule: &mut Map<String, Value>) {
+        let mut triggers: Vec<Value> = self.cron.iter().map(|cron| json!({ "cron": cron })).collect();
+        let every = |ms: &u64| if self.after_end { json!({ "every": ms, "afterEnd": true }) } else { json!({ "every": ms }) };
+        triggers.extend(self.every.iter().map(every));
+        triggers.extend(self.at.iter().map(|at| json!({ "at": at })));
+        if !triggers.is_empty() {
+            schedule.insert("triggers".to_owned(), triggers.into());
+        }
+        put(schedule, "zone", self.zone.as_ref());
+        put(schedule, "dialect", self.dialect.as_ref());
+        put(schedule, "gap", self.gap.as_ref());
+        put(schedule, "fold", self.fold.as_ref());
+        put(schedule, "startAt", self.start_at.as_ref());
+        put(schedule, "endAt", self.end_at.as_ref());
+        put(schedule, "maxFires", self.max_fires.as_ref());
+        put(schedule, "longestSilence", self.longest_silence.as_ref());
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    Block,
+    Application,
+    Callback,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Overlap {
+    /// No run
+    Skip,
+    /// One run waits until the other is over; more are merged into it
+    #[value(alias = "queueOne")]
+    QueueOne,
+    /// Each waits for its turn
+    #[value(alias = "queueAll")]
+    QueueAll,
+    /// The other is stopped
+    Replace,
+    /// Both at once
+    Allow,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Misfire {
+    /// One run now, for all of them
+    Once,
+    /// No run
+    Skip,
+    /// A run for each
+    All,
+}
+
+/// Flags that say what a job is, of `job create` and `job update`.
+#[derive(Debug, Default, ClapArgs)]
+pub struct JobFlags {
+    /// A file with the job as YAML or JSON, as the API takes it; `-`: standard input. Flags go before it
+    #[arg(long, short, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// At most 50 characters, unique
+    #[arg(long)]
+    name: Option<String>,
+    /// What kind of work it is [default: block]
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// The class whose worker carries out a block job
+    #[arg(long)]
+    class: Option<String>,
+    /// What its worker is told
+    #[arg(long, allow_hyphen_values = true)]
+    arguments: Option<String>,
+    /// For people
+    #[arg(long)]
+    description: Option<String>,
+    /// The group that it belongs to; it is made if there is none of that name
+    #[arg(long)]
+    group: Option<String>,
+    /// Higher goes first
+    #[arg(long, allow_hyphen_values = true)]
+    priority: Option<i32>,
+    /// Anything else: ThreadNum=4. May be repeated; an empty value takes a property away
+    #[arg(long = "property", short, value_name = "KEY=VALUE", value_parser = property)]
+    properties: Vec<(String, String)>,
+    /// It does not run until it is enabled
+    #[arg(long)]
+    disabled: bool,
+
+    #[command(flatten)]
+    schedule: ScheduleFlags,
+
+    /// A fire that finds another run of the job not over
+    #[arg(long, help_heading = "What becomes of it")]
+    overlap: Option<Overlap>,
+    /// Planned instants that passed while nobody looked
+    #[arg(long, help_heading = "What becomes of it")]
+    misfire: Option<Misfire>,
+    /// What is older is missed, whatever --misfire says
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
+    misfire_window: Option<u64>,
+    /// Attempts after the first
+    #[arg(long, value_name = "N", help_heading = "What becomes of it")]
+    retry: Option<u32>,
+    /// The time before the second attempt; it doubles with each
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
+    retry_delay: Option<u64>,
+    /// An attempt that takes longer is ended as failed
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
+    timeout: Option<u64>,
+    /// After so many failures in a row the job is disabled
+    #[arg(long, value_name = "N", help_heading = "What becomes of it")]
+    max_failures: Option<u32>,
+    /// A run that begins later than this is worth an alert
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
+    late_after: Option<u64>,
+    /// So long without a run that ended well is worth an alert
+    #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
+    silent_after: Option<u64>,
+
+    /// The address that is called; makes it a callback job
+    #[arg(long, help_heading = "The request of a callback job")]
+    url: Option<String>,
+    /// The method [default: POST if there is a body, else GET]
+    #[arg(long, help_heading = "The request of a callback job")]
+    method: Option<String>,
+    /// A header, as `Name: value`; may be repeated
+    #[arg(long = "header", short = 'H', value_name = "HEADER", value_parser = header, help_heading = "The request of a callback job")]
+    headers: Vec<(String, String)>,
+    /// The body; @FILE reads it from a file
+    #[arg(long, help_heading = "The request of a callback job")]
+    body: Option<String>,
+    /// A status that counts as success [default: 200 to 299]; may be repeated
+    #[arg(long, value_name = "STATUS", help_heading = "The request of a callback job")]
+    expect: Vec<u16>,
+    /// Each request is signed with it; @FILE reads it from a file
+    #[arg(long, help_heading = "The request of a callback job")]
+    secret: Option<String>,
+}
+
+impl JobFlags {
+    /// What the file and the flags say, put over the job as it is: what they do not say stays.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn input(&self, job: &Value) -> Result<Value, Failure> {
+        let mut input = match document(self.file.as_ref())? {
+            Some(Value::Object(input)) => input,
+            _ => Map::new(),
+        };
+        put(&mut input, "name", self.name.as_ref());
+        put(&mut input, "jobType", self.kind.map(|kind| word(&kind)).or(self.url.as_ref().map(|_| "callback".to_owned())).as_ref());
+        put(&mut input, "description", self.description.as_ref());
+        put(&mut input, "group", self.group.as_ref());
+        put(&mut input, "priority", self.priority.as_ref());
+        if self.disabled {
+            input.insert("isEnabled".to_owned(), false.into());
+        }
+        part(&mut input, job, "properties", |properties| {
+            put(properties, "FullClassName", self.class.as_ref());
+            put(properties, "Arguments", self.arguments.as_ref());
+            for (key, value) in &self.properties {
+                if value.is_empty() {
+                    properties.remove(key);
+                } else {
+                    properties.insert(key.clone(), value.as_str().into());
+                }
+            }
+        });
+        part(&mut input, job, "schedule", |schedule| self.schedule.apply(schedule));
+        part(&mut input, job, "policies", |policies| self.policies(policies));
+        let body = self.body.as_deref().map(text_or_file).transpose()?;
+        let secret = self.secret.as_deref().map(text_or_file).transpose()?;
+        part(&mut input, job, "callback", |callback| {
+            put(callback, "url", self.url.as_ref());
+            put(callback, "method", self.method.as_ref());
+            put(callback, "body", body.as_ref());
+            put(callback, "secret", secret.as_deref().map(str::trim_end).as_ref());
+            if !self.headers.is_empty() {
+                let headers = callback.entry("headers").or_insert_with(|| json!({}));
+                for (name, value) in &self.headers {
+                    headers[name] = value.as_str().into();
+                }
+            }
+            if !self.expect.is_empty() {
+                callback.insert("expect".to_owned(), json!(self.expect));
+            }
+        });
+        Ok(Value::Object(input))
+    }
+
+    fn policies(&self, policies: &mut Map<String, Value>) {
+        // The API's words are in camel case.
+        let overlap = self.overlap.map(|overlap| word(&overlap).replace("-one", "One").replace("-all", "All"));
+        put(policies, "overlap", overlap.as_ref());
+        put(policies, "timeout", self.timeout.as_ref());
+        put(policies, "maxFailures", self.max_failures.as_ref());
+        put(policies, "lateAfter", self.late_after.as_ref());
+        put(policies, "silentAfter", self.silent_after.as_ref());
+        inner(policies, "misfire", |misfire| {
+            put(misfire, "policy", self.misfire.map(|misfire| word(&misfire)).as_ref());
+            put(misfire, "window", self.misfire_window.as_ref());
+        });
+        inner(policies, "retry", |retry| {
+            put(retry, "limit", self.retry.as_ref());
+            put(retry, "delay", self.retry_delay.as_ref());
+        });
+    }
+}
+
+fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn put<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, value: Option<&T>) {
+    if let Some(value) = value {
+        map.insert(key.to_owned(), json!(value));
+    }
+}
+
+/// A part of the input, which begins as the file has it, or else as the job has it; left out if the flags do not touch it.
+fn part(input: &mut Map<String, Value>, job: &Value, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
+    let before = input.get(key).or_else(|| job.get(key)).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut after = before.clone();
+    change(&mut after);
+    if after != before {
+        input.insert(key.to_owned(), Value::Object(after));
+    }
+}
+
+fn inner(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
+    let mut value = map.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
+    change(&mut value);
+    if !value.is_empty() {
+        map.insert(key.to_owned(), Value::Object(value));
+    }
+}
+
+#[cfg(test)]
+mod tests;

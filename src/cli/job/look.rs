@@ -1,0 +1,147 @@
+//! Looking at jobs.
+
+use super::{JobRef, find};
+use crate::cli::remote::{Failure, Shell};
+use crate::cli::table::{card, cell, cut, list as table, plain, some, some_time, span, time};
+use clap::Args as ClapArgs;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// Flags of `job list`.
+#[derive(Debug, ClapArgs)]
+pub struct ListArgs {
+    /// Only those whose name contains this, without case
+    #[arg(long, value_name = "PART")]
+    name: Option<String>,
+    /// Only those of this kind: block, application, callback
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only those of this group
+    #[arg(long)]
+    group: Option<String>,
+    /// Only those that are enabled
+    #[arg(long, conflicts_with = "disabled")]
+    enabled: bool,
+    /// Only those that are disabled
+    #[arg(long)]
+    disabled: bool,
+    /// Those that were deleted instead
+    #[arg(long)]
+    deleted: bool,
+    /// creationTime, updateTime, name or nextFire; `-` in front: the other way round
+    #[arg(long, default_value = "name", allow_hyphen_values = true)]
+    sort: String,
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_parser = crate::cli::limit())]
+    limit: u32,
+}
+
+/// Lists jobs.
+pub async fn list(shell: &Shell, args: ListArgs) -> Result<ExitCode, Failure> {
+    let enabled = (args.enabled || args.disabled).then_some(args.enabled);
+    let query = [
+        ("name", args.name),
+        ("kind", args.kind),
+        ("group", args.group),
+        ("enabled", enabled.map(|enabled| enabled.to_string())),
+        ("deleted", args.deleted.then(|| "true".to_owned())),
+        ("sort", Some(args.sort)),
+    ];
+    let answer = shell.client.list(&["jobs"], &query, args.limit as usize).await?;
+    shell.show(&answer, |jobs| {
+        table(jobs, "there are no such jobs", &["ID", "NAME", "KIND", "STATE", "SCHEDULE", "NEXT", "LAST", "GROUP"], |job| {
+            vec![
+                cell(job, "id"),
+                cell(job, "name"),
+                cell(job, "jobType"),
+                state(job).to_owned(),
+                cut(&schedule(job), 40),
+                time(job, "nextFire"),
+                time(job, "lastFire"),
+                cell(job, "group"),
+            ]
+        })
+    })
+}
+
+/// Shows a job.
+pub async fn show(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &job.job).await?;
+    let answer = shell.client.get(&["jobs", &id], &[]).await?;
+    shell.show(&answer, describe)
+}
+
+/// A job, line by line.
+pub fn describe(job: &Value) -> String {
+    let reason = some(job, "disabledReason").map(|reason| format!(": {reason}")).unwrap_or_default();
+    let mut rows = vec![
+        ("id", some(job, "id")),
+        ("name", some(job, "name")),
+        ("kind", some(job, "jobType")),
+        ("description", some(job, "description")),
+        ("group", some(job, "group")),
+        ("state", Some(format!("{}{reason}", state(job)))),
+        ("priority", some(job, "priority")),
+        ("schedule", Some(schedule(job))),
+        ("next", some_time(job, "nextFire")),
+        ("last", some_time(job, "lastFire")),
+        ("runs by plan", some(job, "fires")),
+        ("failures", some(job, "failures").filter(|n| n != "0").map(|n| format!("{n} one after the other"))),
+    ];
+    let callback = &job["callback"];
+    rows.push(("calls", some(callback, "url").map(|url| format!("{} {url}", some(callback, "method").unwrap_or_default()))));
+    rows.push(("policies", job["policies"].is_object().then(|| plain(&job["policies"].to_string()))));
+    for (key, value) in job["properties"].as_object().into_iter().flatten() {
+        rows.push(("property", value.as_str().map(|value| plain(&format!("{key}={value}")))));
+    }
+    rows.push(("version", some(job, "version")));
+    rows.push(("created", since(job, "creationTime", "createBy")));
+    rows.push(("changed", since(job, "updateTime", "updateBy")));
+    card(&rows)
+}
+
+fn since(job: &Value, at: &str, by: &str) -> Option<String> {
+    let by = some(job, by).map(|by| format!(" by {by}")).unwrap_or_default();
+    some_time(job, at).map(|at| format!("{at}{by}"))
+}
+
+fn state(job: &Value) -> &'static str {
+    match (job["isDeleted"].as_bool(), job["isEnabled"].as_bool()) {
+        (Some(true), _) => "deleted",
+        (_, Some(false)) => "disabled",
+        _ => "enabled",
+    }
+}
+
+/// A schedule in one line.
+fn schedule(job: &Value) -> String {
+    let schedule = &job["schedule"];
+    let one = |trigger: &Value| match (trigger["cron"].as_str(), trigger["every"].as_u64()) {
+        (Some(cron), _) => plain(cron),
+        (_, Some(0)) => "once".to_owned(),
+        (_, Some(ms)) if trigger["afterEnd"] == true => format!("{} after the end", span(ms)),
+        (_, Some(ms)) => format!("every {}", span(ms)),
+        _ => format!("at {}", time(trigger, "at")),
+    };
+    let triggers: Vec<String> = schedule["triggers"].as_array().into_iter().flatten().map(one).collect();
+    let text = if triggers.is_empty() { "by hand".to_owned() } else { triggers.join(" | ") };
+    match schedule["zone"].as_str() {
+        Some(zone) => format!("{text} ({})", plain(zone)),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_schedule_is_one_line() {
+        let of = |triggers: Value| schedule(&json!({ "schedule": { "triggers": triggers } }));
+        assert_eq!(of(json!([{ "cron": "0 2 * * *" }, { "every": 90_000 }])), "0 2 * * * | every 1m 30s");
+        assert_eq!(of(json!([{ "every": 1_000, "afterEnd": true }])), "1s after the end");
+        assert_eq!(of(json!([{ "at": "2026-12-24T18:00:00.000Z" }])), "at 2026-12-24T18:00:00Z");
+        assert_eq!(schedule(&json!({})), "by hand");
+    }
+}

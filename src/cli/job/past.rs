@@ -1,0 +1,186 @@
+//! What became of the planned instants of a job, and of the job itself.
+
+use super::find::{JobRef, find};
+use crate::cli::remote::{Failure, Shell};
+use crate::cli::table::{Table, cell, items, list as table, plain, some, time};
+use crate::cli::value::instant;
+use crate::domain::time::Timestamp;
+use clap::Args as ClapArgs;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Flags of `job fires`.
+#[derive(Debug, ClapArgs)]
+pub struct FiresArgs {
+    #[command(flatten)]
+    job: JobRef,
+    /// Only those of this instant and later: RFC 3339, or -2h
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    from: Option<Timestamp>,
+    /// Only those of this instant and earlier
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    to: Option<Timestamp>,
+    /// Only those of which this became: fired, skipped, missed, merged
+    #[arg(long)]
+    verdict: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
+    limit: u32,
+}
+
+/// Lists rows of the ledger.
+pub async fn fires(shell: &Shell, args: FiresArgs) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &args.job.job).await?;
+    let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
+    let query = [("from", at(args.from)), ("to", at(args.to)), ("verdict", args.verdict)];
+    let answer = shell.client.list(&["jobs", &id, "fires"], &query, args.limit as usize).await?;
+    shell.show(&answer, |fires| {
+        table(fires, "there are no such instants", &["PLANNED", "VERDICT", "KIND", "RULE", "RUN", "REASON"], |fire| {
+            let several = fire["instants"].as_u64().filter(|n| *n > 1);
+            let reason = [several.map(|n| format!("{n} instants until {}", time(fire, "plannedUntil"))), some(fire, "reason")];
+            vec![
+                time(fire, "plannedAt"),
+                cell(fire, "verdict"),
+                cell(fire, "kind"),
+                cell(fire, "rule"),
+                cell(fire, "identity"),
+                reason.into_iter().flatten().collect::<Vec<_>>().join("; "),
+            ]
+        })
+    })
+}
+
+/// Flags of `job why`.
+#[derive(Debug, ClapArgs)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    job: JobRef,
+    /// The instant that is asked about: RFC 3339, or -2h [default: now]
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    at: Option<Timestamp>,
+}
+
+/// Says why.
+pub async fn why(shell: &Shell, args: WhyArgs) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &args.job.job).await?;
+    let at = args.at.unwrap_or_else(Timestamp::now);
+    let answer = shell.client.get(&["jobs", &id, "why"], &[("at", Some(at.to_string()))]).await?;
+    shell.show(&answer, explain)
+}
+
+/// A reason, sentence by sentence.
+pub fn explain(why: &Value) -> String {
+    let mut lines = vec![format!("{}: {} ({})", cell(why, "subject"), cell(why, "verdict"), cell(why, "rule"))];
+    lines.extend(why["because"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain));
+    lines.extend(some(why, "identity").map(|run| format!("run {run}")));
+    lines.join("\n")
+}
+
+/// Flags of `job history`.
+#[derive(Debug, ClapArgs)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    job: JobRef,
+    /// At most so many
+    #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
+    limit: u32,
+}
+
+/// Lists the changes of a job.
+pub async fn history(shell: &Shell, args: HistoryArgs) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &args.job.job).await?;
+    let answer = shell.client.list(&["jobs", &id, "history"], &[], args.limit as usize).await?;
+    shell.show(&answer, |changes| {
+        let changes = items(changes);
+        if changes.is_empty() {
+            return "no changes are known".to_owned();
+        }
+        let mut table = Table::new(&["AT", "VERSION", "ACTION", "BY", "CHANGED"]);
+        for (i, change) in changes.iter().enumerate() {
+            // The newest comes first: the one before it in time is the next of the list.
+            let changed = changes.get(i + 1).map_or_else(String::new, |before| differences(&before["job"], &change["job"]));
+            table.row([time(change, "at"), cell(change, "version"), cell(change, "action"), cell(change, "by"), changed]);
+        }
+        table.text()
+    })
+}
+
+/// The names of the parts in which two versions differ.
+fn differences(before: &Value, after: &Value) -> String {
+    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return String::new() };
+    let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differs = |name: &&&String| old.get(**name) != new.get(**name);
+    let always = ["version", "updateTime", "updateBy"];
+    let names = names.iter().filter(differs).map(|name| name.as_str()).filter(|name| !always.contains(name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Flags of `job backfill`.
+#[derive(Debug, ClapArgs)]
+pub struct BackfillArgs {
+    #[command(flatten)]
+    job: JobRef,
+    /// The first instant that is meant: RFC 3339, or -2d
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    from: Timestamp,
+    /// The last instant that is meant
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true, default_value = "now")]
+    to: Timestamp,
+    /// At most so many runs
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    /// Only say which
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs what made no run.
+pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &args.job.job).await?;
+    let body = json!({ "from": args.from, "to": args.to, "limit": args.limit, "dryRun": args.dry_run });
+    let answer = shell.client.post(&["jobs", &id, "backfill"], &[], &body).await?;
+    shell.show(&answer, |done| {
+        let mut table = Table::new(&["PLANNED", "RUN"]);
+        let fires = done["fires"].as_array().map_or(&[][..], Vec::as_slice);
+        for fire in fires {
+            table.row([time(fire, "plannedAt"), cell(fire, "identity")]);
+        }
+        let mut lines = if fires.is_empty() { vec!["nothing is to be made up for".to_owned()] } else { vec![table.text()] };
+        let already = done["already"].as_u64().unwrap_or(0);
+        lines.extend((already > 0).then(|| format!("{already} instants of this time had made a run before")));
+        lines.extend((done["more"] == true).then(|| "there are more instants than --limit".to_owned()));
+        lines.join("\n")
+    })
+}
+
+/// Runs again what failed.
+pub async fn redrive(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &job.job).await?;
+    let answer = shell.client.post(&["jobs", &id, "redrive"], &[], &json!({})).await?;
+    shell.show(&answer, |done| {
+        let mut lines: Vec<String> =
+            done["runs"].as_array().into_iter().flatten().filter_map(Value::as_str).map(|run| format!("run {run}")).collect();
+        if lines.is_empty() {
+            lines.push("there is nothing to run again".to_owned());
+        }
+        lines.extend((done["more"] == true).then(|| "there are more: say it again".to_owned()));
+        lines.join("\n")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_names_what_differs() {
+        let (before, after) = (json!({ "name": "a", "version": 1, "x": 1 }), json!({ "name": "b", "version": 2, "y": 1 }));
+        assert_eq!(differences(&before, &after), "name, x, y");
+    }
+
+    #[test]
+    fn a_reason_is_read_aloud() {
+        let why = json!({ "subject": "s", "verdict": "fired", "rule": "due", "because": ["One.", "Two."], "identity": "r" });
+        assert_eq!(explain(&why), "s: fired (due)\nOne.\nTwo.\nrun r");
+    }
+}

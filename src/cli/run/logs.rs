@@ -1,0 +1,97 @@
+//! `webloom run logs`: what was said of a run.
+
+use super::RunRef;
+use crate::cli::remote::{Failure, Shell, print};
+use crate::cli::table::{cell, items, plain, time};
+use crate::cli::value::instant;
+use crate::domain::time::Timestamp;
+use clap::Args as ClapArgs;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Lines in one answer.
+const PAGE: usize = 1_000;
+/// Seconds that one question for more waits.
+const WAIT: u32 = 20;
+
+/// Flags of `run logs`.
+#[derive(Debug, ClapArgs)]
+pub struct LogsArgs {
+    #[command(flatten)]
+    run: RunRef,
+    /// Go on until the run ends
+    #[arg(long, short)]
+    follow: bool,
+    /// Only lines of this level and above: trace, debug, info, warning, error, critical
+    #[arg(long)]
+    level: Option<String>,
+    /// Only lines that contain this
+    #[arg(long)]
+    text: Option<String>,
+    /// Only lines of this instant and later: RFC 3339, or -10m
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    since: Option<Timestamp>,
+    /// Only lines of this instant and earlier
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    until: Option<Timestamp>,
+    /// At most so many lines
+    #[arg(long, default_value_t = 10_000, value_parser = crate::cli::limit())]
+    limit: u32,
+}
+
+/// Prints the log of a run.
+pub async fn logs(shell: &Shell, args: LogsArgs) -> Result<ExitCode, Failure> {
+    let id = args.run.find(shell).await?;
+    let limit = args.limit as usize;
+    let (mut after, mut shown, mut wait, mut lines) = (None, 0, None, Vec::new());
+    loop {
+        let query = [
+            ("after", after.map(|id: i64| id.to_string())),
+            ("level", args.level.clone()),
+            ("text", args.text.clone()),
+            ("since", args.since.map(|at| at.to_string())),
+            ("until", args.until.map(|at| at.to_string())),
+            ("wait", wait.map(|seconds: u32| seconds.to_string())),
+            ("limit", Some((limit - shown).clamp(1, PAGE).to_string())),
+        ];
+        let answer = shell.client.get(&["runs", &id, "logs"], &query).await?.value()?;
+        let found = items(&answer);
+        shown += found.len();
+        after = answer["next"].as_i64().or_else(|| found.last().and_then(|line| line["id"].as_i64())).or(after);
+        if shell.json && !args.follow {
+            lines.extend_from_slice(found);
+        } else {
+            for entry in found {
+                print(&if shell.json { entry.to_string() } else { line(entry) })?;
+            }
+        }
+        let is_over = !args.follow || matches!(answer["state"].as_str(), Some("success" | "failed" | "stopped"));
+        let is_all = answer["more"].as_bool().map_or(found.is_empty(), |more| !more);
+        if shown >= limit || is_over && is_all {
+            break;
+        }
+        wait = (args.follow && is_all).then_some(WAIT);
+    }
+    if shell.json && !args.follow {
+        print(&json!({ "items": lines, "next": after }).to_string())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(entry: &Value) -> String {
+    let text = entry["text"].as_str().unwrap_or_default();
+    // Lines stay lines: a stack trace is to be read.
+    let text: Vec<String> = text.lines().map(plain).collect();
+    format!("{} {:<8} {}  {}", time(entry, "at"), cell(entry, "level"), cell(entry, "source"), text.join("\n    "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_keeps_its_lines() {
+        let entry = json!({ "at": "2026-01-01T00:00:00.500Z", "level": "info", "source": "worker", "text": "a\nb\u{1b}" });
+        assert_eq!(line(&entry), "2026-01-01T00:00:00.500Z info     worker  a\n    b\u{fffd}");
+    }
+}

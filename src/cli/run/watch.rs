@@ -1,0 +1,121 @@
+//! `webloom run watch`: a run, until it ends.
+
+use super::look::describe;
+use crate::cli::remote::{Failure, Shell, print};
+use crate::cli::table::{cell, short_time, some};
+use crate::domain::time::Timestamp;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Between two questions: soon at first, since most runs are short.
+const SOONEST: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_secs(1);
+/// A broker that is restarted is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Follows a run to its end: on a terminal with a bar, else with a line for each change.
+///
+/// # Errors
+/// There is no such run, or the broker is gone for long.
+pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
+    let is_quiet = shell.json || !std::io::stderr().is_terminal() || !std::io::stdout().is_terminal();
+    let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()) };
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let (mut pause, mut last, mut heard) = (SOONEST, String::new(), Instant::now());
+    let path = ["runs", id];
+    let mut is_known = false;
+    loop {
+        let answer = match shell.client.get(&path, &[]).await {
+            Ok(answer) => answer,
+            Err(Failure::Refused(why)) if is_known && heard.elapsed() < PATIENCE => {
+                bar.set_message(why);
+                tokio::time::sleep(LATEST).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        (is_known, heard) = (true, Instant::now());
+        let run = answer.value()?;
+        let is_over = matches!(run["state"].as_str(), Some("success" | "failed" | "stopped"));
+        if is_over {
+            bar.finish_and_clear();
+        }
+        if !is_quiet {
+            draw(&bar, &run);
+        } else if !shell.json {
+            let line = progress(&run);
+            if line != last {
+                print(&format!("{} {line}", short_time(&Timestamp::now().to_string())))?;
+                last = line;
+            }
+        }
+        if is_over {
+            if shell.json {
+                print(answer.text.trim_end())?;
+            } else if !is_quiet {
+                print(&describe(&run))?;
+            }
+            return Ok(ExitCode::from(code(&run)));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LATEST);
+    }
+}
+
+/// What `run watch` ends with.
+fn code(run: &Value) -> u8 {
+    match run["state"].as_str() {
+        Some("success") => 0,
+        Some("stopped") => 4,
+        _ => 3,
+    }
+}
+
+/// One line of progress.
+fn progress(run: &Value) -> String {
+    let mut line = cell(run, "state");
+    if run["kind"] == "block" {
+        line += &format!(" success={} error={} left={} total={}", run["success"], run["error"], run["left"], run["total"]);
+    }
+    if run["attempt"].as_u64().is_some_and(|attempt| attempt > 1) {
+        line += &format!(" attempt={}", run["attempt"]);
+    }
+    match some(run, "reason") {
+        Some(reason) => format!("{line} reason={reason}"),
+        None => line,
+    }
+}
+
+fn draw(bar: &ProgressBar, run: &Value) {
+    let number = |key: &str| run[key].as_u64().unwrap_or(0);
+    let template = if number("total") > 0 { "{spinner} {wide_bar} {pos}/{len} {msg}" } else { "{spinner} {msg}" };
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_length(number("total"));
+    bar.set_position(number("success") + number("error"));
+    bar.set_message(progress(run));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_end_of_a_run_is_the_exit_code() {
+        for (state, expected) in [("success", 0), ("failed", 3), ("stopped", 4)] {
+            assert_eq!(code(&json!({ "state": state })), expected);
+        }
+    }
+
+    #[test]
+    fn progress_is_one_line() {
+        let run = json!({ "state": "running", "kind": "block", "success": 1, "error": 0, "left": 2, "total": 3, "attempt": 1 });
+        assert_eq!(progress(&run), "running success=1 error=0 left=2 total=3");
+        let call = json!({ "state": "failed", "kind": "callback", "attempt": 2, "reason": "status\n500" });
+        assert_eq!(progress(&call), "failed attempt=2 reason=status 500");
+    }
+}

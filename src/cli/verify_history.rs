@@ -1,0 +1,45 @@
+//! `webloom verify-history`: the proof, from a store file alone, that nothing planned was lost.
+
+use super::remote::{Failure, print};
+use super::table::plain;
+use crate::store::verify::{History, Report};
+use clap::Args as ClapArgs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Flags of `webloom verify-history`.
+///
+/// The plan of each job is worked out anew from all that it was defined as, and compared with the ledger of fires: each
+/// instant must stand there once, and nothing else. Then ledger and runs are compared. The file is only read; a broker
+/// may have it open. Exit code 1 if anything does not fit.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// The store file of a broker
+    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", value_name = "FILE")]
+    database: PathBuf,
+    /// Only this job, by its name or id
+    #[arg(long)]
+    job: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The file is no store.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let refused = |e: crate::store::StoreError| Failure::Refused(e.to_string());
+    let report = History::open(&args.database).and_then(|mut history| history.verify(args.job.as_deref())).map_err(refused)?;
+    print(&if args.json { serde_json::to_string(&report).expect("a report is JSON") } else { text(&report) })?;
+    Ok(if report.discrepancies.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn text(report: &Report) -> String {
+    let found = &report.discrepancies;
+    let mut lines: Vec<String> =
+        found.iter().map(|found| format!("{}: job {} {}: {}", found.check, found.job_id, plain(&found.job_name), found.detail)).collect();
+    lines.push(format!("{} jobs, {} planned instants, {} discrepancies", report.jobs, report.planned_instants, found.len()));
+    lines.join("\n")
+}
