@@ -4,6 +4,7 @@
 //! Asks go down one rank (desk, registry and job, dispatcher and run, node and worker, store); sideways and up an actor
 //! tells, and is answered by another message.
 
+pub mod callback;
 pub mod desk;
 pub mod dispatcher;
 pub mod house;

@@ -1,5 +1,6 @@
 //! The broker: boot in short steps, shutdown in order.
 
+use crate::actors::callback::Outbound;
 use crate::actors::desk::Desk;
 use crate::actors::house::{House, Times};
 use crate::actors::registry::{Registry, RegistryHandle};
@@ -48,7 +49,7 @@ impl Broker {
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
         let (store, open_runs, unsettled) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
-        let house = House::new(store.clone(), times(config));
+        let house = House::new(store.clone(), times(config)).with_outbound(Outbound::new(config.targets()));
         if !open_runs.is_empty() {
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }
