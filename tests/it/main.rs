@@ -4,6 +4,7 @@ mod support;
 
 mod bad_input;
 mod bounds;
+mod callbacks;
 mod kill;
 mod panics;
 mod plain_http;
