@@ -110,7 +110,7 @@ fn send_at_once(connection: &dyn std::any::Any, _: &mut actix_web::dev::Extensio
 }
 
 fn listen(config: &BrokerConfig, desk: Desk) -> std::io::Result<(SocketAddr, ServerHandle)> {
-    let routes = routes(Edge { desk, tokens: config.tokens.clone() });
+    let routes = routes(Edge { desk, tokens: config.tokens.clone(), scheduler_net: config.scheduler_net.clone() });
     let server = HttpServer::new(move || App::new().configure(routes.clone()))
         .workers(config.threads)
         .on_connect(send_at_once)

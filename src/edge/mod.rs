@@ -9,6 +9,7 @@ mod http;
 mod ws;
 
 use crate::actors::desk::Desk;
+use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
 use actix_web::web::{self, ServiceConfig, delete, get, post, put};
 
@@ -19,11 +20,13 @@ pub struct Edge {
     pub desk: Desk,
     /// Who may do what.
     pub tokens: Tokens,
+    /// How jobs of Scheduler.NET's clients are understood.
+    pub scheduler_net: SchedulerNet,
 }
 
 /// The whole route table.
 pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
-    use http::{jobs, node, nodes, runs, status, workers};
+    use http::{jobs, node, nodes, runs, scheduler_net as net, status, workers};
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone()))
             .app_data(error::query_config())
@@ -37,6 +40,12 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
             .route("/api/node/block", post().to(node::block))
             .service(queue_routes("/requestqueue/{identity}"))
             .service(queue_routes("/api/requestqueue/{identity}"))
+            // Clients of Scheduler.NET.
+            .service(resource("/api/v1.0/job").post(net::create).put(net::update).done())
+            .service(resource("/api/v1.0/job/{id}").get(net::fire).delete(net::delete).done())
+            .service(resource("/api/v1.0/callbackjob").post(net::create).put(net::update).done())
+            .service(resource("/api/v1.0/callbackjob/{id}").get(net::fire).delete(net::delete).done())
+            .service(resource("/api/v1.0/task/{id}").get(net::task).done())
             // Operators.
             .route("/healthz", get().to(status::healthz))
             .route("/readyz", get().to(status::readyz))

@@ -5,6 +5,7 @@ pub mod node;
 pub mod nodes;
 pub mod queue;
 pub mod runs;
+pub mod scheduler_net;
 pub mod status;
 pub mod workers;
 
