@@ -243,7 +243,12 @@ fn targets_that_are_not_listed_are_refused() {
         let broker = Broker::start(&["--callback-allow", "10.0.0.0/8"], "");
         let api = Api::new(&broker.url);
         let name = std::process::Command::new("hostname").output().ok().map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
-        let (status, job) = create(api.clone(), "x", format!("http://{}:{port}/", name.unwrap_or_default())).await;
+        let (status, job) = create(
+            api.clone(),
+            "x",
+            format!("http://{}:{port}/", name.filter(|n| !n.is_empty()).unwrap_or_else(|| "nowhere.invalid".to_owned())),
+        )
+        .await;
         assert_eq!(status, 201, "{job}");
         let run = over(&api, &api.trigger(job["id"].as_str().expect("an id")).await).await;
         assert_eq!(run["state"], "failed", "{run}");

@@ -11,5 +11,6 @@ mod plain_http;
 mod programs;
 mod real_input;
 mod restart;
+mod scheduler_net;
 mod sockets;
 mod tokens;
