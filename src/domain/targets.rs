@@ -104,7 +104,8 @@ impl Targets {
             return (!self.permits(&host, address, port)).then(|| self.because(&host));
         }
         if host == "localhost" || host.ends_with(".localhost") {
-            return (!self.permits(&host, Ipv4Addr::LOCALHOST.into(), port)).then(|| self.because(&host));
+            let leads_to = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+            return (!leads_to.iter().any(|address| self.permits(&host, *address, port))).then(|| self.because(&host));
         }
         // A network may be where the name leads.
         let may = self.rules.is_empty() || self.rules.iter().any(|rule| matches!(rule.what, What::Network(..)) || rule.names(&host, port));
@@ -254,6 +255,7 @@ mod tests {
         let open = targets(&[], true);
         assert!(permits(&open, "localhost", "127.0.0.1") && permits(&open, "::1", "::1") && open.refuses("localhost", 1).is_none());
         assert!(!permits(&open, "x", "10.0.0.1") && !permits(&open, "x", "169.254.169.254"));
+        assert_eq!(targets(&["::1"], false).refuses("localhost", 1), None);
         let named = targets(&["127.0.0.1:8080", "0.0.0.0/0"], false);
         assert!(permits(&named, "x", "10.0.0.1"), "who lists everything gets it");
     }
