@@ -126,6 +126,7 @@ fn what_takes_too_long_or_is_not_there_fails() {
         let slow = job(&api, "slow", &json!({ "url": receiver.url }), &json!({ "timeout": 200 })).await;
         let run = over(&api, &api.trigger(&slow).await).await;
         assert_eq!((&run["state"], &run["reason"]), (&json!("failed"), &json!("it took longer than 200 ms")), "{run}");
+        assert!(run["result"]["durationMs"].as_i64().is_some_and(|ms| (200..10_000).contains(&ms)), "{run}");
         until("the request to be dropped", || async { (receiver.open() == 0).then_some(()) }).await;
         let url = receiver.url.clone();
         receiver.stop().await;
@@ -239,8 +240,8 @@ fn targets_that_are_not_listed_are_refused() {
             let run = over(&api, &api.trigger(job["id"].as_str().expect("an id")).await).await;
             assert_eq!(run["state"], state, "{list} {run}");
         }
-        // A name whose address is judged only when it is known: a visible failed run. This one leads nowhere else on any machine.
-        let broker = Broker::start(&["--callback-allow", "10.0.0.0/8"], "");
+        // A name whose address is judged only when it is known: a visible failed run. No machine has one of this network.
+        let broker = Broker::start(&["--callback-allow", "203.0.113.0/24"], "");
         let api = Api::new(&broker.url);
         let name = std::process::Command::new("hostname").output().ok().map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
         let (status, job) = create(
@@ -252,6 +253,8 @@ fn targets_that_are_not_listed_are_refused() {
         assert_eq!(status, 201, "{job}");
         let run = over(&api, &api.trigger(job["id"].as_str().expect("an id")).await).await;
         assert_eq!(run["state"], "failed", "{run}");
+        let why = run["reason"].as_str().unwrap_or_default();
+        assert!(why.contains("are refused") || why.contains("cannot be resolved"), "{why}");
         assert_eq!(receiver.got().len(), 2);
         receiver.stop().await;
     });
@@ -308,6 +311,31 @@ fn an_actor_that_panics_is_built_anew() {
         let job = job(&api, "panics", &json!({ "url": receiver.url }), &json!({})).await;
         let run = over(&api, &api.trigger(&job).await).await;
         assert_eq!(run["state"], "success", "{run}");
+        assert_eq!(receiver.got().len(), 1);
+        receiver.stop().await;
+    });
+}
+
+#[test]
+fn a_broker_that_dies_before_the_request_makes_it_once() {
+    journey(async {
+        let receiver = Receiver::start([]);
+        let mut broker = Broker::start(&[], "callback.send=die@1");
+        let api = Api::new(&broker.url);
+        let job = job(&api, "dies", &json!({ "url": receiver.url }), &json!({})).await;
+        // The answer may get out before it dies, or not.
+        api.post(&format!("/api/v1/jobs/{job}/trigger"), &json!({})).await;
+        until("its death", || {
+            let ended = broker.process.0.try_wait().ok().flatten();
+            async move { ended }
+        })
+        .await;
+        assert_eq!(receiver.got().len(), 0);
+        broker.restart("");
+        let api = Api::new(&broker.url);
+        let (_, runs) = api.get("/api/v1/runs").await;
+        let run = over(&api, runs["items"][0]["identity"].as_str().expect("a run")).await;
+        assert_eq!((&run["state"], &run["attempt"]), (&json!("success"), &json!(1)), "{run}");
         assert_eq!(receiver.got().len(), 1);
         receiver.stop().await;
     });
