@@ -1,12 +1,13 @@
 //! What the actors of one broker share: the store, the settings, and the directory of who lives where.
 
 use super::alerts::AlertsHandle;
+use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
 use super::registry::RegistryHandle;
-use super::reply::problem_of;
+use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
 use super::scheduler::SchedulerHandle;
 use super::supervision::Census;
@@ -83,8 +84,10 @@ impl<K: Eq + Hash + Copy, V: Clone> Shelf<K, V> {
 /// Who lives where. The registry writes it; a message may still come too late.
 #[derive(Debug, Default)]
 pub struct Directory {
-    /// Runs that are not over.
+    /// Runs of block jobs that are not over.
     pub runs: Shelf<Identity, RunHandle>,
+    /// Callbacks that are not over.
+    pub callbacks: Shelf<Identity, CallbackHandle>,
     /// Runs that are not over and whose actor is being built, for the first time or anew.
     pub building: Shelf<Identity, ()>,
     /// Nodes that are there, or were a moment ago.
@@ -132,6 +135,26 @@ impl Directory {
     #[must_use]
     pub fn alerts(&self) -> Option<AlertsHandle> {
         self.alerts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The actor of a run that is not over, by the kind of its work.
+#[derive(Debug, Clone)]
+pub enum AtWork {
+    /// Blocks.
+    Run(RunHandle),
+    /// A request.
+    Callback(CallbackHandle),
+}
+
+impl AtWork {
+    /// Ends it.
+    #[must_use]
+    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+        match self {
+            Self::Run(run) => run.stop(reason),
+            Self::Callback(callback) => callback.stop(reason),
+        }
     }
 }
 
@@ -208,6 +231,8 @@ pub struct House {
     pub alerts: Arc<AlertConfig>,
     /// How much of the past is kept.
     pub keep: KeepConfig,
+    /// What the requests of callbacks share.
+    pub outbound: Arc<Outbound>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -231,6 +256,7 @@ impl House {
             alarms: Arc::default(),
             alerts: Arc::default(),
             keep: KeepConfig::default(),
+            outbound: Arc::default(),
             registry: Arc::default(),
         }
     }
@@ -239,6 +265,13 @@ impl House {
     #[must_use]
     pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
         Self { alerts: Arc::new(alerts), keep, ..self }
+    }
+
+    /// With these bounds for the requests of callbacks.
+    #[must_use]
+    pub fn with_outbound(mut self, outbound: Outbound) -> Self {
+        self.outbound = Arc::new(outbound);
+        self
     }
 
     /// The registry moves in, first and once.
@@ -274,9 +307,12 @@ impl House {
     ///
     /// # Errors
     /// There is none, it is over, or its actor is being built.
-    pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
+    pub async fn at_work(&self, identity: Identity) -> Result<AtWork, Problem> {
         if let Some(handle) = self.directory.runs.get(identity) {
-            return Ok(handle);
+            return Ok(AtWork::Run(handle));
+        }
+        if let Some(handle) = self.directory.callbacks.get(identity) {
+            return Ok(AtWork::Callback(handle));
         }
         if self.directory.building.get(identity).is_some() {
             return Err(Problem::busy("the run's actor is being built"));
@@ -293,11 +329,22 @@ impl House {
         }
     }
 
+    /// The actor of a run of a block job that is not over.
+    ///
+    /// # Errors
+    /// As [`House::at_work`], or the run has no queue.
+    pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
+        match self.at_work(identity).await? {
+            AtWork::Run(run) => Ok(run),
+            AtWork::Callback(_) => Err(Problem::conflict("no-queue", format!("run {identity} is a callback: it has no queue"))),
+        }
+    }
+
     /// Ends a run.
     ///
     /// # Errors
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, reason: String) -> Result<RunOutput, Problem> {
-        self.run_at_work(identity).await?.stop(reason).wait().await
+        self.at_work(identity).await?.stop(reason).wait().await
     }
 }

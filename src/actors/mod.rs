@@ -5,6 +5,7 @@
 //! tells, and is answered by another message.
 
 pub mod alerts;
+pub mod callback;
 pub mod desk;
 pub mod dispatcher;
 pub mod house;

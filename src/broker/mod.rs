@@ -1,5 +1,6 @@
 //! The broker: boot in short steps, shutdown in order.
 
+use crate::actors::callback::Outbound;
 use crate::actors::desk::Desk;
 use crate::actors::house::{House, Times};
 use crate::actors::registry::{Registry, RegistryHandle};
@@ -48,7 +49,9 @@ impl Broker {
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
         let (store, open_runs, unsettled) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
-        let house = House::new(store.clone(), times(config)).with_settings(config.alerts.clone(), config.keep);
+        let house = House::new(store.clone(), times(config))
+            .with_settings(config.alerts.clone(), config.keep)
+            .with_outbound(Outbound::new(config.targets()));
         if !open_runs.is_empty() {
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }
@@ -108,7 +111,7 @@ fn send_at_once(connection: &dyn std::any::Any, _: &mut actix_web::dev::Extensio
 }
 
 fn listen(config: &BrokerConfig, desk: Desk) -> std::io::Result<(SocketAddr, ServerHandle)> {
-    let routes = routes(Edge { desk, tokens: config.tokens.clone() });
+    let routes = routes(Edge { desk, tokens: config.tokens.clone(), scheduler_net: config.scheduler_net.clone() });
     let server = HttpServer::new(move || App::new().configure(routes.clone()))
         .workers(config.threads)
         .on_connect(send_at_once)

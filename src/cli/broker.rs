@@ -3,9 +3,10 @@
 use super::say;
 use crate::broker::Broker;
 use crate::config::alerts::{AlertConfig, MailConfig};
-use crate::config::broker::{BrokerConfig, Times};
+use crate::config::broker::{BrokerConfig, SchedulerNet, Times};
 use crate::config::keep::KeepConfig;
 use crate::config::tokens::Tokens;
+use crate::domain::targets::Rule;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
@@ -59,6 +60,16 @@ pub struct Args {
     /// Milliseconds between two cleanings
     #[arg(long, default_value_t = KeepConfig::default().every_ms)]
     clean_every: u64,
+    /// Where callbacks may go: host, host:port, *.suffix, an address or a network like 10.0.0.0/8. Given once or more, only
+    /// there; else to every public address, and without tokens to this machine
+    #[arg(long, env = "WEBLOOM_CALLBACK_ALLOW", value_delimiter = ',')]
+    callback_allow: Vec<Rule>,
+    /// Cron expression by which clients of Scheduler.NET say: do not schedule. May be repeated
+    #[arg(long, env = "WEBLOOM_SCHEDULER_NET_IGNORE", value_delimiter = ';', default_values_t = SchedulerNet::default().ignored)]
+    scheduler_net_ignore: Vec<String>,
+    /// Time zone of the cron expressions of Scheduler.NET's clients; that of this machine unless given
+    #[arg(long, env = "WEBLOOM_SCHEDULER_NET_ZONE")]
+    scheduler_net_zone: Option<String>,
 }
 
 impl Args {
@@ -82,8 +93,20 @@ impl Args {
             every_ms: self.clean_every.max(10),
             ..KeepConfig::default()
         };
-        let threads = self.threads.max(1);
-        let config = BrokerConfig { listen: self.listen, database: self.database, tokens, threads, times, alerts, keep };
+        let config = BrokerConfig {
+            listen: self.listen,
+            database: self.database,
+            tokens,
+            threads: self.threads.max(1),
+            times,
+            alerts,
+            keep,
+            callback_allow: self.callback_allow,
+            scheduler_net: SchedulerNet {
+                ignored: self.scheduler_net_ignore,
+                zone: self.scheduler_net_zone.unwrap_or_else(SchedulerNet::zone_of_machine),
+            },
+        };
         config.validate().map_err(|e| e.to_string())
     }
 }

@@ -3,7 +3,7 @@
 use super::house::House;
 use super::say;
 use crate::config::agent::AgentConfig;
-use crate::config::broker::{BrokerConfig, Times};
+use crate::config::broker::{BrokerConfig, SchedulerNet, Times};
 use crate::config::tokens::Tokens;
 use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, drive, serve};
 use crate::sdk::stop_signal;
@@ -34,7 +34,17 @@ pub struct DemoArgs {
 
 fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, String> {
     let (alerts, keep) = Default::default();
-    let config = BrokerConfig { listen, database, tokens: Tokens::default(), threads: 1, times: Times::default(), alerts, keep };
+    let config = BrokerConfig {
+        listen,
+        database,
+        tokens: Tokens::default(),
+        threads: 1,
+        times: Times::default(),
+        alerts,
+        keep,
+        callback_allow: Vec::new(),
+        scheduler_net: SchedulerNet::default(),
+    };
     config.validate().map_err(|e| e.to_string())
 }
 

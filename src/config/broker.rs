@@ -3,6 +3,8 @@
 use super::alerts::AlertConfig;
 use super::keep::KeepConfig;
 use super::tokens::Tokens;
+use crate::domain::targets::{Rule, Targets};
+use crate::domain::zone::Zone;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -23,6 +25,39 @@ pub struct BrokerConfig {
     pub alerts: AlertConfig,
     /// How much of the past is kept.
     pub keep: KeepConfig,
+    /// Where callbacks may go; nothing: to every public address.
+    pub callback_allow: Vec<Rule>,
+    /// How jobs of Scheduler.NET's clients are understood.
+    pub scheduler_net: SchedulerNet,
+}
+
+/// How jobs of Scheduler.NET's clients are understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedulerNet {
+    /// Cron expressions that mean *do not schedule*.
+    pub ignored: Vec<String>,
+    /// The IANA name of the zone that their cron expressions are meant in.
+    pub zone: String,
+}
+
+impl Default for SchedulerNet {
+    fn default() -> Self {
+        // The value that its older clients sent.
+        Self { ignored: vec!["* * * * 2999".to_owned()], zone: "UTC".to_owned() }
+    }
+}
+
+impl SchedulerNet {
+    /// The zone of this machine, as `TZ` or `/etc/localtime` names it; UTC if neither does. Scheduler.NET goes by it.
+    #[must_use]
+    pub fn zone_of_machine() -> String {
+        let by_link = || {
+            let link = std::fs::read_link("/etc/localtime").ok()?;
+            Some(link.to_str()?.split_once("zoneinfo/")?.1.to_owned())
+        };
+        let name = std::env::var("TZ").ok().map(|name| name.trim_start_matches(':').to_owned()).filter(|name| !name.is_empty());
+        name.or_else(by_link).filter(|name| Zone::named(name).is_ok()).unwrap_or_else(|| "UTC".to_owned())
+    }
 }
 
 /// Milliseconds; see `actors::house::Times`, which they become.
@@ -55,6 +90,9 @@ pub enum InvalidBrokerConfig {
     /// A time that cannot work.
     #[error("{0}")]
     Times(String),
+    /// A time zone that is none.
+    #[error("--scheduler-net-zone: {0}")]
+    Zone(String),
 }
 
 impl BrokerConfig {
@@ -73,7 +111,14 @@ impl BrokerConfig {
             );
             return Err(InvalidBrokerConfig::Times(text));
         }
+        Zone::named(&self.scheduler_net.zone).map_err(|e| InvalidBrokerConfig::Zone(e.to_string()))?;
         Ok(self)
+    }
+
+    /// Where callbacks may go. A broker without tokens is one that somebody tries out: this machine is open to him anyway.
+    #[must_use]
+    pub fn targets(&self) -> Targets {
+        Targets::new(self.callback_allow.clone(), self.tokens.is_open() && self.callback_allow.is_empty())
     }
 }
 
@@ -90,6 +135,8 @@ mod tests {
             times: Times::default(),
             alerts: AlertConfig::default(),
             keep: KeepConfig::default(),
+            callback_allow: Vec::new(),
+            scheduler_net: SchedulerNet::default(),
         }
     }
 

@@ -22,6 +22,8 @@ pub mod run;
 pub mod schedule;
 pub mod seen;
 pub mod settings;
+#[cfg(feature = "broker")]
+pub mod targets;
 pub mod time;
 #[cfg(feature = "broker")]
 pub mod zone;

@@ -12,6 +12,7 @@ mod schemas;
 mod ws;
 
 use crate::actors::desk::Desk;
+use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
 use actix_web::web::{self, ServiceConfig};
 use route::{Resource, tagged};
@@ -23,13 +24,15 @@ pub struct Edge {
     pub desk: Desk,
     /// Who may do what.
     pub tokens: Tokens,
+    /// How jobs of Scheduler.NET's clients are understood.
+    pub scheduler_net: SchedulerNet,
 }
 
 /// The whole route table: each noun's part stands at the top of its file. The busiest come first, since a request is
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{alerts, jobs, metrics, node, nodes, queue, runs, status, workers};
+    use http::{alerts, jobs, metrics, node, nodes, queue, runs, scheduler_net, status, workers};
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
@@ -39,6 +42,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Jobs", jobs::routes()))
         .chain(tagged("Runs", runs::routes()))
         .chain(tagged("Alerts", alerts::routes()))
+        .chain(tagged("Scheduler.NET", scheduler_net::routes()))
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Workers", workers::routes()))
         .collect()

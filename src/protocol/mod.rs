@@ -13,6 +13,8 @@ pub mod node;
 pub mod pack;
 pub mod problem;
 pub mod push;
+#[cfg(feature = "broker")]
+pub mod scheduler_net;
 pub mod sign;
 pub mod worker;
 

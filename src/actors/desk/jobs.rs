@@ -45,12 +45,21 @@ fn output(job: Job, plan: &StoredPlan) -> JobOutput {
 }
 
 impl Desk {
+    /// Refuses a callback to where the broker will never make a request. What a name leads to is seen when it is called.
+    fn check_target(&self, input: &JobInput) -> Result<(), Problem> {
+        let url = input.callback.as_ref().and_then(|callback| url::Url::parse(&callback.url).ok());
+        let Some((url, host)) = url.as_ref().and_then(|url| Some((url, url.host_str()?))) else { return Ok(()) };
+        let refused = self.house.outbound.targets.refuses(host, url.port_or_known_default().unwrap_or(0));
+        refused.map_or(Ok(()), |why| Err(Problem::invalid("callback.url", why)))
+    }
+
     /// Creates a job.
     ///
     /// # Errors
     /// A value is not allowed, or the name or the id is taken.
     pub async fn create_job(&self, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
         let now = Timestamp::now();
+        self.check_target(&input)?;
         let job = job_from(input, by, now)?;
         let state = crate::domain::schedule::PlanState::new(now);
         let plan =
@@ -75,6 +84,7 @@ impl Desk {
     /// A value is not allowed, or the name is taken.
     pub async fn check_job(&self, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
         let now = Timestamp::now();
+        self.check_target(&input)?;
         let job = job_from(input, by, now)?;
         let named = self.house.store.read(crate::store::JobNamed(job.name.clone())).await.map_err(|e| problem_of(&e))?;
         if named.is_some() {
@@ -139,6 +149,7 @@ impl Desk {
     /// # Errors
     /// There is none, a value is not allowed, the name is taken, or it was changed meanwhile.
     pub async fn update_job(&self, id: JobId, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
+        self.check_target(&input)?;
         self.change(id, JobChange::Values(Box::new(input)), by).await
     }
 

@@ -72,7 +72,7 @@ impl Desk {
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, by: Option<&str>) -> Result<RunOutput, Problem> {
         let reason = by.map_or_else(|| "stopped by hand".to_owned(), |by| format!("stopped by {by}"));
-        self.run_at_work(identity).await?.stop(reason).wait().await
+        self.house.stop_run(identity, reason).await
     }
 
     /// The blocks of a run, in the order of their numbers.

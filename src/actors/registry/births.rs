@@ -5,7 +5,9 @@ use super::{
     WorkerConnected,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
+use crate::actors::callback::{CallbackActor, CallbackHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
+use crate::actors::house::{AtWork, House};
 use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
@@ -15,12 +17,32 @@ use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
 use crate::actors::worker::{WorkerActor, WorkerHandle};
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::job::JobKind;
 use crate::domain::node::NodeRecord;
+use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{StoreError, UpsertNode};
+use crate::store::{AdoptRun, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
+
+/// What the actor of a run begins with, by the kind of its work.
+enum Adopted {
+    /// There is nothing for an actor to do.
+    Over,
+    Run(Box<LoadedRun>),
+    Callback(Box<Run>, i64),
+}
+
+/// Takes a run over: a new epoch, and what is stored of it.
+async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> {
+    let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
+    Ok(match run.kind {
+        _ if run.state.is_final() => Adopted::Over,
+        JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
+        JobKind::Block | JobKind::Application => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+    })
+}
 
 impl Registry {
     pub(super) fn start_dispatcher(&mut self) {
@@ -71,33 +93,49 @@ impl Registry {
         handle
     }
 
+    /// Starts the actor of a callback that is owned under this epoch.
+    fn enter_callback(&mut self, run: Run, epoch: i64) -> CallbackHandle {
+        let identity = run.identity;
+        let notice = self.enter(ChildKey::Callback(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = CallbackActor::new(notice, self.house.clone(), run, epoch);
+        let handle = CallbackHandle(Link::new(actor.start(), stats));
+        self.house.directory.callbacks.put(identity, handle.clone());
+        handle
+    }
+
+    /// A run is over, or begins anew: its actor is in no directory any more.
+    pub(super) fn leave_run(&mut self, identity: Identity) {
+        self.house.directory.runs.remove(identity);
+        self.house.directory.callbacks.remove(identity);
+        self.leave(ChildKey::Run(identity));
+        self.leave(ChildKey::Callback(identity));
+    }
+
     /// Takes a run over from the store and starts its actor; until then it is in no directory.
     pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
         self.house.directory.building.put(identity, ());
-        let loaded = RunActor::load(self.house.clone(), identity);
-        ctx.spawn(wrap_future(loaded).map(move |loaded, this: &mut Self, ctx: &mut Context<Self>| {
+        let adopted = adopt(self.house.clone(), identity);
+        ctx.spawn(wrap_future(adopted).map(move |adopted, this: &mut Self, ctx: &mut Context<Self>| {
             let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
-            match loaded {
-                Ok(loaded) if loaded.is_over() => {
+            let at_work = match adopted {
+                Ok(Adopted::Over) => {
                     // Its last actor died over the news that its end was on disk.
                     this.house.directory.building.remove(identity);
-                    this.leave(ChildKey::Run(identity));
+                    this.leave_run(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
                     }
+                    return;
                 }
-                Ok(loaded) => {
-                    let handle = this.enter_run(loaded);
-                    this.house.directory.building.remove(identity);
-                    for reply in waiting {
-                        reply.send(Ok(handle.clone()));
-                    }
-                }
+                Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
+                Ok(Adopted::Callback(run, epoch)) => AtWork::Callback(this.enter_callback(*run, epoch)),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
                         reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
                     }
+                    return;
                 }
                 Err(error) => {
                     log::error!("a run could not be loaded, trying again run={identity}: {error}");
@@ -105,7 +143,12 @@ impl Registry {
                         reply.send(Err(problem_of(&error)));
                     }
                     ctx.run_later(std::time::Duration::from_secs(1), move |this, ctx| this.start_run(identity, ctx));
+                    return;
                 }
+            };
+            this.house.directory.building.remove(identity);
+            for reply in waiting {
+                reply.send(Ok(at_work.clone()));
             }
         }));
     }
@@ -212,7 +255,10 @@ impl Handler<StartRunActor> for Registry {
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
         self.message("registry.start_run");
         if let Some(handle) = self.house.directory.runs.get(identity) {
-            return reply.send(Ok(handle));
+            return reply.send(Ok(AtWork::Run(handle)));
+        }
+        if let Some(handle) = self.house.directory.callbacks.get(identity) {
+            return reply.send(Ok(AtWork::Callback(handle)));
         }
         let waiting = self.awaited_runs.entry(identity).or_default();
         waiting.push(reply);
@@ -247,8 +293,15 @@ impl Handler<StartNewRun> for Registry {
     type Result = ();
     fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
         self.message("registry.start_new_run");
+        let directory = &self.house.directory;
+        let is_at_work = directory.runs.get(run.identity).is_some() || directory.callbacks.get(run.identity).is_some();
         // Somebody may have seen it in the store and asked for it already.
-        if self.house.directory.runs.get(run.identity).is_none() && self.house.directory.building.get(run.identity).is_none() {
+        if is_at_work || directory.building.get(run.identity).is_some() {
+            return;
+        }
+        if run.kind == JobKind::Callback {
+            self.enter_callback(*run, Run::FIRST_EPOCH);
+        } else {
             self.enter_run(LoadedRun::new(*run, properties));
         }
     }
@@ -258,8 +311,7 @@ impl Handler<RunBeginsAnew> for Registry {
     type Result = ();
     fn handle(&mut self, RunBeginsAnew(identity): RunBeginsAnew, ctx: &mut Self::Context) {
         self.message("registry.run_begins_anew");
-        self.house.directory.runs.remove(identity);
-        self.leave(ChildKey::Run(identity));
+        self.leave_run(identity);
         self.start_run(identity, ctx);
     }
 }
@@ -269,8 +321,7 @@ impl Handler<RunEnded> for Registry {
     fn handle(&mut self, RunEnded { identity, job_id, follow }: RunEnded, _: &mut Self::Context) {
         self.message("registry.run_ended");
         if let Some(identity) = identity {
-            self.house.directory.runs.remove(identity);
-            self.leave(ChildKey::Run(identity));
+            self.leave_run(identity);
         }
         if follow {
             self.job(job_id).run_over(identity);

@@ -25,7 +25,7 @@ impl Registry {
             ChildKey::Scheduler => self.start_scheduler(),
             ChildKey::Alerts => self.start_alerts(),
             ChildKey::Janitor => self.start_janitor(),
-            ChildKey::Run(identity) => self.start_run(identity, ctx),
+            ChildKey::Run(identity) | ChildKey::Callback(identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
                 // Its watches are the registry's; what runs wanted of it they say again.
@@ -79,7 +79,7 @@ impl Registry {
             ChildKey::Alerts | ChildKey::Janitor => {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
-            ChildKey::Run(identity) => {
+            ChildKey::Run(identity) | ChildKey::Callback(identity) => {
                 let house = self.house.clone();
                 let reason = format!("its actor died too often, last of: {error}");
                 ctx.spawn(wrap_future(async move { fail_run(house, identity, reason).await }).map(move |done, this: &mut Self, _| {
@@ -152,6 +152,10 @@ impl Handler<ChildDied> for Registry {
                 if let Some(dispatcher) = self.house.directory.dispatcher() {
                     dispatcher.run_gone(id);
                 }
+            }
+            ChildKey::Callback(id) => {
+                self.house.directory.building.put(id, ());
+                self.house.directory.callbacks.remove(id);
             }
             ChildKey::Node(id) => {
                 self.house.directory.nodes.remove(id);

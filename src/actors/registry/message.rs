@@ -1,11 +1,11 @@
 //! What the registry is told, and its handle.
 
 use super::Registry;
+use crate::actors::house::AtWork;
 use crate::actors::job::{JobHandle, Loaded};
 use crate::actors::node::NodeHandle;
 use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
-use crate::actors::run::RunHandle;
 use crate::actors::supervision::{Death, Link};
 use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
@@ -117,7 +117,7 @@ pub struct StartRunActor {
     /// Which.
     pub identity: Identity,
     /// Its actor.
-    pub reply: Reply<RunHandle>,
+    pub reply: Reply<AtWork>,
 }
 
 /// From a run's actor: it is over, and that is stored. From the boot: a job has something to deal with.
@@ -190,7 +190,7 @@ impl RegistryHandle {
     }
     /// See [`StartRunActor`].
     #[must_use]
-    pub fn start_run(&self, identity: Identity) -> Answer<RunHandle> {
+    pub fn start_run(&self, identity: Identity) -> Answer<AtWork> {
         let (reply, answer) = reply();
         self.0.tell(StartRunActor { identity, reply });
         answer

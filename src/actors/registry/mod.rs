@@ -13,10 +13,9 @@ pub use message::{
     Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerWatches,
 };
 
-use super::house::House;
+use super::house::{AtWork, House};
 use super::outlet::Outlet;
 use super::reply::Reply;
-use super::run::RunHandle;
 use super::supervision::{Budget, ChildKey, Link, Notice, Stats};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use actix::{Actor, AsyncContext, Context};
@@ -35,7 +34,7 @@ pub struct Registry {
     worker_sessions: HashMap<WorkerId, Outlet>,
     watches: HashMap<WorkerId, watches::Watch>,
     /// Callers that wait for an actor that is being started.
-    awaited_runs: HashMap<Identity, Vec<Reply<RunHandle>>>,
+    awaited_runs: HashMap<Identity, Vec<Reply<AtWork>>>,
     turn: u64,
 }
 

@@ -26,7 +26,7 @@ use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, RunOutput};
-use crate::store::{AdoptRun, BeginRun, LoadFrontier, SetRunState, StoreError};
+use crate::store::{BeginRun, LoadFrontier, SetRunState, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use cache::Cache;
 use std::collections::{BTreeMap, VecDeque};
@@ -93,21 +93,14 @@ impl LoadedRun {
     pub fn identity(&self) -> Identity {
         self.run.identity
     }
-
-    /// The run has ended: there is nothing for an actor to do.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.run.state.is_final()
-    }
 }
 
 impl RunActor {
-    /// Takes a run over: a new epoch, and its frontier as it was stored.
+    /// Of a run that was taken over under a new epoch: its frontier as it was stored.
     ///
     /// # Errors
-    /// It is not stored, or the store fails.
-    pub async fn load(house: House, identity: Identity) -> Result<LoadedRun, StoreError> {
-        let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
+    /// The store fails.
+    pub async fn load(house: House, run: Run, epoch: i64) -> Result<LoadedRun, StoreError> {
         let (blocks, seen) = house.store.read(LoadFrontier { no: run.no }).await?;
         let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);

@@ -26,8 +26,10 @@ pub enum ChildKey {
     Janitor,
     /// A job.
     Job(JobId),
-    /// A run.
+    /// A run of a block job.
     Run(Identity),
+    /// A run of a callback job.
+    Callback(Identity),
     /// A node.
     Node(NodeId),
     /// A worker.
@@ -45,6 +47,7 @@ impl ChildKey {
             Self::Janitor => ("janitor", "janitor".to_owned()),
             Self::Job(id) => ("job", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
+            Self::Callback(id) => ("callback", id.to_string()),
             Self::Node(id) => ("node", id.to_string()),
             Self::Worker(id) => ("worker", id.to_string()),
         }

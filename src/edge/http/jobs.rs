@@ -250,7 +250,7 @@ pub async fn disable(edge: web::Data<Edge>, request: HttpRequest, payload: web::
 }
 
 /// The trace that a caller is in: the second part of a W3C `traceparent`.
-fn trace_of(request: &HttpRequest) -> Option<String> {
+pub(super) fn trace_of(request: &HttpRequest) -> Option<String> {
     let text = request.headers().get("traceparent")?.to_str().ok()?;
     let trace = text.split('-').nth(1)?;
     let is_trace = trace.len() == 32 && trace.bytes().all(|b| b.is_ascii_hexdigit()) && trace.bytes().any(|b| b != b'0');

@@ -7,6 +7,7 @@ pub mod node;
 pub mod nodes;
 pub mod queue;
 pub mod runs;
+pub mod scheduler_net;
 pub mod status;
 pub mod workers;
 

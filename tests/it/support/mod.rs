@@ -5,6 +5,7 @@
 pub mod api;
 pub mod crawl;
 pub mod process;
+pub mod receiver;
 pub mod site;
 pub mod socket;
 

@@ -1,0 +1,31 @@
+//! What a callback's actor is told, and its handle.
+
+use super::CallbackActor;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::supervision::Link;
+use crate::protocol::api::RunOutput;
+use actix::Message;
+
+/// From the desk or the run's job: end it, and drop the request if one is under way.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopCallback {
+    /// Why.
+    pub reason: String,
+    /// Stored.
+    pub reply: Reply<RunOutput>,
+}
+
+/// A callback run, for other rooms.
+#[derive(Debug, Clone)]
+pub struct CallbackHandle(pub(in crate::actors) Link<CallbackActor>);
+
+impl CallbackHandle {
+    /// See [`StopCallback`].
+    #[must_use]
+    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(StopCallback { reason, reply });
+        answer
+    }
+}

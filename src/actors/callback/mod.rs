@@ -1,0 +1,244 @@
+//! A callback run: one HTTP request, and the answer as its result.
+//!
+//! That an attempt begins is written before the request is sent. So after a crash the next life of the run makes the same
+//! attempt again: *at least once*. The run's id and the number of the attempt travel in headers, and a receiver that must
+//! not do a thing twice compares them.
+
+mod answer;
+mod message;
+mod outbound;
+mod request;
+
+pub use message::{CallbackHandle, StopCallback};
+pub use outbound::Outbound;
+
+use super::house::House;
+use super::run::stored_output;
+use super::supervision::Notice;
+use crate::domain::ids::{Identity, JobId};
+use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::protocol::problem::Problem;
+use crate::store::{BeginRun, FinishRun, RetryRun, StoreError};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
+use answer::Attempt;
+use outbound::Slot;
+use std::future::Future;
+use std::time::Duration;
+
+/// Milliseconds that an attempt may take, unless the job says otherwise.
+const USUAL_TIMEOUT: u64 = 30_000;
+/// A job that is asked for its next time has this long to answer.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct CallbackActor {
+    notice: Notice,
+    house: House,
+    run: Run,
+    epoch: i64,
+    /// The wait for a slot, or the request.
+    work: Option<SpawnHandle>,
+    /// The end is decided and on its way to the disk.
+    ending: bool,
+}
+
+impl CallbackActor {
+    /// The actor of a run that is owned under this epoch.
+    #[must_use]
+    pub fn new(notice: Notice, house: House, run: Run, epoch: i64) -> Self {
+        Self { notice, house, run, epoch, work: None, ending: false }
+    }
+
+    /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
+    /// stored.
+    fn then<T: 'static>(
+        ctx: &mut Context<Self>,
+        write: impl Future<Output = Result<T, StoreError>> + 'static,
+        done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+    ) {
+        ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(value) => done(this, value, ctx),
+            Err(error) => {
+                log::error!("the actor of a callback ends and is built anew run={}: the store: {error}", this.run.identity);
+                this.notice.stats().set_error(format!("the store: {error}"));
+                ctx.stop();
+            }
+        }));
+    }
+
+    /// Its turn has come, or the time of its next attempt.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        if self.ending {
+            return;
+        }
+        let outbound = self.house.outbound.clone();
+        let slot = wrap_future(async move { outbound.slot().await });
+        self.work = Some(ctx.spawn(slot.map(|slot, this: &mut Self, ctx: &mut Context<Self>| this.order(slot, ctx))));
+    }
+
+    /// The attempt begins: first on disk, then on the wire.
+    fn order(&mut self, slot: Slot, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        self.run.state = RunState::Running;
+        (self.run.reason, self.run.not_before) = (None, None);
+        let is_first = self.run.start_time.is_none();
+        if is_first {
+            self.run.start_time = Some(now);
+            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+        }
+        let write = BeginRun { no: self.run.no, epoch: self.epoch, state: RunState::Running, worker: None, now };
+        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| this.send(slot, is_first, ctx));
+    }
+
+    fn send(&mut self, slot: Slot, is_first: bool, ctx: &mut Context<Self>) {
+        if self.ending {
+            return;
+        }
+        crate::fault::point("callback.send");
+        let timeout = self.run.rules.timeout.unwrap_or(USUAL_TIMEOUT);
+        let (run, house) = (self.run.clone(), self.house.clone());
+        let attempt = async move {
+            let attempt = request::attempt(&house.outbound.targets, &run, timeout).await;
+            drop(slot);
+            attempt
+        };
+        let attempt = wrap_future(attempt).map(move |attempt, this: &mut Self, ctx: &mut Context<Self>| {
+            if let Some(ms) = attempt.first_sign_ms.filter(|_| is_first) {
+                this.house.lateness.started(ms);
+            }
+            this.answered(attempt, ctx);
+        });
+        self.work = Some(ctx.spawn(attempt));
+    }
+
+    fn answered(&mut self, attempt: Attempt, ctx: &mut Context<Self>) {
+        if self.ending {
+            return;
+        }
+        let result = Some(attempt.result(self.run.attempt));
+        if let Some(reason) = attempt.failure {
+            return self.end(RunState::Failed, Some(reason), result, ctx, drop);
+        }
+        let Some(at) = attempt.answer.as_ref().and_then(|answer| answer.next(Timestamp::now())) else {
+            return self.end(RunState::Success, None, result, ctx, drop);
+        };
+        // Before the end is stored: after a crash in between, the receiver is asked again and says it again.
+        let asked = ask_next(self.house.clone(), self.run.job_id, self.run.identity, at);
+        let asked = wrap_future(asked).map(move |(), this: &mut Self, ctx: &mut Context<Self>| {
+            this.end(RunState::Success, None, result, ctx, drop);
+        });
+        ctx.spawn(asked);
+    }
+
+    fn over(&self) -> Problem {
+        Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
+    }
+
+    /// Ends the run or its attempt, once. `done` is called when that is on disk, or at once if it was ending already.
+    fn end(
+        &mut self,
+        state: RunState,
+        reason: Option<String>,
+        result: Option<String>,
+        ctx: &mut Context<Self>,
+        done: impl FnOnce(Result<RunOutput, Problem>) + 'static,
+    ) {
+        if self.ending {
+            return done(Err(self.over()));
+        }
+        self.ending = true;
+        if let Some(work) = self.work.take() {
+            ctx.cancel_future(work);
+        }
+        let pause = self.run.rules.next_attempt(self.run.attempt, chance());
+        if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
+            return self.try_again(pause, &reason.unwrap_or_default(), ctx);
+        }
+        let now = Timestamp::now();
+        let write = FinishRun {
+            no: self.run.no,
+            epoch: self.epoch,
+            state,
+            reason: reason.clone(),
+            counters: Counters::default(),
+            block_times: 0,
+            result: result.clone(),
+            follow: self.run.follow || state == RunState::Failed,
+            now,
+        };
+        Self::then(ctx, self.house.store.write(write), move |this, follow, ctx| {
+            (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
+            (this.run.not_before, this.run.finish_time) = (None, Some(now));
+            log::info!("run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
+            done(Ok(stored_output(&this.run)));
+            this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+
+    /// The attempt failed and there is another one: a new actor waits for its time.
+    fn try_again(&mut self, pause: i64, reason: &str, ctx: &mut Context<Self>) {
+        let attempt = self.run.attempt + 1;
+        let not_before = Timestamp::now().plus_ms(pause);
+        let reason = format!("attempt {} failed: {reason}", self.run.attempt);
+        log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
+        let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason };
+        Self::then(ctx, self.house.store.write(write), |this, (), ctx| {
+            this.house.registry().run_begins_anew(this.run.identity);
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+}
+
+/// Between 0 and 1.
+fn chance() -> f64 {
+    uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
+}
+
+/// The receiver says when it wants to be called next; its job plans it.
+async fn ask_next(house: House, job_id: JobId, identity: Identity, at: Timestamp) {
+    let ask = async {
+        let job = house.registry().open_job(job_id).wait().await?;
+        let asked = job.ask_next(identity, at).wait().await;
+        match asked {
+            // The plan went on meanwhile: the job has read it anew.
+            Err(problem) if problem.status == 503 => job.ask_next(identity, at).wait().await,
+            other => other,
+        }
+    };
+    // The job may be waiting for the end of this very run: not for ever.
+    match tokio::time::timeout(ASK_TIMEOUT, ask).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(problem)) => log::warn!("a callback's next time could not be planned run={identity}: {problem}"),
+        Err(_) => log::warn!("a callback's next time could not be planned run={identity}: its job does not answer"),
+    }
+}
+
+impl Actor for CallbackActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let now = Timestamp::now();
+        match self.run.not_before {
+            // Its job says when its turn has come: then there is another actor.
+            _ if self.run.is_queued() => {}
+            Some(at) if at > now => {
+                ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), Self::begin);
+            }
+            _ => self.begin(ctx),
+        }
+    }
+}
+
+impl Handler<StopCallback> for CallbackActor {
+    type Result = ();
+    fn handle(&mut self, StopCallback { reason, reply }: StopCallback, ctx: &mut Self::Context) {
+        self.notice.message("callback.stop");
+        self.end(RunState::Stopped, Some(reason), None, ctx, |ended| reply.send(ended));
+    }
+}

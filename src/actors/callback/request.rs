@@ -1,0 +1,243 @@
+//! One attempt: the request, its redirects, the answer.
+//!
+//! Names are resolved here and the request is made to the very address that was judged, so that a name which leads
+//! elsewhere a moment later gains nothing. Connections are not kept: each request is judged anew, and none fails since the
+//! receiver closed an old one.
+//!
+//! Known of awc 3.11: a body that ends too early, or ends with the connection, is read as if it were whole or empty. So the
+//! status decides how an attempt ended, never the body.
+
+use super::answer::{Answer, Attempt, KEPT};
+use crate::domain::callback::{Callback, Filled, MOST_BODY};
+use crate::domain::run::Run;
+use crate::domain::targets::Targets;
+use crate::domain::time::Timestamp;
+use crate::protocol::sign::signature;
+use awc::error::{PayloadError, SendRequestError};
+use awc::http::Method;
+use awc::http::header::{HeaderName, HeaderValue};
+use awc::{Client, ClientRequest, ClientResponse, Connector};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use rustls::crypto::{CryptoProvider, ring};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use url::{Host, Url};
+
+/// Redirects that are followed.
+const MOST_REDIRECTS: usize = 5;
+/// Addresses of a name that are tried, one after the other.
+const MOST_ADDRESSES: usize = 4;
+/// For a connection, and for its handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static CLIENT: Client = client();
+}
+
+fn client() -> Client {
+    // awc makes a configuration of its own, which asks the process for one. An error only says that somebody was here before.
+    let _ = CryptoProvider::install_default(ring::default_provider());
+    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut tls = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let connector = Connector::new()
+        .rustls_0_23(Arc::new(tls))
+        .timeout(CONNECT_TIMEOUT)
+        .handshake_timeout(CONNECT_TIMEOUT)
+        .conn_keep_alive(Duration::ZERO)
+        // How many are under way is the business of the slots.
+        .limit(0);
+    Client::builder()
+        .connector(connector)
+        .disable_timeout()
+        .disable_redirects()
+        .add_default_header(("User-Agent", concat!("webloom/", env!("CARGO_PKG_VERSION"))))
+        .finish()
+}
+
+/// Makes the request of a run, within so many milliseconds.
+pub(super) async fn attempt(targets: &Targets, run: &Run, timeout_ms: u64) -> Attempt {
+    let began = Timestamp::now();
+    let mut out = Attempt::default();
+    let made = match &run.rules.callback {
+        Some(callback) => {
+            let call = Call { targets, callback, run, began };
+            tokio::time::timeout(Duration::from_millis(timeout_ms), call.make(&mut out)).await
+        }
+        None => Ok(Err("the run has no request".to_owned())),
+    };
+    out.failure = match made {
+        Ok(Ok(())) => None,
+        Ok(Err(why)) => Some(why),
+        Err(_) => Some(format!("it took longer than {timeout_ms} ms")),
+    };
+    out.duration_ms = Timestamp::now().since_ms(began);
+    out
+}
+
+struct Call<'a> {
+    targets: &'a Targets,
+    callback: &'a Callback,
+    run: &'a Run,
+    began: Timestamp,
+}
+
+/// One of the requests that redirects make of one.
+struct Hop<'a> {
+    url: Url,
+    method: Method,
+    body: Option<&'a str>,
+    /// It goes where the job says, and not where a receiver says.
+    is_own: bool,
+}
+
+impl Call<'_> {
+    async fn make(&self, out: &mut Attempt) -> Result<(), String> {
+        let filled = self.callback.filled(self.run);
+        let first = self.first_url(&filled)?;
+        let method = Method::from_bytes(self.callback.method().as_bytes()).map_err(|e| e.to_string())?;
+        let mut hop = Hop { url: first.clone(), method, body: filled.body.as_deref(), is_own: true };
+        for redirects in 0.. {
+            let mut response = self.send(&hop, &filled).await?;
+            out.first_sign_ms.get_or_insert_with(|| Timestamp::now().since_ms(self.began));
+            let status = response.status().as_u16();
+            let text = |name: &str| response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            let expected = self.callback.expects(status);
+            let location = text("location").filter(|_| !expected && matches!(status, 301 | 302 | 303 | 307 | 308));
+            if let Some(location) = location {
+                if redirects == MOST_REDIRECTS {
+                    return Err(format!("more than {MOST_REDIRECTS} redirects"));
+                }
+                hop = self.follow(&first, hop, status, &location)?;
+                continue;
+            }
+            let headers = KEPT.into_iter().filter_map(|name| Some((name, text(name)?))).collect();
+            let url = (hop.url != first).then(|| hop.url.to_string());
+            let answer = out.answer.insert(Answer { status, headers, url, ..Answer::default() });
+            while let Some(chunk) = response.next().await {
+                let Ok(chunk) = chunk else { break };
+                let room = MOST_BODY - answer.body.len();
+                answer.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if chunk.len() > room {
+                    answer.is_cut = true;
+                    break;
+                }
+            }
+            return if expected { Ok(()) } else { Err(format!("the answer is {status}")) };
+        }
+        Ok(())
+    }
+
+    fn first_url(&self, filled: &Filled) -> Result<Url, String> {
+        let mut url = Url::parse(&filled.url).map_err(|e| format!("with its placeholders filled in, `{}` is no URL: {e}", filled.url))?;
+        let meant = Url::parse(&self.callback.url).map_err(|e| e.to_string())?;
+        if url.origin() != meant.origin() {
+            return Err(format!("with its placeholders filled in, the URL leads to `{}`", url.host_str().unwrap_or_default()));
+        }
+        url.set_fragment(None);
+        Ok(url)
+    }
+
+    /// Where a redirect leads, as browsers do it: a POST becomes a GET, unless the status forbids it.
+    fn follow<'a>(&self, first: &Url, hop: Hop<'a>, status: u16, location: &str) -> Result<Hop<'a>, String> {
+        let mut url = hop.url.join(location).map_err(|e| format!("a redirect leads to `{location}`: {e}"))?;
+        url.set_fragment(None);
+        if !matches!(url.scheme(), "http" | "https") || hop.url.scheme() == "https" && url.scheme() == "http" {
+            return Err(format!("a redirect from {} to {} is not followed", hop.url.scheme(), url.scheme()));
+        }
+        let is_own = hop.is_own && url.origin() == first.origin();
+        let becomes_get = match status {
+            301 | 302 => hop.method == Method::POST,
+            303 => hop.method != Method::HEAD,
+            _ => false,
+        };
+        Ok(if becomes_get { Hop { url, method: Method::GET, body: None, is_own } } else { Hop { url, is_own, ..hop } })
+    }
+
+    /// Sends to the first of the addresses that takes the connection.
+    async fn send(
+        &self,
+        hop: &Hop<'_>,
+        filled: &Filled,
+    ) -> Result<ClientResponse<impl Stream<Item = Result<Bytes, PayloadError>> + Unpin + use<>>, String> {
+        let mut last = "the name has no address".to_owned();
+        for address in self.addresses(&hop.url).await? {
+            let request = self.request(hop, filled, address)?;
+            let sent = match hop.body {
+                Some(body) => request.send_body(body.to_owned()).await,
+                None => request.send().await,
+            };
+            match sent {
+                Ok(response) => return Ok(response),
+                // Nothing was sent: the next address may take it.
+                Err(SendRequestError::Connect(error)) => last = format!("no connection to {address}: {error}"),
+                Err(error) => return Err(format!("no answer from {address}: {error}")),
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses of a URL that the request may go to.
+    async fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, String> {
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err(format!("`{url}` names no host"));
+        };
+        let name = host.to_string();
+        if let Some(why) = self.targets.refuses(&name, port) {
+            return Err(why);
+        }
+        let found: Vec<SocketAddr> = match host {
+            Host::Ipv4(address) => vec![(IpAddr::from(address), port).into()],
+            Host::Ipv6(address) => vec![(IpAddr::from(address), port).into()],
+            Host::Domain(domain) => {
+                let found = tokio::net::lookup_host((domain, port)).await;
+                found.map_err(|e| format!("`{name}` cannot be resolved: {e}"))?.collect()
+            }
+        };
+        let is_known = !found.is_empty();
+        let permitted = found.into_iter().filter(|address| self.targets.permits(&name, address.ip(), port));
+        let permitted: Vec<_> = permitted.take(MOST_ADDRESSES).collect();
+        if is_known && permitted.is_empty() { Err(self.targets.because(&name)) } else { Ok(permitted) }
+    }
+
+    fn request(&self, hop: &Hop<'_>, filled: &Filled, address: SocketAddr) -> Result<ClientRequest, String> {
+        let mut request = CLIENT.with(|client| client.request(hop.method.clone(), hop.url.as_str())).address(address).force_close();
+        let headers = request.headers_mut();
+        for (name, value) in &filled.headers {
+            // What the job gave for one receiver, a key perhaps, is not for another; what describes the body is.
+            if hop.is_own || name.eq_ignore_ascii_case("content-type") || name.eq_ignore_ascii_case("accept") {
+                let cannot = || format!("the header `{name}` cannot be sent");
+                let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| cannot())?;
+                headers.insert(key, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| cannot())?);
+            }
+        }
+        let run = self.run;
+        let mut own = vec![
+            ("webloom-run", run.identity.to_string()),
+            ("webloom-attempt", run.attempt.to_string()),
+            ("idempotency-key", run.identity.to_string()),
+            ("traceparent", traceparent(run)),
+        ];
+        if let Some(secret) = self.callback.secret.as_deref().filter(|secret| !secret.is_empty() && hop.is_own) {
+            own.push(("webloom-signature", signature(secret, Timestamp::now(), hop.body.unwrap_or_default().as_bytes())));
+        }
+        for (name, value) in own {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(&value).map_err(|e| e.to_string())?);
+        }
+        Ok(if hop.body.is_some() { request.insert_header_if_none(("Content-Type", "application/json")) } else { request })
+    }
+}
+
+/// The run's trace, with a span of its own for each attempt (W3C Trace Context).
+fn traceparent(run: &Run) -> String {
+    let trace = run.trace_id.clone().unwrap_or_else(|| run.identity.to_string());
+    // The version bits keep it from being zero.
+    let span = uuid::Uuid::new_v4().as_u128() >> 64 | 1;
+    format!("00-{trace}-{span:016x}-01")
+}

@@ -1,0 +1,201 @@
+//! `/api/v1.0/job` and `/api/v1.0/callbackjob`: Scheduler.NET's own routes, for clients that were written for it; and
+//! `/api/v1.0/task/{id}`, by which such a scheduler calls back.
+//!
+//! All that goes wrong is HTTP 206 here: their clients take every 2xx for an answer, and nothing else.
+
+use super::jobs::trace_of;
+use crate::actors::desk::TriggerOrder;
+use crate::domain::ids::JobId;
+use crate::edge::Edge;
+use crate::edge::auth::{Caller, Need, allow_peer};
+use crate::edge::body::{MAX_JSON, read};
+use crate::edge::error::Failure;
+use crate::edge::route::{Operation, Resource, resource};
+use crate::protocol::problem::Problem;
+use crate::protocol::scheduler_net::{Done, JobBody, Kind, Refused, job_id};
+use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// This room's part of the route table. Nothing here asks for a role in the document: a refusal is a 206 as well.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1.0/job")
+            .post(create, |op| written(op.named("netCreateJob").says("Creates a client job, as Scheduler.NET does.")))
+            .put(update, |op| written(op.named("netUpdateJob").says("Changes a client job, as Scheduler.NET does."))),
+        resource("/api/v1.0/job/{id}")
+            .text("id", "The id that its client gave it.")
+            .get(fire, |op| told(op.named("netFireJob").says("Fires a client job now: there, a GET does.")))
+            .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. One that is not there is no error."))),
+        resource("/api/v1.0/callbackjob")
+            .post(create, |op| written(op.named("netCreateCallbackJob").says("Creates a callback job, as Scheduler.NET does.")))
+            .put(update, |op| written(op.named("netUpdateCallbackJob").says("Changes a callback job, as Scheduler.NET does."))),
+        resource("/api/v1.0/callbackjob/{id}")
+            .text("id", "The id that its client gave it.")
+            .get(fire, |op| told(op.named("netFireCallbackJob").says("Fires a callback job now: there, a GET does.")))
+            .delete(delete, |op| told(op.named("netDeleteCallbackJob").says("Removes a callback job. One that is not there is no error."))),
+        resource("/api/v1.0/task/{id}").text("id", "The id of a job.").get(task, |op| {
+            told(
+                op.named("netRunTask")
+                    .says("Triggers a job, by the address that Scheduler.NET's users had it call back.")
+                    .query::<TaskQuery>(),
+            )
+        }),
+    ]
+}
+
+fn written(op: Operation) -> Operation {
+    told(op.body::<JobBody>())
+}
+
+fn told(op: Operation) -> Operation {
+    op.answers::<Done>(200, "It is done.").answers::<Refused>(206, "It is not, and why: their clients look for errors here.")
+}
+
+/// The header of a token there.
+const TOKEN: &str = "SchedulerNET";
+
+fn answer(result: Result<Option<String>, Failure>) -> HttpResponse {
+    match result {
+        Ok(data) => HttpResponse::Ok().json(Done::of(data)),
+        Err(Failure(problem)) => HttpResponse::build(StatusCode::PARTIAL_CONTENT).json(Refused::of(&problem)),
+    }
+}
+
+/// The kind is in the path, and the route table knows both.
+fn kind(request: &HttpRequest) -> Kind {
+    if request.path().starts_with("/api/v1.0/callbackjob") { Kind::Callback } else { Kind::Client }
+}
+
+fn admit(edge: &Edge, request: &HttpRequest) -> Result<Caller, Failure> {
+    let token = request.headers().get(TOKEN).and_then(|value| value.to_str().ok());
+    allow_peer(edge, request, Need::Admin, token, None)
+}
+
+fn path_id(request: &HttpRequest) -> JobId {
+    job_id(request.match_info().get("id").unwrap_or_default())
+}
+
+/// `POST /api/v1.0/{kind}`
+pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> HttpResponse {
+    answer(try_create(&edge, &request, payload).await)
+}
+
+async fn try_create(edge: &Edge, request: &HttpRequest, payload: web::Payload) -> Result<Option<String>, Failure> {
+    let caller = admit(edge, request)?;
+    let mut body = JobBody::read(&read(request, payload, MAX_JSON).await?)?;
+    if body.is_ignored(&edge.scheduler_net.ignored) {
+        return Ok(None);
+    }
+    let text = body.id.get_or_insert_with(|| JobId::random().to_string()).clone();
+    let id = job_id(&text);
+    let mut taken = None;
+    for name in body.names(id, None) {
+        let input = body.input(kind(request), id, name, &edge.scheduler_net.zone, None)?;
+        match edge.desk.create_job(input, caller.name.clone()).await {
+            Ok(_) => return Ok(Some(text)),
+            Err(problem) if problem.kind == "/problems/name-taken" => taken = Some(problem),
+            // There are no deleted jobs there: who deletes one may create it again.
+            Err(problem) if problem.kind == "/problems/id-taken" => {
+                return match edge.desk.restore_job(id, caller.name.clone()).await {
+                    Ok(_) => change(edge, request, &body, id, caller, true).await.map(|()| Some(text)),
+                    Err(_) => Err(problem.into()),
+                };
+            }
+            Err(problem) => return Err(problem.into()),
+        }
+    }
+    Err(taken.unwrap_or_else(Problem::internal).into())
+}
+
+async fn change(edge: &Edge, request: &HttpRequest, body: &JobBody, id: JobId, caller: Caller, restored: bool) -> Result<(), Failure> {
+    let stored = edge.desk.job(id).await?.job;
+    let mut taken = None;
+    for name in body.names(id, Some(&stored)) {
+        let mut input = body.input(kind(request), id, name, &edge.scheduler_net.zone, Some(&stored))?;
+        // A job that an operator has disabled stays so.
+        input.is_enabled = restored.then_some(true);
+        match edge.desk.update_job(id, input, caller.name.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(problem) if problem.kind == "/problems/name-taken" => taken = Some(problem),
+            Err(problem) => return Err(problem.into()),
+        }
+    }
+    Err(taken.unwrap_or_else(Problem::internal).into())
+}
+
+async fn remove(edge: &Edge, id: JobId, caller: Caller) -> Result<(), Failure> {
+    match edge.desk.delete_job(id, None, caller.name).await {
+        Err(problem) if problem.status != 404 => Err(problem.into()),
+        // An id that is not known is no error there.
+        _ => Ok(()),
+    }
+}
+
+/// `PUT /api/v1.0/{kind}`
+pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> HttpResponse {
+    answer(try_update(&edge, &request, payload).await)
+}
+
+async fn try_update(edge: &Edge, request: &HttpRequest, payload: web::Payload) -> Result<Option<String>, Failure> {
+    let caller = admit(edge, request)?;
+    let body = JobBody::read(&read(request, payload, MAX_JSON).await?)?;
+    let text = body.id.clone().ok_or_else(|| Problem::invalid("Id", "it is required"))?;
+    let id = job_id(&text);
+    if body.is_ignored(&edge.scheduler_net.ignored) {
+        remove(edge, id, caller).await?;
+        return Ok(Some(text));
+    }
+    // One that was taken off by a cron expression comes back by another.
+    let is_gone = matches!(edge.desk.job(id).await, Err(problem) if problem.status == 404);
+    if is_gone {
+        edge.desk.restore_job(id, caller.name.clone()).await.map_err(|_| Problem::not_found(format!("there is no job {text}")))?;
+    }
+    change(edge, request, &body, id, caller, is_gone).await?;
+    Ok(Some(text))
+}
+
+/// `DELETE /api/v1.0/{kind}/{id}`
+pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> HttpResponse {
+    let removed = match admit(&edge, &request) {
+        Ok(caller) => remove(&edge, path_id(&request), caller).await,
+        Err(failure) => Err(failure),
+    };
+    answer(removed.map(|()| None))
+}
+
+/// `GET /api/v1.0/{kind}/{id}`: fires the job now. It is what their clients expect of a GET.
+pub async fn fire(edge: web::Data<Edge>, request: HttpRequest) -> HttpResponse {
+    let run = match admit(&edge, &request) {
+        Ok(caller) => trigger(&edge, &request, caller).await,
+        Err(failure) => Err(failure),
+    };
+    answer(run.map(Some))
+}
+
+async fn trigger(edge: &Edge, request: &HttpRequest, caller: Caller) -> Result<String, Failure> {
+    let order = TriggerOrder { trace_id: trace_of(request), by: caller.name, ..TriggerOrder::default() };
+    Ok(edge.desk.trigger(path_id(request), order).await?.identity.to_string())
+}
+
+/// The query of a task.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TaskQuery {
+    /// `run`; nothing else is done here.
+    action: String,
+    /// Who calls back cannot send a header.
+    token: Option<String>,
+}
+
+/// `GET /api/v1.0/task/{id}?action=run`: the address that DotnetSpider's hub gave to Scheduler.NET, to be called at the time.
+pub async fn task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>) -> HttpResponse {
+    let token = request.headers().get(TOKEN).and_then(|value| value.to_str().ok()).or(query.token.as_deref());
+    let run = match allow_peer(&edge, &request, Need::Admin, token, None) {
+        Ok(caller) if query.action.eq_ignore_ascii_case("run") => trigger(&edge, &request, caller).await,
+        Ok(_) => Err(Problem::invalid("action", format!("`{}` is not done here: only run is", query.action)).into()),
+        Err(failure) => Err(failure),
+    };
+    answer(run.map(Some))
+}

@@ -1,0 +1,134 @@
+//! A receiver of callbacks on a free port of the loopback: keeps what it gets, and answers as it is told.
+
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Got {
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+/// How to answer one request.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// At once: status, header, body.
+    Now(u16, (&'static str, String), String),
+    /// Not at all.
+    Never,
+}
+
+impl Reply {
+    pub fn status(status: u16) -> Self {
+        Self::Now(status, ("X-Request-Id", "r-1".to_owned()), "done".to_owned())
+    }
+
+    pub fn json(body: &serde_json::Value) -> Self {
+        Self::Now(200, ("Content-Type", "application/json".to_owned()), body.to_string())
+    }
+
+    pub fn to(status: u16, location: &str) -> Self {
+        Self::Now(status, ("Location", location.to_owned()), String::new())
+    }
+}
+
+#[derive(Default)]
+struct Desk {
+    got: Vec<Got>,
+    /// Answers of the next requests; 200 when there are no more.
+    replies: VecDeque<Reply>,
+    /// Requests whose caller waits.
+    open: usize,
+}
+
+/// A receiver that is up as long as this is kept.
+pub struct Receiver {
+    pub url: String,
+    desk: Arc<Mutex<Desk>>,
+    server: actix_web::dev::ServerHandle,
+}
+
+/// Counts a caller who waits, until it hangs up.
+struct Waiting(Arc<Mutex<Desk>>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.lock().expect("not poisoned").open -= 1;
+    }
+}
+
+async fn receive(desk: web::Data<Arc<Mutex<Desk>>>, request: HttpRequest, body: web::Bytes) -> HttpResponse {
+    let headers = request.headers().iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or("?").to_owned()));
+    let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
+    let body = String::from_utf8_lossy(&body).into_owned();
+    let got = Got { method: request.method().to_string(), path, headers: headers.collect(), body };
+    let reply = {
+        let mut desk = desk.lock().expect("not poisoned");
+        desk.got.push(got);
+        desk.open += 1;
+        desk.replies.pop_front().unwrap_or_else(|| Reply::status(200))
+    };
+    let waiting = Waiting(Arc::clone(&desk));
+    match reply {
+        Reply::Now(status, (name, value), body) => {
+            let status = actix_web::http::StatusCode::from_u16(status).expect("a status");
+            HttpResponse::build(status).insert_header((name, value)).body(body)
+        }
+        Reply::Never => {
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            drop(waiting);
+            HttpResponse::Ok().finish()
+        }
+    }
+}
+
+impl Receiver {
+    /// Answers the next requests so, and all others with 200.
+    pub fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let desk = Arc::new(Mutex::new(Desk { replies: replies.into_iter().collect(), ..Desk::default() }));
+        let shared = Arc::clone(&desk);
+        let server = HttpServer::new(move || App::new().app_data(web::Data::new(Arc::clone(&shared))).default_service(web::to(receive)))
+            .workers(1)
+            .h1_allow_half_closed(false)
+            .disable_signals()
+            .shutdown_timeout(0)
+            .bind("127.0.0.1:0")
+            .expect("a free port");
+        let url = format!("http://{}", server.addrs()[0]);
+        let server = server.run();
+        let handle = server.handle();
+        actix_rt::spawn(server);
+        Self { url, desk, server: handle }
+    }
+
+    /// Answers the next requests so.
+    pub fn answer(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.desk.lock().expect("not poisoned").replies.extend(replies);
+    }
+
+    /// What came so far.
+    pub fn got(&self) -> Vec<Got> {
+        self.desk.lock().expect("not poisoned").got.clone()
+    }
+
+    /// Callers that wait for their answer.
+    pub fn open(&self) -> usize {
+        self.desk.lock().expect("not poisoned").open
+    }
+
+    /// Waits until so many requests have come.
+    pub async fn wait_for(&self, count: usize) -> Vec<Got> {
+        super::until(&format!("{count} requests"), || async { Some(self.got()).filter(|got| got.len() >= count) }).await
+    }
+
+    /// Ends it.
+    pub async fn stop(self) {
+        self.server.stop(false).await;
+    }
+}
