@@ -1,6 +1,7 @@
 //! What the actors of one broker share: the store, the settings, and the directory of who lives where.
 
 use super::dispatcher::DispatcherHandle;
+use super::followers::Followers;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
@@ -164,6 +165,8 @@ pub struct House {
     pub counts: Arc<Counts>,
     /// Rings when there is an event that somebody may want to hear of.
     pub alarms: Arc<Notify>,
+    /// Who waits for more of the logs of runs, and how much these hold.
+    pub followers: Arc<Followers>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -185,6 +188,7 @@ impl House {
             lateness: Arc::default(),
             counts: Arc::default(),
             alarms: Arc::default(),
+            followers: Arc::default(),
             registry: Arc::default(),
         }
     }

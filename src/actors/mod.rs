@@ -6,6 +6,7 @@
 
 pub mod desk;
 pub mod dispatcher;
+pub mod followers;
 pub mod house;
 pub mod job;
 pub mod lateness;

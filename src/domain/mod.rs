@@ -20,6 +20,8 @@ pub mod run;
 pub mod schedule;
 pub mod seen;
 pub mod settings;
+#[cfg(feature = "broker")]
+pub mod standing;
 pub mod time;
 #[cfg(feature = "broker")]
 pub mod zone;

@@ -23,7 +23,7 @@ pub struct Edge {
 
 /// The whole route table.
 pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
-    use http::{jobs, node, nodes, runs, status, workers};
+    use http::{groups, jobs, logs, node, nodes, plans, runs, status, transfer, workers};
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone()))
             .app_data(error::query_config())
@@ -44,6 +44,10 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
                 web::scope("/api/v1")
                     .default_service(web::to(error::no_such_route))
                     .service(resource("/jobs").get(jobs::list).post(jobs::create).done())
+                    // Before what takes any word for an id.
+                    .service(resource("/jobs/preview").post(plans::preview).done())
+                    .service(resource("/jobs/export").get(transfer::export).done())
+                    .service(resource("/jobs/import").post(transfer::import).done())
                     .service(resource("/jobs/{id}").get(jobs::read).put(jobs::update).delete(jobs::delete).done())
                     .service(resource("/jobs/{id}/enable").post(jobs::enable).done())
                     .service(resource("/jobs/{id}/disable").post(jobs::disable).done())
@@ -52,14 +56,25 @@ pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
                     .service(resource("/jobs/{id}/backfill").post(jobs::backfill).done())
                     .service(resource("/jobs/{id}/redrive").post(jobs::redrive).done())
                     .service(resource("/jobs/{id}/trigger").get(jobs::trigger).post(jobs::trigger).done())
+                    .service(resource("/jobs/{id}/next").get(plans::next).done())
+                    .service(resource("/jobs/{id}/fires").get(plans::fires).done())
+                    .service(resource("/jobs/{id}/why").get(plans::why).done())
+                    .service(resource("/jobs/{id}/history").get(plans::history).done())
+                    .service(resource("/changes").get(plans::changes).done())
                     .service(resource("/runs").get(runs::list).done())
                     .service(resource("/runs/{id}").get(runs::read).done())
                     .service(resource("/runs/{id}/stop").post(runs::stop).done())
                     .service(resource("/runs/{id}/retry").post(runs::retry).done())
                     .service(resource("/runs/{id}/next").post(runs::ask_next).done())
+                    .service(resource("/runs/{id}/why").get(runs::why).done())
+                    .service(resource("/runs/{id}/logs").get(logs::read).post(logs::append).done())
                     .service(resource("/runs/{id}/blocks").get(runs::blocks).done())
                     .service(resource("/runs/{id}/status").get(runs::status).done())
                     .service(resource("/runs/{id}/start-returned").post(runs::start_returned).done())
+                    .service(resource("/groups").get(groups::list).post(groups::create).done())
+                    .service(resource("/groups/{id}").get(groups::read).put(groups::update).delete(groups::delete).done())
+                    .service(resource("/groups/{id}/enable").post(groups::enable).done())
+                    .service(resource("/groups/{id}/disable").post(groups::disable).done())
                     .service(resource("/nodes").get(nodes::list).done())
                     .service(resource("/nodes/{id}").get(nodes::read).done())
                     .service(resource("/nodes/{id}/enable").post(nodes::enable).done())

@@ -246,6 +246,7 @@ impl Handler<RunBeginsAnew> for Registry {
         self.message("registry.run_begins_anew");
         self.house.directory.runs.remove(identity);
         self.leave(ChildKey::Run(identity));
+        self.house.followers.ring(identity);
         self.start_run(identity, ctx);
     }
 }
@@ -257,6 +258,7 @@ impl Handler<RunEnded> for Registry {
         if let Some(identity) = identity {
             self.house.directory.runs.remove(identity);
             self.leave(ChildKey::Run(identity));
+            self.house.followers.ring(identity);
         }
         if follow {
             self.job(job_id).run_over(identity);

@@ -1,11 +1,15 @@
 //! HTTP, by noun.
 
+pub mod groups;
 pub mod jobs;
+pub mod logs;
 pub mod node;
 pub mod nodes;
+pub mod plans;
 pub mod queue;
 pub mod runs;
 pub mod status;
+pub mod transfer;
 pub mod workers;
 
 use super::error::Failure;

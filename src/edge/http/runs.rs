@@ -3,6 +3,7 @@
 use super::limit;
 use crate::actors::desk::RunFilter;
 use crate::domain::ids::JobId;
+use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
@@ -16,17 +17,32 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Query {
+    /// Only of this state.
     state: Option<RunState>,
+    /// Only of this job.
     job_id: Option<JobId>,
+    /// Only of this kind.
+    kind: Option<JobKind>,
+    /// Only of jobs that are in this group now.
+    group: Option<String>,
+    /// Only those made at this instant and later.
+    from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    to: Option<Timestamp>,
+    /// `-creationTime`, the newest first, unless it says `creationTime`.
+    sort: Option<String>,
+    /// Where the last page ended.
     cursor: Option<String>,
+    /// At most so many.
     limit: Option<usize>,
 }
 
 /// `GET /api/v1/runs`
 pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let Query { state, job_id, cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.desk.runs(RunFilter { state, job_id, cursor, limit: limit(asked)? }).await?))
+    let Query { state, job_id, kind, group, from, to, sort, cursor, limit: asked } = query.into_inner();
+    let filter = RunFilter { state, job_id, kind, group, from, to, sort, cursor, limit: limit(asked)? };
+    Ok(HttpResponse::Ok().json(edge.desk.runs(filter).await?))
 }
 
 /// `GET /api/v1/runs/{id}`
@@ -62,6 +78,12 @@ pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web:
     allow(&edge, &request, Need::Worker)?;
     let next_fire = edge.desk.ask_next(id(&request, "id")?, json(&request, payload).await?).await?;
     Ok(HttpResponse::Ok().json(NextFire { next_fire }))
+}
+
+/// `GET /api/v1/runs/{id}/why`
+pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&request, "id")?).await?))
 }
 
 /// The query of a list of blocks.
