@@ -5,6 +5,7 @@ mod support;
 mod bad_input;
 mod bounds;
 mod kill;
+mod management;
 mod panics;
 mod plain_http;
 mod programs;
