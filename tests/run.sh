@@ -5,13 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 
-# What the tests on real input compare with: a web server, another crawler, a documentation tree.
-packages=(nginx wget python3 python3-doc)
+# What the tests on real input compare with: a web server, another crawler, a documentation tree; and a place for Schemathesis.
+packages=(nginx wget python3 python3-doc python3-venv)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
     for path in nginx wget python3; do command -v "$path" >/dev/null || return 1; done
+    python3 -c "import ensurepip, venv" 2>/dev/null || return 1
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
 }
 
@@ -50,6 +51,26 @@ for tool in rustfmt clippy; do
     cargo "${tool/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$tool"
 done
 
+# The caller that is made of the OpenAPI document. It is no Debian package, so it lives under target/, made anew when its
+# list changes.
+schemathesis=${CARGO_TARGET_DIR:-target}/schemathesis
+if ! cmp -s tests/schemathesis.txt "$schemathesis/installed.txt"; then
+    if [[ ${1:-} == --no-install ]]; then
+        say "SKIPPED: no Schemathesis in $schemathesis, so the OpenAPI document is not called at random"
+        schemathesis=
+    else
+        say "Schemathesis"
+        rm -rf "$schemathesis"
+        python3 -m venv "$schemathesis"
+        "$schemathesis/bin/pip" install --quiet --disable-pip-version-check --requirement tests/schemathesis.txt
+        cp tests/schemathesis.txt "$schemathesis/installed.txt"
+    fi
+fi
+if [[ -n $schemathesis ]]; then
+    WEBLOOM_SCHEMATHESIS=$(realpath "$schemathesis")/bin/schemathesis
+    export WEBLOOM_SCHEMATHESIS
+fi
+
 say "format"
 cargo fmt --all --check
 
@@ -62,7 +83,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 say "the SDK alone"
 cargo check --locked --no-default-features --features sdk --lib --examples
 if cargo tree --locked --no-default-features --features sdk --edges normal,build --prefix none |
-    grep -E '^(diesel|libsqlite3-sys|actix-web|actix-web-actors) '; then
+    grep -E '^(diesel|libsqlite3-sys|actix-web|actix-web-actors|schemars) '; then
     echo "the SDK must not bring the crates above" >&2
     exit 1
 fi

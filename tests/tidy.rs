@@ -68,7 +68,7 @@ impl File {
     }
 
     fn is_test(&self) -> bool {
-        self.path.ends_with("tests.rs") || self.path.contains("/tests/")
+        self.path.ends_with("tests.rs") || self.path.ends_with("simulation.rs") || self.path.contains("/tests/")
     }
 
     /// The program without comments, texts and tests; lines stay where they are.

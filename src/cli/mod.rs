@@ -4,6 +4,7 @@ mod agent;
 mod broker;
 mod crawl;
 mod house;
+mod job;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ enum Command {
     Crawl(crawl::CrawlArgs),
     /// Crawl a small site that is generated on the spot; needs no network
     Demo(crawl::DemoArgs),
+    /// Ask about jobs
+    Job(job::Args),
 }
 
 /// Runs the program. What goes wrong is told on standard error, with exit code 1 (2 for a wrong command line).
@@ -41,6 +44,7 @@ pub fn main() -> ExitCode {
         Command::Agent(args) => agent::run(args),
         Command::Crawl(args) => crawl::crawl(args),
         Command::Demo(args) => crawl::demo(args),
+        Command::Job(args) => return job::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -35,7 +35,17 @@ impl Write for Full {
 
 fn run(properties: BTreeMap<String, String>) -> RunContext {
     let (identity, job_id) = (Identity::random(), JobId::random());
-    let order = StartRun { identity, job_id, class_name: super::CLASS.into(), arguments: None, properties, start_returned: true };
+    let order = StartRun {
+        identity,
+        job_id,
+        class_name: super::CLASS.into(),
+        arguments: None,
+        properties,
+        start_returned: true,
+        planned_at: None,
+        attempt: 1,
+        trace_id: None,
+    };
     RunContext::new(order, Rc::new(Client::new("http://127.0.0.1:1", None).expect("an address")))
 }
 

@@ -10,7 +10,7 @@ pub const MOST_HEADERS: usize = 50;
 
 /// The request of a callback job. URL, header values and body may hold placeholders: `{runId}`, `{jobId}`, `{jobName}`,
 /// `{fireTime}`, `{attempt}`, `{traceId}` and `{arguments}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Callback {
     /// An absolute http or https URL.

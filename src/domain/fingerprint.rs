@@ -129,6 +129,21 @@ fn is_canonical_path(path: &[u8]) -> bool {
     true
 }
 
+#[cfg(feature = "broker")]
+impl schemars::JsonSchema for Fingerprint {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Fingerprint".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{24}$" })
+    }
+}
+
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(std::str::from_utf8(&self.hex()).expect("hexadecimal digits are ASCII"))

@@ -58,7 +58,29 @@ macro_rules! id {
                 text.parse().map_err(D::Error::custom)
             }
         }
+
+        #[cfg(feature = "broker")]
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schema(generator.contract().is_serialize())
+            }
+        }
     };
+}
+
+/// An id in the OpenAPI document: what is read in both forms is written in one.
+#[cfg(feature = "broker")]
+fn schema(written: bool) -> schemars::Schema {
+    let pattern = if written { "^[0-9a-f]{32}$" } else { "^([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$" };
+    schemars::json_schema!({ "type": "string", "pattern": pattern })
 }
 
 id!(

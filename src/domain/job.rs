@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 /// What kind of work a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
     /// Nodes download, a worker says what and reads what came.
@@ -66,6 +67,7 @@ pub mod limits {
 /// A job as it is stored.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
     /// Its id.
@@ -149,6 +151,7 @@ pub struct InvalidProperty {
 
 /// Key and value texts. Keys are found whatever their case, with underscores or without (`NODE_COUNT` is `NodeCount`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Properties(pub BTreeMap<String, String>);
 

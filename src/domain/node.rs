@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// What a node says of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFacts {
     /// Its id.
@@ -42,6 +43,7 @@ impl NodeFacts {
 
 /// How busy a node is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeLoad {
     /// Blocks and programs at work.
@@ -54,6 +56,7 @@ pub struct NodeLoad {
 
 /// A node as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecord {
     /// What it said of itself.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
     /// Made, and nothing of it begun: no worker has been told.
@@ -59,6 +60,7 @@ impl RunState {
 
 /// Requests of a run, by what became of them. `left = total - success - error` at every moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
     /// Not yet downloaded.

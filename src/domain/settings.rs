@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// What every block of a run tells the node that downloads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct DownloadSettings {
     /// Requests of one block that are downloaded at the same time.
@@ -51,6 +52,7 @@ impl Default for DownloadSettings {
 
 /// What holds for all requests of a run to its site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct SiteSettings {
     /// The `User-Agent`.
@@ -69,6 +71,7 @@ pub struct SiteSettings {
 
 /// The two ways that the seeds name in which cookies are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum CookieMode {
     /// Set before the first request; then the site may change them.

@@ -22,7 +22,7 @@ pub enum Need {
 }
 
 impl Need {
-    fn met_by(self, role: Role) -> bool {
+    pub(super) fn met_by(self, role: Role) -> bool {
         match self {
             // A worker looks at the runs it works for; a node has no business here.
             Self::Read => matches!(role, Role::Admin | Role::ReadOnly | Role::Worker),
@@ -74,23 +74,19 @@ pub fn allow_peer(
     check(edge, request, need, token(request).or(in_address), signed)
 }
 
+/// Lets everybody pass who comes from no page of another site: for what is public and asks for no token.
+///
+/// # Errors
+/// The request comes from such a page, or to a name that is not ours.
+pub fn allow_anyone(edge: &Edge, request: &HttpRequest) -> Result<(), Failure> {
+    keep_out_other_sites(request)?;
+    if edge.tokens.is_open() { keep_to_loopback(request) } else { Ok(()) }
+}
+
 fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, signed: Option<(NodeId, &str)>) -> Result<Caller, Failure> {
-    // A page of another site that a browser on this machine has open must not reach the broker through it.
-    if let Some(origin) = header(request, ORIGIN) {
-        let host = header(request, HOST).unwrap_or_default();
-        if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
-            return Err(Problem::forbidden("the request comes from a page of another site").into());
-        }
-    }
-    // A link on such a page sends no origin with its GET, but says that it leads across sites.
-    if header(request, "Sec-Fetch-Site").is_some_and(|site| site == "cross-site" || site == "same-site") {
-        return Err(Problem::forbidden("the request comes from a page of another site").into());
-    }
+    keep_out_other_sites(request)?;
     if edge.tokens.is_open() {
-        // Without tokens the broker listens on loopback; a name that somebody pointed here is not us.
-        let name = header(request, HOST).map_or("localhost", name_of);
-        let ours = name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        return if ours { Ok(Caller::default()) } else { Err(Problem::forbidden("this broker answers to loopback names only").into()) };
+        return keep_to_loopback(request).map(|()| Caller::default());
     }
     if let Some((node, sign)) = signed
         && need == Need::Agent
@@ -104,6 +100,28 @@ fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
     } else {
         Err(Problem::forbidden(format!("a token of role {} may not do that", role.name())).into())
     }
+}
+
+fn keep_out_other_sites(request: &HttpRequest) -> Result<(), Failure> {
+    // A page of another site that a browser on this machine has open must not reach the broker through it.
+    if let Some(origin) = header(request, ORIGIN) {
+        let host = header(request, HOST).unwrap_or_default();
+        if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
+            return Err(Problem::forbidden("the request comes from a page of another site").into());
+        }
+    }
+    // A link on such a page sends no origin with its GET, but says that it leads across sites.
+    if header(request, "Sec-Fetch-Site").is_some_and(|site| site == "cross-site" || site == "same-site") {
+        return Err(Problem::forbidden("the request comes from a page of another site").into());
+    }
+    Ok(())
+}
+
+/// Without tokens the broker listens on loopback; a name that somebody pointed here is not us.
+fn keep_to_loopback(request: &HttpRequest) -> Result<(), Failure> {
+    let name = header(request, HOST).map_or("localhost", name_of);
+    let ours = name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if ours { Ok(()) } else { Err(Problem::forbidden("this broker answers to loopback names only").into()) }
 }
 
 /// The name in a `Host` header: without the port, an IPv6 address without its brackets.

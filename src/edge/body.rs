@@ -2,7 +2,7 @@
 
 use super::error::Failure;
 use crate::protocol::problem::Problem;
-use crate::protocol::push::read_json;
+use crate::protocol::push::read_object;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use actix_web::{HttpRequest, web};
 use bytes::{Bytes, BytesMut};
@@ -71,7 +71,7 @@ fn unpack(reader: impl Read, limit: usize) -> Result<Bytes, Failure> {
 /// As [`read`], or it is not what is expected; then the problem names the place.
 pub async fn json<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<T, Failure> {
     let body = read(request, payload, MAX_JSON).await?;
-    Ok(read_json(&body)?)
+    Ok(read_object(&body)?)
 }
 
 /// Reads a JSON body; an empty one is the default.
@@ -83,7 +83,7 @@ pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpReques
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(T::default());
     }
-    Ok(read_json(&body)?)
+    Ok(read_object(&body)?)
 }
 
 /// Reads a part of the path as an id.

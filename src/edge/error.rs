@@ -2,7 +2,7 @@
 
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
 use actix_web::http::StatusCode;
-use actix_web::http::header::RETRY_AFTER;
+use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use actix_web::{HttpRequest, HttpResponse, ResponseError, web};
 
 /// A problem as the answer to a request.
@@ -44,9 +44,13 @@ pub async fn no_such_route(request: HttpRequest) -> Failure {
     Failure(Problem::not_found(format!("nothing is at {}", request.path())))
 }
 
-/// For methods that an address does not take.
-pub async fn no_such_method() -> Failure {
-    Failure(Problem::method_not_allowed())
+/// For methods that an address does not take; says which it does.
+pub async fn no_such_method(methods: String) -> HttpResponse {
+    let mut answer = Failure(Problem::method_not_allowed()).error_response();
+    if let Ok(methods) = HeaderValue::from_str(&methods) {
+        answer.headers_mut().insert(ALLOW, methods);
+    }
+    answer
 }
 
 impl actix_web::Responder for Failure {

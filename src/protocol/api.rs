@@ -4,10 +4,12 @@ use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::run::{Counters, RunState};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "broker")]
 use std::collections::BTreeMap;
 
 /// A list, and where it goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items.
@@ -20,13 +22,15 @@ pub struct Page<T> {
 /// A job as it is created or changed. Names of both revisions of the seeds are taken.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "name": "titles", "jobType": "block", "properties": { "FullClassName": "shop.Titles", "ThreadNum": "4" } }])))]
 #[serde(rename_all = "camelCase")]
 pub struct JobInput {
     /// At creation, the id that it shall have; else one is made.
     #[serde(default, alias = "Id")]
     pub id: Option<JobId>,
-    /// At most 50 characters.
+    /// Unique among the jobs; needed at creation.
     #[serde(default, alias = "Name")]
+    #[cfg_attr(feature = "broker", schemars(length(min = 1, max = crate::domain::job::limits::NAME)))]
     pub name: Option<String>,
     /// `block`, `application` or `callback`; 002 counts the first two from 0.
     #[serde(default, alias = "JobType", alias = "type", alias = "kind")]
@@ -52,8 +56,9 @@ pub struct JobInput {
     /// Why it is disabled, with `isEnabled` false.
     #[serde(default)]
     pub disabled_reason: Option<String>,
-    /// At most 500 characters.
+    /// For people.
     #[serde(default, alias = "Description")]
+    #[cfg_attr(feature = "broker", schemars(length(max = crate::domain::job::limits::DESCRIPTION)))]
     pub description: Option<String>,
     /// Whether a trigger starts it.
     #[serde(default, alias = "IsEnabled", alias = "isEnable", alias = "IsEnable", alias = "enabled")]
@@ -78,6 +83,7 @@ pub struct JobInput {
 /// A kind of job by name or, as 002 has it, by number.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum JobTypeInput {
     /// Block 0, Application 1.
@@ -88,6 +94,7 @@ pub enum JobTypeInput {
 
 /// How to trigger a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerInput {
     /// Instead of the job's own.
@@ -106,6 +113,7 @@ pub struct TriggerInput {
 
 /// A run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunOutput {
     /// Its id.
@@ -174,6 +182,7 @@ pub struct RunOutput {
 
 /// Blocks by where they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockCounts {
     /// For a node.
@@ -188,6 +197,7 @@ pub struct BlockCounts {
 
 /// What one node did for one run: the seeds' *JobStatus*.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct JobStatusOutput {
     /// The job.
@@ -209,6 +219,7 @@ pub struct JobStatusOutput {
 
 /// A block.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockOutput {
     /// Its id.
@@ -245,6 +256,7 @@ pub struct BlockOutput {
 
 /// A node.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutput {
     /// What is stored of it.
@@ -259,8 +271,21 @@ pub struct NodeOutput {
     pub holding: u32,
 }
 
+/// What a node said of itself in one heartbeat.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatusOutput {
+    /// How busy it was.
+    #[serde(flatten)]
+    pub load: crate::domain::node::NodeLoad,
+    /// When it said so.
+    pub creation_time: Timestamp,
+}
+
 /// A worker's watch of one class, now or in the past.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerOutput {
     /// Counts the watches.
@@ -278,6 +303,7 @@ pub struct WorkerOutput {
 
 /// An actor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ActorOutput {
     /// registry, dispatcher, run, node, worker, session, persistence …
@@ -304,15 +330,30 @@ pub struct ActorOutput {
 
 /// The body of `POST /api/v1/workers`: a worker without a socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "classNames": ["shop.Titles"] }])))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerInput {
     /// The id that it had before, if it comes again.
     #[serde(default)]
     pub worker_id: Option<WorkerId>,
     /// The classes that it watches.
+    #[cfg_attr(feature = "broker", schemars(length(min = 1, max = 1_000)))]
     #[serde(alias = "fullClassNames", alias = "FullClassNames", alias = "ClassNames")]
     pub class_names: Vec<String>,
     /// Runs that it has in hand already.
     #[serde(default)]
     pub runs: Vec<Identity>,
+}
+
+/// The answer to a worker without a socket: the rules of the house.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRegistered {
+    /// The id under which it is known.
+    pub worker_id: WorkerId,
+    /// Milliseconds between two calls.
+    pub heartbeat: u64,
+    /// Milliseconds of silence after which it counts as lost.
+    pub offline: u64,
 }

@@ -61,6 +61,7 @@ pub fn read<'a>(body: &mut &'a [u8]) -> Result<(Head, &'a [u8], &'a [u8]), Probl
 
 /// A finished block as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(rename = "FinishedBlock"))]
 #[serde(rename_all = "camelCase")]
 pub struct Block {
     /// The block.
@@ -78,11 +79,13 @@ pub struct Block {
 
 /// One request and its response as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// The request's id.
     pub request_id: Fingerprint,
     /// The request as it was pushed, unknown members and all.
+    #[cfg_attr(feature = "broker", schemars(with = "super::push::Request"))]
     pub request: Box<RawValue>,
     /// The HTTP status; 0 if there was no answer.
     pub status: u16,

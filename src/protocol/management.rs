@@ -7,7 +7,7 @@ use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A job, and how it stands with its plan.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobOutput {
     /// The job.
@@ -29,7 +29,7 @@ pub struct JobOutput {
 }
 
 /// What a schedule would do: for a schedule that is not stored.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PreviewInput {
     /// The schedule.
@@ -46,7 +46,7 @@ pub struct PreviewInput {
 }
 
 /// What a schedule will do, as things stand.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewOutput {
     /// The zone that local times are given in.
@@ -61,7 +61,7 @@ pub struct PreviewOutput {
 }
 
 /// An instant that comes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewFire {
     /// The instant.
@@ -82,7 +82,7 @@ pub struct PreviewFire {
 }
 
 /// A row of the ledger of fires.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FireOutput {
     /// The job.
@@ -114,7 +114,7 @@ pub struct FireOutput {
 }
 
 /// Why something is as it is: an answer for people, and the rule behind it for programs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyOutput {
     /// What was asked about: an instant or a run.
@@ -131,7 +131,7 @@ pub struct WhyOutput {
 }
 
 /// A change of a job: who, when, what to.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobChange {
     /// Counts the changes of all jobs.
@@ -152,7 +152,7 @@ pub struct JobChange {
 }
 
 /// Why a job is disabled, and what becomes of its runs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DisableInput {
     /// For people.
@@ -164,7 +164,7 @@ pub struct DisableInput {
 }
 
 /// A past range that is to be run again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BackfillInput {
     /// The first instant that is meant.
@@ -180,7 +180,7 @@ pub struct BackfillInput {
 }
 
 /// What a backfill did.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackfillOutput {
     /// The instants, and the runs that they made (none in a dry run).
@@ -192,7 +192,7 @@ pub struct BackfillOutput {
 }
 
 /// One instant of a backfill.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackfillFire {
     /// The instant.
@@ -203,7 +203,7 @@ pub struct BackfillFire {
 }
 
 /// What was run again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveOutput {
     /// The new runs.
@@ -213,7 +213,7 @@ pub struct RedriveOutput {
 }
 
 /// When a run wants its job to run next. One of the two.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AskInput {
     /// At this instant; one that is past means now.
@@ -225,7 +225,7 @@ pub struct AskInput {
 }
 
 /// A line of a run's log.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
     /// Counts the lines of all runs: give the last one back as `after`.
@@ -241,7 +241,7 @@ pub struct LogLine {
 }
 
 /// A line that a worker, or whoever carries a run out, has to say.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogInput {
     /// At most 8,192 bytes.
@@ -258,7 +258,7 @@ pub struct LogInput {
 }
 
 /// What became of lines that were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogAccepted {
     /// Lines that are kept.
@@ -268,7 +268,7 @@ pub struct LogAccepted {
 }
 
 /// A part of a run's log.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogPage {
     /// The lines. Those with id 0 are told by the run's row: that it was made, that it began.
@@ -282,7 +282,7 @@ pub struct LogPage {
 }
 
 /// A job as a file keeps it: what a team writes, and nothing that the broker adds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedJob {
     /// Its name: by this it is found again.
@@ -316,7 +316,7 @@ pub struct ExportedJob {
 }
 
 /// What bulk import did with one job.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedJob {
     /// Its name.
@@ -329,7 +329,7 @@ pub struct ImportedJob {
 }
 
 /// A group as it is created or changed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupInput {
     /// At most 50 characters, unique.
@@ -341,7 +341,7 @@ pub struct GroupInput {
 }
 
 /// A group: a name that jobs and nodes go by.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupOutput {
     /// Its id.
@@ -368,7 +368,7 @@ pub struct GroupOutput {
 }
 
 /// What became of the jobs of a group that was enabled or disabled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSwitched {
     /// Jobs in it.
@@ -378,7 +378,7 @@ pub struct GroupSwitched {
 }
 
 /// How late the fires of a job were, in milliseconds, of the latest at most 1,000.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lateness {
     /// Fires that were measured.

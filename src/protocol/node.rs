@@ -44,6 +44,7 @@ pub enum FromNode {
 
 /// How a node is, and what it holds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Heartbeat {
     /// Blocks and programs at work.
@@ -62,6 +63,7 @@ pub struct Heartbeat {
 
 /// A block in the hands of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Holding {
     /// The run.
@@ -76,6 +78,7 @@ pub struct Holding {
 
 /// A block as it is sent to a node: the seeds' *BlockDto*.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(rename = "BlockForNode"))]
 #[serde(rename_all = "camelCase")]
 pub struct Block {
     /// Its id.
@@ -91,12 +94,14 @@ pub struct Block {
     pub settings: DownloadSettings,
     /// The requests, a JSON array; none in a binary frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<Vec<super::push::Request>>"))]
     pub requests: Option<Box<RawValue>>,
 }
 
 /// The body of `POST /node/heartbeat`: a node without a socket says who and how it is, and gets a block or nothing. The
 /// names of both revisions of the seeds are taken, in camel or Pascal case.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatCall {
     /// The node.
@@ -130,6 +135,7 @@ pub struct HeartbeatCall {
 
 /// The body of `POST /node/block` as JSON: the seeds' *BlockResponse*.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockReport {
     /// The block.
@@ -157,6 +163,7 @@ pub struct BlockReport {
 
 /// What became of one request, in a [`BlockReport`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestReport {
     /// The request.
@@ -194,6 +201,7 @@ fn one() -> u32 {
 
 /// The answer to a report that was taken: it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Reported {
     /// Requests answered with a status below 400.
@@ -204,6 +212,7 @@ pub struct Reported {
 
 /// Why a request was not answered, or not wholly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FetchError {
     /// One of a closed list.
@@ -217,6 +226,7 @@ pub struct FetchError {
 
 /// The closed list of reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FetchErrorKind {
     /// The host's name is not known.

@@ -7,6 +7,7 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 
 /// What went wrong, for a program (`type`, `status`, `field`) and for a person (`title`, `detail`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
     /// `/problems/` and a word that never changes.

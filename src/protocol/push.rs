@@ -22,30 +22,38 @@ pub const MOST_REQUEST: usize = 1 << 20;
 
 /// A request as a worker writes it and a node reads it. Members that nobody knows travel along and come back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("required" = ["url"], "examples" = [{ "url": "http://localhost/", "depth": 1 }])))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Request {
     /// Given by the broker; what is sent here is not kept.
+    #[cfg_attr(feature = "broker", schemars(schema_with = "request_id"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Fingerprint>,
     /// `http` or `https`.
+    #[cfg_attr(feature = "broker", schemars(length(min = 1, max = MOST_URL)))]
     pub url: String,
     /// GET if it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "broker", schemars(regex(pattern = "^[A-Za-z-]{1,20}$")))]
     pub method: Option<String>,
     /// Headers of this request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<BTreeMap<String, String>>"))]
     pub headers: BTreeMap<String, String>,
     /// A body as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// Links between it and a first request.
     #[serde(skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub depth: u32,
     /// What makes it unique in its run, instead of method, URL and body.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "broker", schemars(length(max = MOST_KEY)))]
     pub key: Option<String>,
     /// A deliberate repetition: it is not compared with what the run has seen.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<bool>"))]
     pub dont_filter: bool,
     /// A character encoding that is known better than the page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +61,12 @@ pub struct Request {
     /// The worker's own; handed back as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Value>,
+}
+
+/// What is sent as an id is never looked at.
+#[cfg(feature = "broker")]
+fn request_id(schemas: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    if schemas.contract().is_serialize() { schemas.subschema_for::<Fingerprint>() } else { true.into() }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if hands a reference")]
@@ -87,13 +101,14 @@ struct Checked<'a> {
 
 /// The body of an acknowledgement: blocks that are done, and what follows from them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AckCall<R> {
     /// The blocks.
     #[serde(default)]
     pub blocks: Vec<BlockId>,
     /// The requests that follow.
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::<R>::new")]
     pub requests: Vec<R>,
 }
 
@@ -113,6 +128,7 @@ struct PushText<'a> {
 
 /// The answer to a push or an acknowledgement: it is on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pushed {
     /// The blocks that the requests went into.
@@ -145,6 +161,23 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
+/// Reads a JSON object. An array would be read as well, its items taken for the members in their order: that is nobody's
+/// wire format, and would change its meaning when a member is added.
+///
+/// # Errors
+/// It is none, or a member is not what is expected.
+pub fn read_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    refuse_array(body)?;
+    read_json(body)
+}
+
+fn refuse_array(body: &[u8]) -> Result<(), Problem> {
+    match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => Err(Problem::malformed("an object is expected, not an array")),
+        _ => Ok(()),
+    }
+}
+
 /// Reads and checks the body of a push: an array of requests, or an object whose member `requests` is one.
 ///
 /// # Errors
@@ -163,6 +196,7 @@ pub fn read_push(body: Bytes) -> Result<RequestBatch, Problem> {
 /// # Errors
 /// As [`read_push`].
 pub fn read_ack(body: Bytes) -> Result<(Vec<BlockId>, RequestBatch), Problem> {
+    refuse_array(&body)?;
     let text: AckText<'_> = serde_json::from_slice(&body).map_err(|_| {
         // Read once more, slowly, to say where.
         read_json::<AckCall<Box<RawValue>>>(&body).err().unwrap_or_else(|| Problem::malformed("not an acknowledgement"))
@@ -316,6 +350,13 @@ mod tests {
             assert_eq!(back[0]["x"]["y"][0], 1, "what nobody knows is kept");
         }
         assert_eq!(push("[]").expect("nothing").pack(&[]), b"[]");
+    }
+
+    #[test]
+    fn an_array_is_no_object() {
+        assert!(read_ack(Bytes::from_static(b"{\"blocks\":[],\"requests\":[]}")).is_ok());
+        assert_eq!(read_ack(Bytes::from_static(b" [[],[]]")).err().map(|p| p.status), Some(400));
+        assert_eq!(read_object::<Pushed>(b"[[],1,0,0,0,0]").err().map(|p| p.status), Some(400));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use super::problem::Problem;
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::run::{Counters, RunState};
+use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// From the broker to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToWorker {
     /// The first message: the rules of the house.
@@ -44,6 +46,7 @@ pub enum ToWorker {
 
 /// The order to carry out a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartRun {
     /// The run.
@@ -61,6 +64,15 @@ pub struct StartRun {
     /// The first requests were pushed by a worker before: go on with the results.
     #[serde(default)]
     pub start_returned: bool,
+    /// The instant that the run was planned for; none if it was triggered by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_at: Option<Timestamp>,
+    /// Counts the attempts of the run from 1.
+    #[serde(default)]
+    pub attempt: u32,
+    /// W3C trace id: 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 /// From a worker to the broker.

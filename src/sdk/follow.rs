@@ -237,6 +237,9 @@ mod tests {
             arguments: None,
             properties: properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             start_returned: false,
+            planned_at: None,
+            attempt: 1,
+            trace_id: None,
         };
         RunContext::new(order, Rc::new(Client::new("http://127.0.0.1:1", None).expect("an address")))
     }

@@ -184,7 +184,17 @@ fn carried(spider: &Test, arguments: Option<&str>, blocks: &[&[&str]], deeds: &[
         let client = Rc::new(Client::new(&format!("http://{address}"), None).expect("an address"));
         let arguments = arguments.map(str::to_owned);
         let (job_id, class_name) = (JobId::random(), "a.Test".to_owned());
-        let order = StartRun { identity, job_id, class_name, arguments, properties: Default::default(), start_returned: false };
+        let order = StartRun {
+            identity,
+            job_id,
+            class_name,
+            arguments,
+            properties: Default::default(),
+            start_returned: false,
+            planned_at: None,
+            attempt: 1,
+            trace_id: None,
+        };
         let run = RunContext::new(order, client);
         let (_halt, halted) = watch::channel(None);
         let over = carry(&run, spider, WorkerId::random(), 1, halted).await;

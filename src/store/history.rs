@@ -76,19 +76,41 @@ impl ReadOp for ListChanges {
     type Output = Vec<StoredChange>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let mut query = job_history::table.order(job_history::id.desc()).limit(self.limit as i64).into_boxed();
+        let mut query =
+            job_history::table.select(ChangeRow::as_select()).order(job_history::id.desc()).limit(self.limit as i64).into_boxed();
         if let Some(job) = self.job_id {
             query = query.filter(job_history::job_id.eq(job.to_string()));
         }
         if let Some(before) = self.before {
             query = query.filter(job_history::id.lt(before));
         }
-        let rows: Vec<(i64, String, i64, String, Option<String>, i64, String)> = query.load(from.conn)?;
-        rows.into_iter()
-            .map(|(row, job_id, version, action, by, at, job)| {
-                Ok(StoredChange { id: row, job_id: id(&job_id)?, version, action, by, at: Timestamp(at), job })
-            })
-            .collect()
+        query.load(from.conn)?.into_iter().map(ChangeRow::into_change).collect()
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = job_history)]
+struct ChangeRow {
+    id: i64,
+    job_id: String,
+    version: i64,
+    action: String,
+    by: Option<String>,
+    at: i64,
+    job: String,
+}
+
+impl ChangeRow {
+    fn into_change(self) -> Result<StoredChange, StoreError> {
+        Ok(StoredChange {
+            id: self.id,
+            job_id: id(&self.job_id)?,
+            version: self.version,
+            action: self.action,
+            by: self.by,
+            at: Timestamp(self.at),
+            job: self.job,
+        })
     }
 }
 

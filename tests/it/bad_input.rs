@@ -30,7 +30,7 @@ fn jobs() {
             (class(json!({ "id": job })), 409, "id"),
             (class(json!({ "jobType": 7 })), 422, "jobType"),
             (class(json!({ "jobType": "crawl" })), 422, "jobType"),
-            (class(json!({ "cron": "* * * * *" })), 422, "cron"),
+            (class(json!({ "cron": "61 * * * *" })), 422, "cron"),
             (class(json!({ "description": "x".repeat(501) })), 422, "description"),
             (class(json!({ "priority": 1.5 })), 400, "priority"),
             (class(json!({ "properties": { "FullClassName": "x".repeat(101) } })), 422, "properties.FullClassName"),

@@ -6,7 +6,7 @@ use super::message::JobChange;
 use super::room::Room;
 use crate::actors::reply::problem_of;
 use crate::domain::job::Job;
-use crate::domain::schedule::Schedule;
+use crate::domain::schedule::{Schedule, changed};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{Action, StoreError, UpdateJob};
@@ -57,15 +57,7 @@ impl Room {
         job.update_time = now;
         job.update_by = by;
         let was = known.stored.state;
-        let mut state = was;
-        state.decided_until = state.decided_until.max(now);
-        let begins = job.is_enabled && !old.is_enabled;
-        if begins || job.schedule != old.schedule {
-            (state.rest_from, state.asked_at) = (now, None);
-        }
-        if begins {
-            state.failures = 0;
-        }
+        let state = changed(&was, now, job.is_enabled && !old.is_enabled, job.schedule != old.schedule);
         let plan = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile().map_err(super::input::of_schedule)?;
         let comes = job.is_enabled && !job.is_deleted;
         let next_at = if comes { plan.next(&state, known.open_counts().any()).map(|next| next.at) } else { None };

@@ -7,10 +7,10 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{Run, RunRules, RunState};
-use crate::domain::schedule::{Fate, Kind, Overlap, Policies, Row, Step, decide};
+use crate::domain::schedule::{Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{FireOf, InsertRun, NewFire, NewRun, OpenRun, Outcome, RecordSkip, StoredPlan, WriteFires};
+use crate::store::{FireOf, InsertRun, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, StoredPlan, WriteFires};
 use std::collections::HashMap;
 
 impl Room {
@@ -39,9 +39,20 @@ impl Room {
             if known.open_counts().any() && known.stored.next_at.is_some_and(|at| at <= now) {
                 self.look_again().await?;
             }
-            let known = self.known().await?;
+            self.known().await?;
+            let known = self.known.as_ref().expect("it was read just now");
             let was = known.stored.state;
-            let step = decide(&known.plan, &known.rules, &was, known.open_counts(), now);
+            let fired_ahead = fired_ahead(&self.house, known).await?;
+            let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
+            let mut step = decide(&known.plan, &known.rules, &was, &given, now);
+            if let Some(after) = step.rewind {
+                log::warn!("the clock went back job={} from={} to={after}", known.job.id, was.decided_until);
+                let before = ListFires { job_id: known.job.id, from: None, to: Some(after), verdict: None, ascending: false, limit: 1 };
+                let row = self.house.store.read(before).await.map_err(|e| problem_of(&e))?.pop();
+                if let Some(row) = row.filter(|row| row.planned_until > after) {
+                    step.rewind_around(row.planned_at, row.planned_until, known.job.update_time);
+                }
+            }
             if step.is_empty() {
                 return Ok(());
             }
@@ -191,6 +202,19 @@ impl Room {
             }
         })
     }
+}
+
+/// Instants with a run that come again: only where the clock went back are there any.
+async fn fired_ahead(house: &House, known: &Known) -> Result<Vec<Timestamp>, Problem> {
+    let decided = known.stored.state.decided_until;
+    if known.stored.state.last_fire.is_none_or(|last| last <= decided) {
+        return Ok(Vec::new());
+    }
+    let from = Some(decided.plus_ms(1));
+    let verdict = Some("fired".to_owned());
+    let ahead = ListFires { job_id: known.job.id, from, to: None, verdict, ascending: true, limit: 100_000 };
+    let rows = house.store.read(ahead).await.map_err(|e| problem_of(&e))?;
+    Ok(rows.into_iter().map(|row| row.planned_at).collect())
 }
 
 enum Admission {

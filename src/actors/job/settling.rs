@@ -5,7 +5,7 @@ use super::room::Room;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::run::{Run, RunState};
-use crate::domain::schedule::Schedule;
+use crate::domain::schedule::{Schedule, settle};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, SettleRun, StoredPlan};
@@ -36,8 +36,8 @@ impl Room {
         }
         let known = self.known().await?;
         known.open.retain(|run| Some(run.identity) != identity);
-        let counts = known.open_counts();
-        let release = known.open.iter().find(|run| counts.at_work == 0 && run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
+        let waiting = known.open.iter().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
+        let release = waiting.filter(|_| known.open_counts().at_work == 0);
         let ended = ended.filter(|run| run.follow);
         if ended.is_none() && release.is_none() {
             return Ok(());
@@ -47,26 +47,17 @@ impl Room {
         }
         let known = self.known().await?;
         let was = known.stored.state;
-        let mut state = was;
+        let how = ended.as_ref().map(|run| (run.state, run.finish_time.unwrap_or(run.creation_time)));
+        let aftermath = settle(&was, how, known.open_counts());
+        let state = aftermath.state;
         let mut events = Vec::new();
-        if let Some(run) = &ended {
-            let finish = run.finish_time.unwrap_or(run.creation_time);
-            let reason = run.reason.as_deref().unwrap_or_default();
-            match run.state {
-                RunState::Failed => {
-                    state.failures = state.failures.saturating_add(1);
-                    events.push(known.event("failed", Some(run.identity), finish, reason));
-                }
-                RunState::Success => {
-                    if state.failures > 0 {
-                        events.push(known.event("recovered", Some(run.identity), finish, &format!("after {} failures", state.failures)));
-                    }
-                    state.failures = 0;
-                }
-                _ => {}
+        if let (Some(run), Some((_, finish))) = (&ended, how) {
+            let event = |name, reason: &str| known.event(name, Some(run.identity), finish, reason);
+            if aftermath.failed {
+                events.push(event("failed", run.reason.as_deref().unwrap_or_default()));
             }
-            if counts.at_work == 0 {
-                state.rest_from = state.rest_from.max(finish);
+            if let Some(failures) = aftermath.recovered_after {
+                events.push(event("recovered", &format!("after {failures} failures")));
             }
         }
         let next_at = known.next_at(&state, known.open_counts().any());

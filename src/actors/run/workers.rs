@@ -68,6 +68,9 @@ impl RunActor {
             arguments: self.run.arguments.clone(),
             properties: self.properties.clone(),
             start_returned: self.frontier.start_returned(),
+            planned_at: self.run.planned_at,
+            attempt: self.run.attempt,
+            trace_id: self.run.trace_id.clone(),
         }));
     }
 

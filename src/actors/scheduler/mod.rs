@@ -61,6 +61,7 @@ impl Scheduler {
     }
 
     fn load(&mut self, ctx: &mut Context<Self>) {
+        self.notice.stats().set_state("reading");
         let read = self.house.store.read(LoadAgenda);
         ctx.wait(wrap_future(read).map(|rows: Result<_, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match rows {
             Ok(rows) => {
@@ -68,6 +69,7 @@ impl Scheduler {
                     this.agenda.set(job, Some(at));
                 }
                 this.is_loaded = true;
+                this.notice.stats().set_state("running");
                 this.house.counts.planned_jobs(this.agenda.len());
                 log::info!("the agenda is read jobs={}", this.agenda.len());
                 this.turn(ctx);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A time at which a job does not run: between two instants (`from`, `to`), on whole days (`dates`), or every day or on
 /// some weekdays between two times of the day (`start`, `end`, `days`). Days and times are those of the job's zone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Blackout {
     /// What it is called in the ledger.

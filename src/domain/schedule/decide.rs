@@ -28,6 +28,17 @@ impl Open {
     }
 }
 
+/// What a decision goes by, beside plan and policies.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Circumstances<'a> {
+    /// The runs of the job that are not over.
+    pub open: Open,
+    /// When the job was last changed: what was decided before that is not taken back.
+    pub changed_at: Timestamp,
+    /// Instants that are not decided and stand in the ledger with a run all the same: the clock went back over them.
+    pub fired_ahead: &'a [Timestamp],
+}
+
 /// What became of an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
@@ -79,6 +90,14 @@ pub struct Step {
 }
 
 impl Step {
+    /// The clock went back into the middle of a row that covers several instants: all of it is decided anew, or, if the
+    /// job was changed within it, none of it.
+    pub fn rewind_around(&mut self, at: Timestamp, until: Timestamp, changed_at: Timestamp) {
+        let to = if at > changed_at { at.plus_ms(-1) } else { until };
+        self.rewind = Some(to);
+        self.state.decided_until = to;
+    }
+
     /// Nothing is to be written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -88,15 +107,18 @@ impl Step {
 
 /// Decides what becomes of all that is due.
 #[must_use]
-pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, open: Open, now: Timestamp) -> Step {
+pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circumstances<'_>, now: Timestamp) -> Step {
     let mut step = Step { rows: Vec::new(), state: *state, replace: false, rewind: None, more: false };
-    if state.decided_until.since_ms(now) > SMALL_STEP_MS {
+    let back_to = now.max(given.changed_at);
+    if state.decided_until.since_ms(back_to) > SMALL_STEP_MS {
         // What fired stays in the ledger and does not fire again when its time comes again.
-        step.rewind = Some(now);
-        step.state.decided_until = now;
+        step.rewind = Some(back_to);
+        step.state.decided_until = back_to;
+        step.state.rest_from = step.state.rest_from.min(back_to);
         return step;
     }
-    let due = gather(plan, &mut step, open, now);
+    let open = given.open;
+    let due = gather(plan, &mut step, given, now);
     let mut rows = classify(plan, policies, due, now);
     overlap(policies.overlap.unwrap_or(if plan.is_empty() { Overlap::Allow } else { Overlap::Skip }), &mut rows, open, &mut step);
     if let Some(most) = plan.max_fires {
@@ -111,37 +133,45 @@ pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, open: Open, n
             step.state.rest_from = step.state.rest_from.max(row.until);
         }
     }
-    step.rows = fold(rows);
+    step.rows = fold(rows, given.fired_ahead);
     step
 }
 
 /// All that is due, and how far the plan is decided when it is dealt with.
-fn gather(plan: &Plan, step: &mut Step, open: Open, now: Timestamp) -> Vec<(Next, bool)> {
+fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestamp) -> Vec<(Next, bool)> {
     let mut due = Vec::new();
     let state = &mut step.state;
-    while let Some(next) = plan.next(state, open.any()).filter(|next| next.at <= now) {
-        if next.kind == Kind::Asked {
-            // What a run asked for stands once for all that the plan had until then.
-            while let Some(planned) = plan.named_after(state.decided_until).filter(|planned| planned.at < next.at) {
-                if due.len() >= MOST_INSTANTS {
-                    break;
-                }
+    loop {
+        let next = plan.next(state, given.open.any()).filter(|next| next.at <= now);
+        if state.asked_at.is_some() {
+            // What a run asked for stands once for all that the plan has until then.
+            let until = next.as_ref().map_or(now, |next| next.at.plus_ms(-1));
+            while let Some(planned) = plan.planned_after(state).filter(|planned| planned.at <= until && due.len() < MOST_INSTANTS) {
                 state.decided_until = planned.at;
-                due.push((planned, true));
+                if !given.fired_ahead.contains(&planned.at) {
+                    due.push((planned, true));
+                }
             }
         }
         if due.len() >= MOST_INSTANTS {
             step.more = true;
             return due;
         }
+        let Some(next) = next else { break };
+        let rests = plan.rests(&next);
+        state.decided_until = next.at;
         if next.kind == Kind::Asked {
             state.asked_at = None;
         }
         if next.kind == Kind::Silence {
             state.last_fire = Some(next.at);
         }
-        state.decided_until = next.at;
-        let rests = plan.rests(&next);
+        if given.fired_ahead.contains(&next.at) {
+            if rests {
+                state.rest_from = next.at;
+            }
+            continue;
+        }
         due.push((next, false));
         if rests {
             // What comes after the end of a run depends on what becomes of this one.
@@ -269,11 +299,14 @@ fn cut(rows: &mut Vec<Row>, left: u64) {
 }
 
 /// Puts neighbours of one fate together where there are more than a step may write rows for; the latest stay single.
-fn fold(rows: Vec<Row>) -> Vec<Row> {
+fn fold(rows: Vec<Row>, fired_ahead: &[Timestamp]) -> Vec<Row> {
     let Some(surplus) = rows.len().checked_sub(MOST_ROWS).filter(|surplus| *surplus > 0) else { return rows };
+    let between = |from: Timestamp, to: Timestamp| fired_ahead.iter().any(|at| (from..to).contains(at));
     let mut folded: Vec<Row> = Vec::with_capacity(MOST_ROWS + 8);
     for (i, row) in rows.into_iter().enumerate() {
-        match folded.last_mut().filter(|last| i < surplus && last.fate == row.fate && last.kind == row.kind && last.rule == row.rule) {
+        match folded.last_mut().filter(|last| {
+            i < surplus && last.fate == row.fate && last.kind == row.kind && last.rule == row.rule && !between(last.until, row.at)
+        }) {
             Some(last) if !matches!(row.fate, Fate::Fire { .. }) => {
                 last.until = row.at;
                 last.instants += 1;

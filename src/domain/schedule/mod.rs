@@ -7,15 +7,17 @@ mod decide;
 mod plan;
 mod policies;
 mod preview;
+mod settle;
 mod verify;
 mod why;
 
 pub use agenda::Agenda;
 pub use blackout::Blackout;
-pub use decide::{Fate, Open, Row, Step, decide};
+pub use decide::{Circumstances, Fate, Open, Row, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};
 pub use policies::{Keep, Misfire, MisfirePolicy, Overlap, Policies, Retry};
 pub use preview::{Coming, Preview, local, preview};
+pub use settle::{Aftermath, changed, settle};
 pub use verify::{Definition, Discrepancy, Entry, verify};
 pub use why::{Answer, Recorded, Rule, Sight, explain, explain_unrecorded};
 
@@ -34,7 +36,7 @@ pub const SHORTEST_INTERVAL: u64 = 100;
 pub const LONGEST: u64 = 100 * 366 * 86_400_000;
 
 /// When a job runs. Without a trigger: by hand only, or when its last run asked for it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Schedule {
     /// Any of them makes the job run; an instant that two of them name counts once.
@@ -69,7 +71,7 @@ pub struct Schedule {
 }
 
 /// One reason to run. Exactly one of `cron`, `every` and `at` is given.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Trigger {
     /// A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a word like `@daily`.
@@ -203,5 +205,7 @@ impl Schedule {
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

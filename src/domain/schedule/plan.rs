@@ -147,6 +147,12 @@ impl Plan {
         first.filter(|next| self.is_within(next.at))
     }
 
+    /// The next instant that a trigger names, unless the plan has made its last run.
+    #[must_use]
+    pub(super) fn planned_after(&self, state: &PlanState) -> Option<Next> {
+        if self.max_fires.is_some_and(|most| state.fires >= most) { None } else { self.named_after(state.decided_until) }
+    }
+
     /// The instant that comes next, as things stand; `is_open`: a run of the job is not over.
     #[must_use]
     pub fn next(&self, state: &PlanState, is_open: bool) -> Option<Next> {

@@ -4,7 +4,7 @@ use super::{InvalidSchedule, LONGEST, is_default};
 use serde::{Deserialize, Serialize};
 
 /// The rules of one job. What is absent is as usual.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Policies {
     /// Planned instants that passed while nobody looked.
@@ -34,7 +34,7 @@ pub struct Policies {
 }
 
 /// Planned instants that passed while nobody looked, or that a broker was too busy for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Misfire {
     /// What to do.
@@ -55,7 +55,7 @@ impl Default for Misfire {
 }
 
 /// See [`Misfire`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MisfirePolicy {
     /// One run now, for all of them.
@@ -68,7 +68,7 @@ pub enum MisfirePolicy {
 }
 
 /// A fire that finds another run of its job not over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Overlap {
     /// No run.
@@ -84,7 +84,7 @@ pub enum Overlap {
 }
 
 /// A run that failed is tried again, under the same identity.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Retry {
     /// Attempts after the first.
@@ -116,7 +116,7 @@ impl Retry {
 }
 
 /// How much of a job's past is kept; what is absent, as the broker is set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Keep {
     /// Ended runs, the newest.

@@ -1,2 +1,272 @@
+//! Plans and decisions, case by case.
+
+use super::*;
+
+const MINUTE: i64 = 60_000;
+const T: Timestamp = Timestamp(1_700_000_040_000); // a whole minute
+
+fn at(minutes: i64) -> Timestamp {
+    T.plus_ms(minutes * MINUTE)
+}
+
+fn every(ms: u64) -> Schedule {
+    Schedule { triggers: vec![Trigger { every: Some(ms), anchor: Some(T), ..Trigger::default() }], ..Schedule::default() }
+}
+
+fn minutely() -> Schedule {
+    every(MINUTE as u64)
+}
+
+fn plan(schedule: &Schedule) -> Plan {
+    schedule.compile().expect("a schedule")
+}
+
+fn wrong(schedule: &Schedule) -> String {
+    schedule.compile().expect_err("refused").field
+}
+
+/// Decides with nothing open, nothing changed.
+fn free(schedule: &Schedule, policies: &Policies, now: Timestamp) -> Step {
+    decide(&plan(schedule), policies, &PlanState::new(T), &Circumstances::default(), now)
+}
+
+fn fates(step: &Step) -> Vec<(i64, &'static str)> {
+    step.rows
+        .iter()
+        .map(|row| {
+            let fate = match &row.fate {
+                Fate::Fire { queued: false } => "fire",
+                Fate::Fire { queued: true } => "queued",
+                Fate::Skipped => "skipped",
+                Fate::Missed => "missed",
+                Fate::Merged(_) => "merged",
+            };
+            (row.at.since_ms(T) / MINUTE, fate)
+        })
+        .collect()
+}
+
 #[test]
-fn placeholder() {}
+fn an_anchored_interval_keeps_its_rhythm() {
+    let plan = plan(&every(700));
+    for (after, next) in [(-5_000, 0), (-1, 0), (0, 700), (699, 700), (700, 1_400), (1_399, 1_400)] {
+        let found = plan.named_after(T.plus_ms(after)).map(|next| next.at.since_ms(T));
+        assert_eq!(found, Some(next), "after {after}");
+    }
+}
+
+#[test]
+fn a_deploy_keeps_the_anchor_unless_the_interval_is_another() {
+    let unanchored = |ms| Schedule { triggers: vec![Trigger { every: Some(ms), ..Trigger::default() }], ..Schedule::default() };
+    let mut again = unanchored(60_000);
+    again.anchor(at(7), Some(&minutely()));
+    assert_eq!(again.triggers[0].anchor, Some(T));
+    let mut other = unanchored(30_000);
+    other.anchor(at(7), Some(&minutely()));
+    assert_eq!(other.triggers[0].anchor, Some(at(7)));
+}
+
+#[test]
+fn of_several_triggers_the_first_counts_and_equal_ones_once() {
+    let mut schedule = minutely();
+    schedule.triggers.push(Trigger { every: Some(90_000), anchor: Some(T), ..Trigger::default() });
+    let plan = plan(&schedule);
+    let mut found = Vec::new();
+    let mut cursor = T;
+    for _ in 0..5 {
+        cursor = plan.named_after(cursor).expect("a next one").at;
+        found.push(cursor.since_ms(T) / 1_000);
+    }
+    assert_eq!(found, [60, 90, 120, 180, 240], "180 is named twice");
+}
+
+#[test]
+fn bounds_are_kept() {
+    let bounded = Schedule { start_at: Some(at(5)), end_at: Some(at(7)), ..minutely() };
+    let plan = plan(&bounded);
+    assert_eq!(plan.named_after(T).map(|next| next.at), Some(at(5)), "the start itself is meant");
+    assert_eq!(plan.named_after(at(6)).map(|next| next.at), Some(at(7)), "and so is the end");
+    assert_eq!(plan.named_after(at(7)), None);
+    assert!(!plan.can_fire_after(at(7)));
+    let step = free(
+        &Schedule { max_fires: Some(2), ..minutely() },
+        &Policies { overlap: Some(Overlap::Allow), misfire: all(10), ..Policies::default() },
+        at(5),
+    );
+    assert_eq!(fates(&step), [(1, "fire"), (2, "fire")]);
+    assert_eq!(super::Plan::next(&self::plan(&Schedule { max_fires: Some(2), ..minutely() }), &step.state, false), None);
+}
+
+#[test]
+fn what_means_nothing_is_refused_where_it_stands() {
+    let trigger = |trigger| Schedule { triggers: vec![trigger], ..Schedule::default() };
+    assert_eq!(wrong(&trigger(Trigger::default())), "triggers[0].cron");
+    assert_eq!(wrong(&trigger(Trigger { every: Some(99), ..Trigger::default() })), "triggers[0].every");
+    assert_eq!(wrong(&trigger(Trigger { at: Some(T), every: Some(1_000), ..Trigger::default() })), "triggers[0].cron");
+    assert_eq!(wrong(&trigger(Trigger { at: Some(T), anchor: Some(T), ..Trigger::default() })), "triggers[0].anchor");
+    assert_eq!(wrong(&Schedule { zone: Some("Mars/Olympus".into()), ..minutely() }), "zone");
+    assert_eq!(wrong(&Schedule { start_at: Some(at(2)), end_at: Some(at(1)), ..minutely() }), "endAt");
+    assert_eq!(wrong(&Schedule { max_fires: Some(0), ..minutely() }), "maxFires");
+    let dark = |blackout| Schedule { blackouts: vec![blackout], ..minutely() };
+    assert_eq!(wrong(&dark(Blackout::default())), "blackouts[0].from");
+    assert_eq!(wrong(&dark(Blackout { dates: vec!["24.12.".into()], ..Blackout::default() })), "blackouts[0].dates");
+    let half = Blackout { start: Some("25:00".into()), end: Some("26:00".into()), ..Blackout::default() };
+    assert_eq!(wrong(&dark(half)), "blackouts[0].start");
+}
+
+fn all(limit: u32) -> Misfire {
+    Misfire { policy: MisfirePolicy::All, limit, ..Misfire::default() }
+}
+
+#[test]
+fn what_is_late_goes_by_the_misfire_policy() {
+    let allow = |misfire| Policies { misfire, overlap: Some(Overlap::Allow), ..Policies::default() };
+    let of = |policy| allow(Misfire { policy, ..Misfire::default() });
+    let now = at(4).plus_ms(30_000); // 4 instants, each at least 30 s late
+    assert_eq!(fates(&free(&minutely(), &of(MisfirePolicy::Once), now)), [(1, "merged"), (2, "merged"), (3, "merged"), (4, "fire")]);
+    assert_eq!(fates(&free(&minutely(), &of(MisfirePolicy::Skip), now)), [(1, "missed"), (2, "missed"), (3, "missed"), (4, "missed")]);
+    assert_eq!(fates(&free(&minutely(), &allow(all(2)), now)), [(1, "missed"), (2, "missed"), (3, "fire"), (4, "fire")]);
+    // One that is on time takes along those that were late.
+    let step = free(&minutely(), &of(MisfirePolicy::Once), at(4).plus_ms(1_000));
+    assert_eq!(fates(&step), [(1, "merged"), (2, "merged"), (3, "merged"), (4, "fire")]);
+    assert_eq!(step.rows[0].fate, Fate::Merged(Some(at(4))));
+    assert_eq!(step.rows[3].rule, "due");
+    let on_time = free(&minutely(), &of(MisfirePolicy::Skip), at(4).plus_ms(1_000));
+    assert_eq!(fates(&on_time), [(1, "missed"), (2, "missed"), (3, "missed"), (4, "fire")]);
+    // Beyond the window nothing helps.
+    let short = allow(Misfire { window: 100_000, ..all(10) });
+    assert_eq!(fates(&free(&minutely(), &short, now)), [(1, "missed"), (2, "missed"), (3, "fire"), (4, "fire")]);
+}
+
+#[test]
+fn a_fire_that_finds_the_job_at_work_goes_by_the_overlap_policy() {
+    let of = |overlap| Policies { misfire: all(10), overlap: Some(overlap), ..Policies::default() };
+    let with = |overlap, at_work, queued| {
+        let given = Circumstances { open: Open { at_work, queued }, ..Circumstances::default() };
+        decide(&plan(&minutely()), &of(overlap), &PlanState::new(T), &given, at(2).plus_ms(9_000))
+    };
+    assert_eq!(fates(&with(Overlap::Allow, 1, 0)), [(1, "fire"), (2, "fire")]);
+    assert_eq!(fates(&with(Overlap::Skip, 1, 0)), [(1, "skipped"), (2, "skipped")]);
+    assert_eq!(fates(&with(Overlap::Skip, 0, 0)), [(1, "fire"), (2, "skipped")]);
+    assert_eq!(fates(&with(Overlap::QueueOne, 1, 0)), [(1, "queued"), (2, "merged")]);
+    assert_eq!(with(Overlap::QueueOne, 1, 0).rows[1].fate, Fate::Merged(Some(at(1))));
+    assert_eq!(with(Overlap::QueueOne, 1, 1).rows[0].fate, Fate::Merged(None), "into the run that waits already");
+    assert_eq!(fates(&with(Overlap::QueueOne, 0, 0)), [(1, "fire"), (2, "queued")]);
+    assert_eq!(fates(&with(Overlap::QueueAll, 1, 3)), [(1, "queued"), (2, "queued")]);
+    let replaced = with(Overlap::Replace, 1, 0);
+    assert!(replaced.replace);
+    assert_eq!(fates(&replaced), [(1, "merged"), (2, "fire")]);
+    // What was to be made up for by a fire that is skipped is skipped as well.
+    let once = Policies { overlap: Some(Overlap::Skip), ..Policies::default() };
+    let given = Circumstances { open: Open { at_work: 1, queued: 0 }, ..Circumstances::default() };
+    let step = decide(&plan(&minutely()), &once, &PlanState::new(T), &given, at(2).plus_ms(9_000));
+    assert_eq!(fates(&step), [(1, "skipped"), (2, "skipped")]);
+    // By default a job with a plan does not overtake itself.
+    let usual = decide(&plan(&minutely()), &Policies::default(), &PlanState::new(T), &given, at(1));
+    assert_eq!(fates(&usual), [(1, "skipped")]);
+}
+
+#[test]
+fn blackouts_are_skipped_with_their_name() {
+    let dark = Blackout { name: Some("night".into()), from: Some(at(2)), to: Some(at(4)), ..Blackout::default() };
+    let policies = Policies { misfire: all(10), overlap: Some(Overlap::Allow), ..Policies::default() };
+    let step = free(&Schedule { blackouts: vec![dark], ..minutely() }, &policies, at(5));
+    assert_eq!(fates(&step), [(1, "fire"), (2, "skipped"), (3, "skipped"), (4, "fire"), (5, "fire")]);
+    assert_eq!(step.rows[1].reason.as_deref(), Some("it falls into `night`"));
+}
+
+#[test]
+fn a_daily_blackout_may_pass_midnight() {
+    let night = Blackout { start: Some("22:00".into()), end: Some("06:00".into()), days: vec!["fri".into()], ..Blackout::default() };
+    let night = night.compile().expect("a blackout");
+    // 2023-11-17 was a Friday.
+    let instant = |text: &str| -> Timestamp { serde_json::from_value(text.into()).expect("a time") };
+    for (text, covered) in [
+        ("2023-11-17T21:59:59Z", false),
+        ("2023-11-17T22:00:00Z", true),
+        ("2023-11-18T05:59:59.999Z", true),
+        ("2023-11-18T06:00:00Z", false),
+        ("2023-11-18T22:00:00Z", false),
+        ("2023-11-17T05:00:00Z", false),
+    ] {
+        assert_eq!(night.covers(instant(text), &Zone::utc()), covered, "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_asks_wins_once_and_silence_has_an_end() {
+    let asked = PlanState { asked_at: Some(at(3).plus_ms(500)), ..PlanState::new(T) };
+    let allow = Policies { overlap: Some(Overlap::Allow), misfire: all(10), ..Policies::default() };
+    let step = decide(&plan(&minutely()), &allow, &asked, &Circumstances::default(), at(4));
+    assert_eq!(fates(&step), [(1, "skipped"), (2, "skipped"), (3, "skipped"), (3, "fire"), (4, "fire")]);
+    assert_eq!((step.rows[0].rule, step.rows[3].kind, step.rows[4].kind), ("asked", Kind::Asked, Kind::Plan));
+    assert_eq!(step.state.asked_at, None);
+    // One that is past means now.
+    let past = PlanState { asked_at: Some(at(-9)), ..PlanState::new(T) };
+    assert_eq!(plan(&minutely()).next(&past, false).map(|next| next.at), Some(T.plus_ms(1)));
+    // It cannot be put off for longer than this.
+    let silent = Schedule { longest_silence: Some(2 * MINUTE as u64), ..Schedule::default() };
+    let far = PlanState { asked_at: Some(at(90)), last_fire: Some(T), ..PlanState::new(T) };
+    let next = plan(&silent).next(&far, false).expect("a next one");
+    assert_eq!((next.at, next.kind), (at(2), Kind::Silence));
+}
+
+#[test]
+fn an_interval_after_the_end_waits_for_the_end() {
+    let resting =
+        Schedule { triggers: vec![Trigger { every: Some(MINUTE as u64), after_end: true, ..Trigger::default() }], ..Schedule::default() };
+    let plan = plan(&resting);
+    let state = PlanState::new(T);
+    assert_eq!(plan.next(&state, false).map(|next| next.at), Some(at(1)));
+    assert_eq!(plan.next(&state, true), None);
+    let step = decide(&plan, &Policies::default(), &state, &Circumstances::default(), at(1));
+    assert_eq!((fates(&step), step.more), (vec![(1, "fire")], true));
+    let open = Open { at_work: 0, queued: 0 };
+    let after = settle(&step.state, Some((crate::domain::run::RunState::Success, at(5))), open);
+    assert_eq!(plan.next(&after.state, false).map(|next| next.at), Some(at(6)));
+    // Skipped, it has no end to wait for.
+    let dark = Blackout { from: Some(T), to: Some(at(1).plus_ms(1)), ..Blackout::default() };
+    let dark = self::plan(&Schedule { blackouts: vec![dark], ..resting });
+    let step = decide(&dark, &Policies::default(), &state, &Circumstances::default(), at(1));
+    assert_eq!(fates(&step), [(1, "skipped")]);
+    assert_eq!(dark.next(&step.state, false).map(|next| next.at), Some(at(2)));
+}
+
+#[test]
+fn a_clock_that_goes_back_doubles_nothing() {
+    let plan = plan(&minutely());
+    let policies = Policies { overlap: Some(Overlap::Allow), misfire: all(10), ..Policies::default() };
+    let ahead = free(&minutely(), &policies, at(3));
+    assert_eq!(ahead.state.decided_until, at(3));
+    let back = decide(&plan, &policies, &ahead.state, &Circumstances::default(), at(1).plus_ms(500));
+    assert_eq!((back.rows.len(), back.rewind), (0, Some(at(1).plus_ms(500))));
+    let fired = [at(1), at(2), at(3)];
+    let given = Circumstances { fired_ahead: &fired, ..Circumstances::default() };
+    let again = decide(&plan, &policies, &back.state, &given, at(4));
+    assert_eq!(fates(&again), [(4, "fire")]);
+    assert_eq!(again.state.fires, 4);
+    // A moment back is waited for, and what was decided before the last change of the job stays decided.
+    assert_eq!(decide(&plan, &policies, &ahead.state, &Circumstances::default(), at(3).plus_ms(-900)).rewind, None);
+    let changed = Circumstances { changed_at: at(3), ..Circumstances::default() };
+    assert_eq!(decide(&plan, &policies, &ahead.state, &changed, at(1)).rewind, None);
+}
+
+#[test]
+fn a_month_of_missed_seconds_is_a_few_rows() {
+    let policies = Policies::default();
+    let mut state = PlanState::new(T);
+    let (mut rows, mut instants, mut steps) = (0, 0, 0);
+    let now = T.plus_ms(30 * 86_400_000);
+    loop {
+        let step = decide(&plan(&every(10_000)), &policies, &state, &Circumstances::default(), now);
+        rows += step.rows.len();
+        instants += step.rows.iter().map(|row| row.instants).sum::<u64>();
+        steps += 1;
+        state = step.state;
+        if !step.more {
+            break;
+        }
+    }
+    assert_eq!(instants, 30 * 8_640, "none is left out");
+    assert!(rows <= 600 * steps && steps < 5, "{rows} rows in {steps} steps");
+}

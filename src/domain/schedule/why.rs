@@ -333,7 +333,7 @@ pub fn explain_unrecorded(at: Timestamp, sight: &Sight) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::schedule::{Blackout, Misfire, Open, PlanState, Schedule, Trigger, decide};
+    use crate::domain::schedule::{Blackout, Circumstances, Misfire, Open, PlanState, Schedule, Trigger, decide};
 
     const AT: Timestamp = Timestamp(60_000);
 
@@ -387,7 +387,8 @@ mod tests {
                         let policies = Policies { misfire, overlap: Some(overlap), ..Policies::default() };
                         let state = PlanState { asked_at, ..PlanState::default() };
                         for now in [5_000, 40_000] {
-                            let step = decide(&plan, &policies, &state, Open { at_work, queued }, Timestamp(now));
+                            let given = Circumstances { open: Open { at_work, queued }, ..Circumstances::default() };
+                            let step = decide(&plan, &policies, &state, &given, Timestamp(now));
                             seen.extend(step.rows.iter().map(|row| row.rule));
                         }
                     }

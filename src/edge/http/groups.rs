@@ -5,15 +5,80 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{json, json_or_default};
 use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::Page;
+use crate::protocol::management::{DisableInput, GroupInput, GroupOutput, GroupSwitched};
 use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// What stands for a group in an address.
+const KEY: &str = "The group's id, or its name.";
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/groups")
+            .get(list, |op| {
+                op.named("listGroups")
+                    .says("Lists groups by their names.")
+                    .needs(Need::Read)
+                    .query::<Query>()
+                    .answers::<Page<GroupOutput>>(200, "A page of groups.")
+                    .may_fail(&[422])
+            })
+            .post(create, |op| {
+                op.named("createGroup")
+                    .says("Makes a group.")
+                    .needs(Need::Admin)
+                    .body::<GroupInput>()
+                    .answers::<GroupOutput>(201, "The group.")
+                    .with_header("Location", "The address of the group.")
+                    .may_fail(&[404, 409, 422])
+            }),
+        resource("/api/v1/groups/{id}")
+            .text("id", KEY)
+            .get(read, |op| op.named("readGroup").says("A group.").needs(Need::Read).answers::<GroupOutput>(200, "The group."))
+            .put(update, |op| {
+                op.named("updateGroup")
+                    .says("Changes a group. Its jobs go by its new name from then on.")
+                    .needs(Need::Admin)
+                    .body::<GroupInput>()
+                    .answers::<GroupOutput>(200, "The group as it is now.")
+                    .may_fail(&[409, 422])
+            })
+            .delete(delete, |op| {
+                op.named("deleteGroup")
+                    .says("Takes a group away that no job is in.")
+                    .needs(Need::Admin)
+                    .answers_nothing(204, "It is gone.")
+                    .may_fail(&[409])
+            }),
+        resource("/api/v1/groups/{id}/enable").text("id", KEY).post(enable, |op| {
+            op.named("enableGroup")
+                .says("Enables all jobs of a group.")
+                .needs(Need::Admin)
+                .answers::<GroupSwitched>(200, "How many.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/groups/{id}/disable").text("id", KEY).post(disable, |op| {
+            op.named("disableGroup")
+                .says("Disables all jobs of a group.")
+                .needs(Need::Admin)
+                .body_or_nothing::<DisableInput>()
+                .answers::<GroupSwitched>(200, "How many.")
+                .may_fail(&[409, 422])
+        }),
+    ]
+}
+
 /// The query of a list of groups.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Query {
-    /// Where the last page ended.
+    /// The `nextCursor` of the page before.
     cursor: Option<String>,
-    /// At most so many.
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 

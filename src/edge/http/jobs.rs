@@ -7,13 +7,132 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
-use crate::protocol::api::{JobInput, TriggerInput};
+use crate::edge::route::{Operation, Resource, resource};
+use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
+use crate::protocol::management::{BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
 use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    let mut all = stored();
+    all.extend(acts());
+    all
+}
+
+/// Jobs as they are stored.
+fn stored() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs")
+            .get(list, |op| {
+                op.named("listJobs")
+                    .says("Lists jobs, oldest first unless told otherwise.")
+                    .needs(Need::Read)
+                    .query::<Query>()
+                    .answers::<Page<JobOutput>>(200, "A page of jobs.")
+                    .may_fail(&[422])
+            })
+            .post(create, |op| {
+                op.named("createJob")
+                    .says("Creates a job, or only checks it.")
+                    .needs(Need::Admin)
+                    .query::<CreateQuery>()
+                    .body::<JobInput>()
+                    .answers::<JobOutput>(201, "The job.")
+                    .with_header("Location", "The address of the job.")
+                    .answers::<JobOutput>(200, "The job as it would be: nothing was written.")
+                    .may_fail(&[409, 422])
+            }),
+        resource("/api/v1/jobs/{id}")
+            .get(read, |op| op.named("readJob").says("A job.").needs(Need::Read).answers::<JobOutput>(200, "The job."))
+            .put(update, |op| {
+                op.named("updateJob")
+                    .says("Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was read.")
+                    .needs(Need::Admin)
+                    .body::<JobInput>()
+                    .answers::<JobOutput>(200, "The job as it is now.")
+                    .may_fail(&[409, 422])
+            })
+            .delete(delete, |op| {
+                op.named("deleteJob")
+                    .says("Deletes a job: it is marked, and neither triggered nor planned any more. Its past stays.")
+                    .needs(Need::Admin)
+                    .answers_nothing(204, "It is deleted.")
+                    .may_fail(&[409])
+            }),
+        resource("/api/v1/jobs/{id}/restore").post(restore, |op| {
+            op.named("restoreJob")
+                .says("Takes a deletion back. The job is disabled then.")
+                .needs(Need::Admin)
+                .answers::<JobOutput>(200, "The job.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/jobs/{id}/purge").post(purge, |op| {
+            op.named("purgeJob")
+                .says("Takes a deleted job out of the store for good.")
+                .needs(Need::Admin)
+                .answers_nothing(204, "It is gone.")
+                .may_fail(&[409])
+        }),
+    ]
+}
+
+/// What can be done with a job.
+fn acts() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs/{id}/enable").post(enable, |op| {
+            op.named("enableJob")
+                .says("Lets plan and triggers start a job.")
+                .needs(Need::Admin)
+                .answers::<JobOutput>(200, "The job.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/jobs/{id}/disable").post(disable, |op| {
+            op.named("disableJob")
+                .says("Keeps plan and triggers from starting a job.")
+                .needs(Need::Admin)
+                .body_or_nothing::<DisableInput>()
+                .answers::<JobOutput>(200, "The job.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/jobs/{id}/trigger")
+            .get(trigger, |op| makes_a_run(op.named("triggerJobByGet").says("Triggers a job, for schedulers whose callback is a GET.")))
+            .post(trigger, |op| {
+                makes_a_run(
+                    op.named("triggerJob")
+                        .says("Triggers a job. One `fireTime` or `Idempotency-Key` makes one run, told as often as it may be."),
+                )
+            }),
+        resource("/api/v1/jobs/{id}/backfill").post(backfill, |op| {
+            op.named("backfillJob")
+                .says("Makes runs for the instants of a past range of the plan that made none.")
+                .needs(Need::Admin)
+                .body::<BackfillInput>()
+                .answers::<BackfillOutput>(200, "The instants and their runs.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/jobs/{id}/redrive").post(redrive, |op| {
+            op.named("redriveJob")
+                .says("Runs the dead runs of a job again: those that failed for good and that nobody has run again.")
+                .needs(Need::Admin)
+                .answers::<RedriveOutput>(200, "The new runs.")
+                .may_fail(&[409, 422])
+        }),
+    ]
+}
+
+fn makes_a_run(op: Operation) -> Operation {
+    op.needs(Need::Admin)
+        .body_or_nothing::<TriggerInput>()
+        .answers::<RunOutput>(202, "The run, which has failed already if nobody watches its class.")
+        .with_header("Location", "The address of the run.")
+        .may_fail(&[409, 422])
+}
+
 /// The query of a list of jobs.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Query {
     /// Only those whose name contains this, without case.
@@ -29,9 +148,11 @@ pub struct Query {
     deleted: bool,
     /// `creationTime`, `updateTime`, `name` or `nextFire`; `-` in front: the other way round.
     sort: Option<String>,
-    /// Where the last page ended.
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9a-f]{32}-.+$"))]
     cursor: Option<String>,
-    /// At most so many.
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 
@@ -44,7 +165,7 @@ pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query
 }
 
 /// The query of a creation.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateQuery {
     /// Only check it, and say what it would be.

@@ -7,10 +7,11 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{json, read};
 use crate::edge::error::Failure;
-use crate::protocol::node::{BlockReport, HeartbeatCall};
+use crate::edge::route::{Resource, resource};
+use crate::protocol::node::{Block, BlockReport, HeartbeatCall, Reported};
 use crate::protocol::pack::{self, Builder, Entry, Head, Index};
 use crate::protocol::problem::Problem;
-use crate::protocol::push::read_json;
+use crate::protocol::push::read_object;
 use crate::protocol::{BULK, MAX_REPORT};
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -21,6 +22,29 @@ use bytes::Bytes;
 const MOST: usize = 50;
 /// Blocks that a node without a socket holds at once, since it does not say how many it takes.
 const HTTP_NODE_BLOCKS: u32 = 5;
+
+/// This room's part of the route table: the seeds' addresses, with the prefix of 002's code and without.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/node/heartbeat").also_at("/api/node/heartbeat").post(heartbeat, |op| {
+            op.named("beat")
+                .says("A node without a socket says who and how it is, and gets a block or nothing.")
+                .needs(Need::Agent)
+                .body::<HeartbeatCall>()
+                .answers::<Block>(200, "A block to download.")
+                .answers_nothing(204, "There is no work for it.")
+                .may_fail(&[422])
+        }),
+        resource("/node/block").also_at("/api/node/block").post(block, |op| {
+            op.named("reportBlock")
+                .says("A node reports what became of a block. The answer is given when it is on disk.")
+                .needs(Need::Agent)
+                .body_or_bulk::<BlockReport>()
+                .answers::<Reported>(200, "It is taken.")
+                .may_fail(&[404, 409, 422])
+        }),
+    ]
+}
 
 /// Checks what a node says of itself.
 ///
@@ -74,7 +98,7 @@ pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Pa
 
 /// Makes a pack of a report in JSON.
 fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
-    let report: BlockReport = read_json(body)?;
+    let report: BlockReport = read_object(body)?;
     let index = Index {
         block_id: report.block_id,
         identity: report.identity,

@@ -7,13 +7,72 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{id, json};
 use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::Page;
+use crate::protocol::management::{FireOutput, JobChange, PreviewInput, PreviewOutput, WhyOutput};
 use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs/preview").post(preview, |op| {
+            op.named("previewSchedule")
+                .says("What a schedule that is not stored would do.")
+                .needs(Need::Read)
+                .body::<PreviewInput>()
+                .answers::<PreviewOutput>(200, "The fires that would come.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/jobs/{id}/next").get(next, |op| {
+            op.named("listNextFires")
+                .says("What the plan of a job will do, as things stand.")
+                .needs(Need::Read)
+                .query::<NextQuery>()
+                .answers::<PreviewOutput>(200, "The fires that come.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/jobs/{id}/fires").get(fires, |op| {
+            op.named("listFires")
+                .says("The ledger of a job: what became of each planned instant, the newest first.")
+                .needs(Need::Read)
+                .query::<FiresQuery>()
+                .answers::<Page<FireOutput>>(200, "A page of rows.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/jobs/{id}/why").get(why, |op| {
+            op.named("explainFire")
+                .says("Why an instant made a run of a job, or none.")
+                .needs(Need::Read)
+                .query::<WhyQuery>()
+                .answers::<WhyOutput>(200, "The reason.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/jobs/{id}/history").get(history, |op| {
+            op.named("listChangesOfJob")
+                .says("The changes of a job, the newest first: who, when, what to.")
+                .needs(Need::Read)
+                .query::<PageQuery>()
+                .answers::<Page<JobChange>>(200, "A page of changes.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/changes").get(changes, |op| {
+            op.named("listChanges")
+                .says("The changes of all jobs, the newest first.")
+                .needs(Need::Read)
+                .query::<PageQuery>()
+                .answers::<Page<JobChange>>(200, "A page of changes.")
+                .may_fail(&[422])
+        }),
+    ]
+}
+
 /// The query of a job's next fires.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct NextQuery {
     /// At most so many, 1 to 1,000; 5 if absent.
+    #[schemars(range(min = 1, max = 1_000))]
     count: Option<usize>,
     /// Fires after this instant.
     after: Option<Timestamp>,
@@ -32,7 +91,7 @@ pub async fn preview(edge: web::Data<Edge>, request: HttpRequest, payload: web::
 }
 
 /// The query of a ledger.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct FiresQuery {
     /// Only those of this instant and later.
     from: Option<Timestamp>,
@@ -40,9 +99,11 @@ pub struct FiresQuery {
     to: Option<Timestamp>,
     /// Only fired, skipped, missed or merged ones.
     verdict: Option<String>,
-    /// Where the last page ended.
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// At most so many.
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 
@@ -55,7 +116,7 @@ pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Quer
 }
 
 /// The query of a reason.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct WhyQuery {
     /// The instant that is asked about.
     at: Timestamp,
@@ -68,11 +129,13 @@ pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<
 }
 
 /// The query of a list of changes.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct PageQuery {
-    /// Where the last page ended.
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// At most so many.
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 

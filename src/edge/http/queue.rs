@@ -9,22 +9,77 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{id, read};
 use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
 use crate::protocol::delivery::{self, Block, Outcome};
 use crate::protocol::problem::Problem;
-use crate::protocol::push::{read_ack, read_push};
+use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
 use crate::protocol::{BULK, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
 use actix_web::http::header::ACCEPT;
 use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// The longest that a call is kept waiting.
-const MOST_WAIT: f64 = 60.0;
+pub(super) const MOST_WAIT: f64 = 60.0;
 /// Blocks in one answer at most.
 const MOST_BLOCKS: usize = 64;
+
+/// This room's part of the route table: the seeds' addresses, with the prefix of 002's code and without.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/requestqueue/{identity}")
+            .also_at("/api/requestqueue/{identity}")
+            .get(poll, |op| {
+                op.named("pollBlocks")
+                    .says("Takes finished blocks of a run. The bulk form is described in docs/protocol.md.")
+                    .needs(Need::Worker)
+                    .query::<Query>()
+                    .answers_or_bulk::<Polled>(200, "A block, or several if `max` is given.")
+                    .with_header(RUN_STATE_HEADER, "The state of the run.")
+                    .answers_nothing(204, "None was finished in the time.")
+                    .with_header(RUN_STATE_HEADER, "The state of the run: when it is over, none will come.")
+                    .may_fail(&[409, 422])
+            })
+            .post(push, |op| {
+                op.named("pushRequests")
+                    .says("Pushes requests into the queue of a run. One that the run has seen is not taken twice.")
+                    .needs(Need::Worker)
+                    .body::<PushInput>()
+                    .answers::<Pushed>(200, "They are on disk.")
+                    .may_fail(&[409, 422])
+            }),
+        resource("/requestqueue/{identity}/ack").also_at("/api/requestqueue/{identity}/ack").post(ack, |op| {
+            op.named("acknowledgeBlocks")
+                .says("Closes blocks and pushes what follows from them, in one transaction.")
+                .needs(Need::Worker)
+                .body::<AckCall<Request>>()
+                .answers::<Pushed>(200, "It is on disk.")
+                .may_fail(&[409, 422])
+        }),
+    ]
+}
+
+/// Requests: alone, or as a member of an object.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema counts: a push is checked where it stands")]
+enum PushInput {
+    Requests(Vec<Request>),
+    Object { requests: Vec<Request> },
+}
+
+/// One block, or as many as were asked for.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema counts")]
+enum Polled {
+    Block(Box<Block>),
+    Blocks { blocks: Vec<Block> },
+}
 
 /// `POST /requestqueue/{identity}`
 pub async fn push(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
@@ -43,11 +98,18 @@ pub async fn ack(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payl
 }
 
 /// The query of a poll.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Query {
+    /// Seconds to wait for a block; 0 unless said.
+    #[schemars(range(min = 0.0, max = MOST_WAIT))]
     wait: Option<f64>,
+    /// Blocks at most; if it is given the answer is a list.
+    #[schemars(range(min = 1, max = MOST_BLOCKS))]
     max: Option<usize>,
+    /// Who polls: if it is lost, its blocks go to others at once.
     worker: Option<WorkerId>,
+    /// Ids of blocks that are done, with commas; or `auto`: what is delivered counts as done.
+    #[schemars(regex(pattern = "^(auto|([0-9a-fA-F]{32}(,[0-9a-fA-F]{32})*)?)$"))]
     ack: Option<String>,
 }
 

@@ -10,11 +10,78 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
+use crate::protocol::management::{AskInput, WhyOutput};
 use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/runs").get(list, |op| {
+            op.named("listRuns")
+                .says("Lists runs, newest first unless told otherwise.")
+                .needs(Need::Read)
+                .query::<Query>()
+                .answers::<Page<RunOutput>>(200, "A page of runs.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}")
+            .get(read, |op| op.named("readRun").says("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
+        resource("/api/v1/runs/{id}/stop").post(stop, |op| {
+            op.named("stopRun").says("Ends a run.").needs(Need::Admin).answers::<RunOutput>(200, "The run.").may_fail(&[409])
+        }),
+        resource("/api/v1/runs/{id}/retry").post(retry, |op| {
+            op.named("retryRun")
+                .says("Runs what a run did once more, as a run of its own.")
+                .needs(Need::Admin)
+                .answers::<RunOutput>(202, "The new run.")
+                .with_header("Location", "The address of the new run.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/runs/{id}/next").post(ask_next, |op| {
+            op.named("askNext")
+                .says("A run says when its job is to be run next. This wins once over the plan.")
+                .needs(Need::Worker)
+                .body::<AskInput>()
+                .answers::<NextFire>(200, "When the job comes next.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/runs/{id}/why").get(why, |op| {
+            op.named("explainRun")
+                .says("Why a run is where it is: what it waits for, who works at it, how it ended.")
+                .needs(Need::Read)
+                .answers::<WhyOutput>(200, "The reason.")
+        }),
+        resource("/api/v1/runs/{id}/blocks").get(blocks, |op| {
+            op.named("listBlocks")
+                .says("Lists the blocks of a run, in the order of their numbers.")
+                .needs(Need::Read)
+                .query::<BlockQuery>()
+                .answers::<Page<BlockOutput>>(200, "A page of blocks.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}/status").get(status, |op| {
+            op.named("readRunStatus")
+                .says("What each node did for a run. The sum comes first, without a node.")
+                .needs(Need::Read)
+                .answers::<Vec<JobStatusOutput>>(200, "The sum, then a row for each node.")
+        }),
+        resource("/api/v1/runs/{id}/start-returned").post(start_returned, |op| {
+            op.named("startReturned")
+                .says("A worker has pushed the first requests of a run, or could not.")
+                .needs(Need::Worker)
+                .body_or_nothing::<StartReturned>()
+                .answers_nothing(204, "It is stored.")
+                .may_fail(&[409])
+        }),
+    ]
+}
+
 /// The query of a list of runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Query {
     /// Only of this state.
@@ -31,9 +98,11 @@ pub struct Query {
     to: Option<Timestamp>,
     /// `-creationTime`, the newest first, unless it says `creationTime`.
     sort: Option<String>,
-    /// Where the last page ended.
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// At most so many.
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 
@@ -65,7 +134,7 @@ pub async fn retry(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRe
 }
 
 /// When a job comes next.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextFire {
     /// Absent: not, or not until a run has ended.
@@ -87,9 +156,13 @@ pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResp
 }
 
 /// The query of a list of blocks.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct BlockQuery {
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 
@@ -107,8 +180,9 @@ pub async fn status(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpR
 }
 
 /// The body of a `start-returned`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub struct StartReturned {
+    /// Why there are none. The run fails.
     #[serde(default)]
     error: Option<String>,
 }

@@ -3,7 +3,23 @@
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::ActorOutput;
 use actix_web::{HttpRequest, HttpResponse, web};
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/healthz")
+            .get(healthz, |op| op.named("readHealth").says("The process answers.").answers_as(200, "text/plain", "It lives.")),
+        resource("/readyz").get(readyz, |op| {
+            op.named("readReadiness").says("The store commits.").answers_as(200, "text/plain", "It can work.").may_fail(&[503])
+        }),
+        resource("/api/v1/actors").get(actors, |op| {
+            op.named("listActors").says("Lists the actors of the broker.").needs(Need::Read).answers::<Vec<ActorOutput>>(200, "The actors.")
+        }),
+    ]
+}
 
 /// `GET /api/v1/actors`
 pub async fn actors(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {

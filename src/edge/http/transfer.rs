@@ -4,20 +4,45 @@ use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
 use crate::edge::body::{MAX_JSON, read};
 use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
 use crate::protocol::api::JobInput;
-use crate::protocol::management::ExportedJob;
+use crate::protocol::management::{ExportedJob, ImportedJob};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_json;
 use actix_web::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// The media type of YAML (RFC 9512).
 const YAML: &str = "application/yaml";
 
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs/export").get(export, |op| {
+            op.named("exportJobs")
+                .says("Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON; secrets are empty.")
+                .needs(Need::Read)
+                .query::<ExportQuery>()
+                .answers::<Vec<ExportedJob>>(200, "The jobs.")
+                .or_as(YAML)
+        }),
+        resource("/api/v1/jobs/import").post(import, |op| {
+            op.named("importJobs")
+                .says("Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one is written.")
+                .needs(Need::Admin)
+                .query::<ImportQuery>()
+                .body::<Vec<JobInput>>()
+                .answers::<Vec<ImportedJob>>(200, "What became of each.")
+                .may_fail(&[404, 409, 422])
+        }),
+    ]
+}
+
 /// The query of an export.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct ExportQuery {
     /// Only the jobs of this group.
     group: Option<String>,
@@ -42,7 +67,7 @@ pub async fn export(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
 }
 
 /// The query of an import.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportQuery {
     /// Only check it, and say what it would do.

@@ -9,6 +9,7 @@ use super::Edge;
 use super::auth::{Need, allow, allow_peer};
 use super::error::Failure;
 use super::http::node::{address_of, check_facts, node_id};
+use super::route::{Resource, resource};
 use crate::domain::ids::WorkerId;
 use crate::domain::node::NodeFacts;
 use crate::protocol::problem::Problem;
@@ -20,6 +21,33 @@ use std::collections::HashMap;
 const PAGE: &str = include_str!("../../../static/index.html");
 /// Blocks that a node takes at once, if it does not say.
 const MAX_PROCESS_COUNT: u32 = 5;
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/").get(root, |op| {
+            op.named("openNodeSocket")
+                .says(
+                    "The WebSocket of a node, and the status page. With `Upgrade: websocket` and the parameters of docs/protocol.md \
+                    (`nodeid` and others) it opens the socket; then a token of the role agent or admin is asked for, which may also \
+                    stand in the address (`token`, or `sign`). Without an upgrade it is the status page, for everybody.",
+                )
+                .answers_as(200, "text/html", "The status page.")
+                .answers_nothing(101, "The socket is open.")
+                .may_fail(&[400, 401, 403, 422])
+        }),
+        resource("/worker").get(worker_socket, |op| {
+            op.named("openWorkerSocket")
+                .says(
+                    "The WebSocket of a worker. It asks for `Upgrade: websocket`; its id may stand in the address (`workerid`), and so \
+                    may its token (`token`).",
+                )
+                .needs(Need::Worker)
+                .answers_nothing(101, "The socket is open.")
+                .may_fail(&[400])
+        }),
+    ]
+}
 
 /// `GET /`: the seeds' address of a node's socket, and the status page to everybody else.
 pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {

@@ -1,0 +1,29 @@
+//! What is wrong with an expression, and where.
+
+/// An expression that is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{detail}", place(field, *position))]
+pub struct InvalidCron {
+    /// The field that is wrong, as `hour` or `day of month`; empty if it is the expression as a whole.
+    pub field: &'static str,
+    /// Characters before the fault.
+    pub position: usize,
+    /// The expression, cut if it is too long.
+    pub text: String,
+    /// What is wrong, in plain words.
+    pub detail: String,
+}
+
+fn place(field: &str, position: usize) -> String {
+    if field.is_empty() { String::new() } else { format!("{field} field, character {}: ", position + 1) }
+}
+
+impl InvalidCron {
+    /// Two lines: the expression, and a caret below the fault.
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        // A tab would set the caret off.
+        let shown: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!("{shown}\n{}^", " ".repeat(self.position))
+    }
+}

@@ -1,0 +1,57 @@
+//! What the end of a run, or a change of the job, means to its plan.
+
+use super::decide::Open;
+use super::plan::PlanState;
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+
+/// What follows from the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aftermath {
+    /// How the plan goes on.
+    pub state: PlanState,
+    /// The job had failed and works again: after so many failures.
+    pub recovered_after: Option<u32>,
+    /// It failed.
+    pub failed: bool,
+    /// The run that waits for its turn may begin.
+    pub releases: bool,
+}
+
+/// Deals with the end of a run. `open` is what is not over without it; `ended` is how it ended and when, or nothing if
+/// there is only a turn to give.
+#[must_use]
+pub fn settle(state: &PlanState, ended: Option<(RunState, Timestamp)>, open: Open) -> Aftermath {
+    let mut out = Aftermath { state: *state, recovered_after: None, failed: false, releases: open.at_work == 0 && open.queued > 0 };
+    let Some((how, finish)) = ended else { return out };
+    match how {
+        RunState::Failed => {
+            out.failed = true;
+            out.state.failures = state.failures.saturating_add(1);
+        }
+        RunState::Success => {
+            out.recovered_after = Some(state.failures).filter(|failures| *failures > 0);
+            out.state.failures = 0;
+        }
+        _ => {}
+    }
+    if !open.any() {
+        out.state.rest_from = state.rest_from.max(finish);
+    }
+    out
+}
+
+/// The plan of a job that is changed now, when all that was due until now is dealt with. `begins`: it was disabled and is
+/// enabled; `is_other`: it has another schedule.
+#[must_use]
+pub fn changed(state: &PlanState, now: Timestamp, begins: bool, is_other: bool) -> PlanState {
+    let mut state = *state;
+    state.decided_until = state.decided_until.max(now);
+    if begins || is_other {
+        (state.rest_from, state.asked_at) = (now, None);
+    }
+    if begins {
+        state.failures = 0;
+    }
+    state
+}

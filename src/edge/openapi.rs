@@ -1,0 +1,222 @@
+//! The OpenAPI document: the route table in a form that programs read.
+//!
+//! It says nothing that the table does not say; the schemas come from the types themselves ([`super::schemas`]).
+
+use super::auth::{Need, allow_anyone};
+use super::error::Failure;
+use super::route::{Answer, Operation, Resource, resource};
+use super::schemas::Schemas;
+use super::{Edge, table};
+use crate::protocol::BULK;
+use crate::protocol::problem::{MEDIA_TYPE, Problem};
+use actix_web::{HttpRequest, HttpResponse, web};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+const ABOUT: &str = "Webloom schedules work and carries it out on a fleet of machines. This document is made from the broker's \
+    own route table. Unknown members of bodies are ignored. Ids are read as 32 hexadecimal digits, with dashes or without, and \
+    written in lower case without. Every error is a problem of RFC 9457. An address that is not here answers 404; a method that is \
+    not here answers 405, and its `Allow` names those that are. A broker without tokens asks for none and answers to loopback \
+    names only. What crosses the WebSockets and the bulk formats is described in docs/protocol.md.";
+
+/// Status, name and meaning of each kind of failure.
+const FAILURES: [(u16, &str, &str); 10] = [
+    (400, "Malformed", "The input cannot be read."),
+    (401, "Unauthorized", "No token, or one that is nobody's."),
+    (403, "Forbidden", "A token whose role may not do this, or a page of another site."),
+    (404, "NotFound", "There is no such thing."),
+    (409, "Conflict", "It does not fit the present state; `type` says why."),
+    (413, "TooLarge", "The body is larger than is taken."),
+    (415, "Unsupported", "The body's encoding is not taken: gzip, zstd, lz4 and identity are."),
+    (422, "Invalid", "It can be read, and a value is not allowed; `field` says which."),
+    (500, "Internal", "The broker failed; its log says more."),
+    (503, "Busy", "Too much at once, or a part is being rebuilt: come again."),
+];
+
+static DOCUMENT: LazyLock<Bytes> =
+    LazyLock::new(|| Bytes::from(serde_json::to_vec_pretty(&describe(&table())).expect("JSON is plain data")));
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![resource("/api/v1/openapi.json").get(document, |op| {
+        op.named("readOpenApi")
+            .says("This document. It says nothing that is not public, so no token is asked for.")
+            .answers::<Map<String, Value>>(200, "An OpenAPI 3.1 document.")
+            .may_fail(&[403])
+    })]
+}
+
+/// `GET /api/v1/openapi.json`
+pub async fn document(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow_anyone(&edge, &request)?;
+    Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone()))
+}
+
+/// The document of a table.
+pub fn describe(table: &[Resource]) -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths = Map::new();
+    for resource in table {
+        for (nth, path) in resource.paths.iter().enumerate() {
+            let operations = resource.operations.iter().map(|operation| {
+                let described = schemas.operation(operation, resource.tag, path, nth);
+                (operation.method.as_str().to_ascii_lowercase(), described)
+            });
+            let mut item: Map<String, Value> = operations.collect();
+            let parameters: Vec<Value> = names_in(path).map(|name| schemas.path_parameter(name, resource)).collect();
+            if !parameters.is_empty() {
+                item.insert("parameters".to_owned(), parameters.into());
+            }
+            paths.insert((*path).to_owned(), item.into());
+        }
+    }
+    let responses: Map<String, Value> = FAILURES.iter().map(|failure| (failure.1.to_owned(), schemas.failure(failure))).collect();
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Webloom", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT,
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" } },
+        "servers": [{ "url": "/" }],
+        "paths": paths,
+        "components": { "responses": responses, "securitySchemes": {
+            "token": { "type": "apiKey", "in": "header", "name": "Token" },
+            "bearer": { "type": "http", "scheme": "bearer" },
+        } },
+    });
+    let components = schemas.into_components(&mut document);
+    document["components"]["schemas"] = components.into();
+    document
+}
+
+/// The names in braces of a path.
+fn names_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
+}
+
+/// The document's parts that hold schemas.
+impl Schemas {
+    fn operation(&mut self, operation: &Operation, tag: &str, path: &str, nth: usize) -> Value {
+        let summary = operation.says.split_inclusive(['.', ':']).next().unwrap_or_default().trim_end_matches(['.', ':']);
+        let name = if nth == 0 { operation.name.to_owned() } else { format!("{}{}", operation.name, nth + 1) };
+        let mut out = json!({ "operationId": name, "tags": [tag], "summary": summary, "description": operation.says });
+        let mut parameters = Vec::new();
+        if let Some(query) = operation.query {
+            parameters = query_parameters(query(&mut self.bodies).into());
+        }
+        if !parameters.is_empty() {
+            out["parameters"] = parameters.into();
+        }
+        if let Some(body) = &operation.body {
+            let schema: Value = (body.shape)(&mut self.bodies).into();
+            let mut content = json!({ "application/json": { "schema": schema } });
+            if body.bulk {
+                content[BULK] = json!({});
+            }
+            out["requestBody"] = json!({ "required": body.required, "content": content });
+        }
+        let mut responses: Map<String, Value> =
+            operation.answers.iter().map(|answer| (answer.status.to_string(), self.answer(answer))).collect();
+        for status in failures(operation, names_in(path).next().is_some()) {
+            if let Some((_, name, _)) = FAILURES.iter().find(|failure| failure.0 == status) {
+                responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
+            }
+        }
+        out["responses"] = responses.into();
+        if let Some(need) = operation.need {
+            let roles = need.roles();
+            out["security"] = json!([{ "token": roles }, { "bearer": roles }]);
+        }
+        out
+    }
+
+    fn path_parameter(&mut self, name: &str, resource: &Resource) -> Value {
+        if let Some((_, says)) = resource.texts.iter().find(|text| text.0 == name) {
+            let schema = json!({ "type": "string", "minLength": 1 });
+            return json!({ "name": name, "in": "path", "required": true, "description": says, "schema": schema });
+        }
+        let schema: Value = self.bodies.subschema_for::<crate::domain::ids::Identity>().into();
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
+    }
+
+    fn answer(&mut self, answer: &Answer) -> Value {
+        let mut out = json!({ "description": answer.says });
+        for (media_type, shape) in &answer.contents {
+            let schema = shape.map(|shape| Value::from(shape(&mut self.answers)));
+            out["content"][media_type] = schema.map_or_else(|| json!({}), |schema| json!({ "schema": schema }));
+        }
+        for (name, says) in &answer.headers {
+            out["headers"][name] = json!({ "description": says, "schema": { "type": "string" } });
+        }
+        out
+    }
+
+    fn failure(&mut self, (status, _, says): &(u16, &str, &str)) -> Value {
+        let schema: Value = self.answers.subschema_for::<Problem>().into();
+        let mut out = json!({ "description": says, "content": { MEDIA_TYPE: { "schema": schema } } });
+        let header = match status {
+            401 => Some(("WWW-Authenticate", json!({ "type": "string" }))),
+            503 => Some(("Retry-After", json!({ "type": "integer", "description": "Seconds." }))),
+            _ => None,
+        };
+        if let Some((name, schema)) = header {
+            out["headers"][name] = json!({ "required": true, "schema": schema });
+        }
+        out
+    }
+}
+
+/// The statuses of an operation's failures: those that it names, and those that follow from what it takes.
+fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
+    let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().chain([500]).collect();
+    if operation.need.is_some() {
+        // Whatever asks who calls asks the actors or the store next.
+        statuses.extend([401, 403, 503]);
+    }
+    if has_id {
+        statuses.extend([400, 404]);
+    }
+    if operation.query.is_some() {
+        statuses.insert(400);
+    }
+    if operation.body.is_some() {
+        statuses.extend([400, 413, 415]);
+    }
+    statuses
+}
+
+/// The members of a query as parameters. One that may be left out is not written as null in an address.
+fn query_parameters(mut schema: Value) -> Vec<Value> {
+    let required: Vec<Value> = schema["required"].as_array().cloned().unwrap_or_default();
+    let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take) else { return Vec::new() };
+    let parameters = members.into_iter().map(|(name, mut schema)| {
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description")).unwrap_or_default();
+        let required = required.contains(&Value::from(name.as_str()));
+        json!({ "name": name, "in": "query", "required": required, "description": description, "schema": without_null(schema) })
+    });
+    parameters.collect()
+}
+
+fn without_null(mut schema: Value) -> Value {
+    if let Some(kinds) = schema.get_mut("type").and_then(Value::as_array_mut) {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = &kinds[..] {
+            schema["type"] = only.clone();
+        }
+    }
+    if let Some(choices) = schema.get_mut("anyOf").and_then(Value::as_array_mut) {
+        choices.retain(|choice| choice["type"] != "null");
+        if let [only] = &choices[..] {
+            return only.clone();
+        }
+    }
+    schema
+}
+
+impl Need {
+    /// The roles that meet it.
+    fn roles(self) -> Vec<&'static str> {
+        use crate::config::tokens::Role;
+        [Role::Admin, Role::ReadOnly, Role::Agent, Role::Worker].into_iter().filter(|role| self.met_by(*role)).map(Role::name).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! What the route table is written in. A [`Resource`] is an address with its methods; each method comes with its handler
+//! and an [`Operation`], which says what the handler takes and gives. From the one table the services are made
+//! ([`register`]) and the OpenAPI document ([`super::openapi`]), so that neither has a route that the other lacks.
+
+use super::auth::Need;
+use super::error::no_such_method;
+use crate::protocol::BULK;
+use actix_web::http::Method;
+use actix_web::web::{self, ServiceConfig};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+/// Makes the schema of a type, when the document is asked for.
+pub(super) type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+fn shape<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
+    schemas.subschema_for::<T>()
+}
+
+/// An address and what it takes.
+pub struct Resource {
+    pub(super) paths: Vec<&'static str>,
+    pub(super) tag: &'static str,
+    pub(super) texts: Vec<(&'static str, &'static str)>,
+    pub(super) operations: Vec<Operation>,
+    routes: Vec<actix_web::Route>,
+}
+
+/// A resource at this path; a part in braces is an id unless [`Resource::text`] says otherwise.
+pub fn resource(path: &'static str) -> Resource {
+    Resource { paths: vec![path], tag: "", texts: Vec::new(), operations: Vec::new(), routes: Vec::new() }
+}
+
+/// Puts the resources of one noun under its heading.
+pub fn tagged(tag: &'static str, resources: Vec<Resource>) -> impl Iterator<Item = Resource> {
+    resources.into_iter().map(move |resource| Resource { tag, ..resource })
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident),*) => {$(
+        /// What this method does here.
+        pub fn $name<F, A>(mut self, handler: F, describe: fn(Operation) -> Operation) -> Self
+        where
+            F: actix_web::Handler<A>,
+            A: actix_web::FromRequest + 'static,
+            F::Output: actix_web::Responder + 'static,
+        {
+            self.operations.push(describe(Operation::new(Method::$method)));
+            self.routes.push(web::$name().to(handler));
+            self
+        }
+    )*};
+}
+
+impl Resource {
+    methods!(get GET, post POST, put PUT, delete DELETE);
+
+    /// This part of the path is a text and no id.
+    pub fn text(mut self, name: &'static str, says: &'static str) -> Self {
+        self.texts.push((name, says));
+        self
+    }
+
+    /// The same at another path.
+    pub fn also_at(mut self, path: &'static str) -> Self {
+        self.paths.push(path);
+        self
+    }
+}
+
+/// Makes services of a table. A method that a resource does not have is answered 405 with those that it has.
+pub fn register(table: Vec<Resource>, app: &mut ServiceConfig) {
+    for resource in table {
+        let methods: Vec<&str> = resource.operations.iter().map(|operation| operation.method.as_str()).collect();
+        let methods = methods.join(", ");
+        let service = web::resource(resource.paths).default_service(web::to(move || no_such_method(methods.clone())));
+        app.service(resource.routes.into_iter().fold(service, actix_web::Resource::route));
+    }
+}
+
+/// What a body is.
+pub(super) struct Body {
+    pub(super) required: bool,
+    pub(super) shape: Shape,
+    pub(super) bulk: bool,
+}
+
+/// One of the answers of success.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) says: &'static str,
+    pub(super) contents: Vec<(&'static str, Option<Shape>)>,
+    pub(super) headers: Vec<(&'static str, &'static str)>,
+}
+
+/// What a method of a resource takes and gives.
+pub struct Operation {
+    pub(super) method: Method,
+    pub(super) name: &'static str,
+    pub(super) says: &'static str,
+    pub(super) need: Option<Need>,
+    pub(super) query: Option<Shape>,
+    pub(super) body: Option<Body>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) failures: Vec<u16>,
+}
+
+impl Operation {
+    fn new(method: Method) -> Self {
+        Self { method, name: "", says: "", need: None, query: None, body: None, answers: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Its name for programs: a verb and a noun, unique in the table.
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// What it does: the first sentence is its title.
+    pub fn says(mut self, says: &'static str) -> Self {
+        self.says = says;
+        self
+    }
+
+    /// Who may call it; else everybody may. The handler asks for the same with [`super::auth::allow`].
+    pub fn needs(mut self, need: Need) -> Self {
+        self.need = Some(need);
+        self
+    }
+
+    /// The type of its query.
+    pub fn query<T: JsonSchema>(mut self) -> Self {
+        // Not a component: its members become parameters.
+        self.query = Some(T::json_schema);
+        self
+    }
+
+    /// The type of its JSON body.
+    pub fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: false });
+        self
+    }
+
+    /// The type of its JSON body, which may be left out.
+    pub fn body_or_nothing<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(Body { required: false, shape: shape::<T>, bulk: false });
+        self
+    }
+
+    /// The type of its body, which is either JSON or in bulk form.
+    pub fn body_or_bulk<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: true });
+        self
+    }
+
+    fn answer(mut self, status: u16, says: &'static str, contents: Vec<(&'static str, Option<Shape>)>) -> Self {
+        self.answers.push(Answer { status, says, contents, headers: Vec::new() });
+        self
+    }
+
+    /// It answers JSON of this type.
+    pub fn answers<T: JsonSchema>(self, status: u16, says: &'static str) -> Self {
+        self.answer(status, says, vec![("application/json", Some(shape::<T>))])
+    }
+
+    /// It answers JSON of this type, or the bulk form to who accepts it.
+    pub fn answers_or_bulk<T: JsonSchema>(self, status: u16, says: &'static str) -> Self {
+        self.answer(status, says, vec![("application/json", Some(shape::<T>)), (BULK, None)])
+    }
+
+    /// It answers bytes of this media type.
+    pub fn answers_as(self, status: u16, media_type: &'static str, says: &'static str) -> Self {
+        self.answer(status, says, vec![(media_type, None)])
+    }
+
+    /// The answer that was named last may have this media type instead.
+    pub fn or_as(mut self, media_type: &'static str) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.contents.push((media_type, None));
+        }
+        self
+    }
+
+    /// It answers without a body.
+    pub fn answers_nothing(self, status: u16, says: &'static str) -> Self {
+        self.answer(status, says, Vec::new())
+    }
+
+    /// The answer that was named last has this header.
+    pub fn with_header(mut self, name: &'static str, says: &'static str) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.headers.push((name, says));
+        }
+        self
+    }
+
+    /// Statuses of its failures besides those that follow from what it takes: [`super::openapi`] adds them.
+    pub fn may_fail(mut self, statuses: &[u16]) -> Self {
+        self.failures.extend_from_slice(statuses);
+        self
+    }
+}
