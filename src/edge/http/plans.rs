@@ -10,6 +10,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
 use crate::protocol::management::{FireOutput, JobChange, PreviewInput, PreviewOutput, WhyOutput};
+use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,7 +48,7 @@ pub fn routes() -> Vec<Resource> {
                 .needs(Need::Read)
                 .query::<WhyQuery>()
                 .answers::<WhyOutput>(200, "The reason.")
-                .may_fail(&[409])
+                .may_fail(&[409, 422])
         }),
         resource("/api/v1/jobs/{id}/history").get(history, |op| {
             op.named("listChangesOfJob")
@@ -118,14 +119,15 @@ pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Quer
 /// The query of a reason.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct WhyQuery {
-    /// The instant that is asked about.
-    at: Timestamp,
+    /// The instant that is asked about; it has to be there.
+    at: Option<Timestamp>,
 }
 
 /// `GET /api/v1/jobs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WhyQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.why(id(&request, "id")?, query.at).await?))
+    let at = query.at.ok_or_else(|| Problem::invalid("at", "which instant is meant?"))?;
+    Ok(HttpResponse::Ok().json(edge.desk.why(id(&request, "id")?, at).await?))
 }
 
 /// The query of a list of changes.
