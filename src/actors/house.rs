@@ -3,6 +3,7 @@
 use super::alerts::AlertsHandle;
 use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
+use super::followers::Followers;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
@@ -233,6 +234,8 @@ pub struct House {
     pub keep: KeepConfig,
     /// What the requests of callbacks share.
     pub outbound: Arc<Outbound>,
+    /// Who waits for more of the logs of runs, and how much these hold.
+    pub followers: Arc<Followers>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -257,6 +260,7 @@ impl House {
             alerts: Arc::default(),
             keep: KeepConfig::default(),
             outbound: Arc::default(),
+            followers: Arc::default(),
             registry: Arc::default(),
         }
     }

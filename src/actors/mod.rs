@@ -8,6 +8,7 @@ pub mod alerts;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;
+pub mod followers;
 pub mod house;
 pub mod janitor;
 pub mod job;

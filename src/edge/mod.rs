@@ -32,17 +32,22 @@ pub struct Edge {
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{alerts, jobs, metrics, node, nodes, queue, runs, scheduler_net, status, workers};
+    use http::{alerts, groups, jobs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers};
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
         .chain(tagged("Broker", status::routes()))
         .chain(tagged("Broker", metrics::routes()))
         .chain(tagged("Broker", openapi::routes()))
+        // Words like `preview` before what would take them for ids.
+        .chain(tagged("Jobs", plans::routes()))
+        .chain(tagged("Jobs", transfer::routes()))
         .chain(tagged("Jobs", jobs::routes()))
         .chain(tagged("Runs", runs::routes()))
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))
+        .chain(tagged("Runs", logs::routes()))
+        .chain(tagged("Groups", groups::routes()))
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Workers", workers::routes()))
         .collect()

@@ -172,6 +172,14 @@ impl Operation {
         self.answer(status, says, vec![(media_type, None)])
     }
 
+    /// The answer that was named last may have this media type instead.
+    pub fn or_as(mut self, media_type: &'static str) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.contents.push((media_type, None));
+        }
+        self
+    }
+
     /// It answers without a body.
     pub fn answers_nothing(self, status: u16, says: &'static str) -> Self {
         self.answer(status, says, Vec::new())

@@ -240,6 +240,95 @@ pub struct LogLine {
     pub text: String,
 }
 
+/// How much a line matters, by name or by number.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum LogLevel {
+    /// trace 0, debug 1, info 2, warning 3, error 4, critical 5.
+    Number(#[schemars(range(min = 0, max = 5))] u8),
+    /// By name, in any case.
+    Name(String),
+}
+
+/// A line that a worker, or whoever carries a run out, has to say.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(extend("examples" = [{ "text": "page 3 of 7", "level": "info", "at": "2026-01-01T00:00:00Z" }]))]
+#[serde(rename_all = "camelCase")]
+pub struct LogInput {
+    /// At most 8,192 bytes.
+    #[schemars(length(max = 8_192))]
+    pub text: String,
+    /// trace, debug, info, warning, error, critical, or 0 to 5 for the same; info if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<LogLevel>")]
+    pub level: Option<serde_json::Value>,
+    /// worker, stdout, stderr …: at most 50 characters; `worker` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 50))]
+    pub source: Option<String>,
+    /// When; now if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+/// What became of lines that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogAccepted {
+    /// Lines that are kept.
+    pub accepted: usize,
+    /// Lines that the log of the run has no room for.
+    pub dropped: usize,
+}
+
+/// A part of a run's log.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogPage {
+    /// The lines. Those with id 0 are told by the run's row: that it was made, that it began.
+    pub items: Vec<LogLine>,
+    /// Give it back as `after` for what follows.
+    pub next: i64,
+    /// There are more lines now than the limit.
+    pub more: bool,
+    /// Where the run is: once it is over there is nothing to wait for.
+    pub state: crate::domain::run::RunState,
+}
+
+/// A job as a file keeps it: what a team writes, and nothing that the broker adds.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedJob {
+    /// Its name: by this it is found again.
+    pub name: String,
+    /// block, application or callback.
+    pub job_type: crate::domain::job::JobKind,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The group that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Whether it starts.
+    pub is_enabled: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_reason: Option<String>,
+    /// Everything else, by key.
+    pub properties: std::collections::BTreeMap<String, String>,
+    /// When it runs by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Its rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<crate::domain::schedule::Policies>,
+    /// The request of a callback job. A secret is empty here: at an import the stored one stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<crate::domain::callback::Callback>,
+}
+
 /// What bulk import did with one job.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -290,6 +379,16 @@ pub struct GroupOutput {
     pub creation_time: Timestamp,
     /// When it was last changed.
     pub update_time: Timestamp,
+}
+
+/// What became of the jobs of a group that was enabled or disabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupSwitched {
+    /// Jobs in it.
+    pub jobs: usize,
+    /// Those that were changed.
+    pub changed: usize,
 }
 
 /// How late the fires of a job were, in milliseconds, of the latest at most 1,000.

@@ -1,10 +1,182 @@
 //! Groups: names that jobs and nodes go by.
 
+use super::columns::id;
 use super::dialect::Conn;
 use super::error::StoreError;
-use super::schema::job_group;
+use super::history::{self, Action};
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{job, job_group, node};
+use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
+use std::collections::HashMap;
+
+/// A group as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = job_group)]
+pub struct Group {
+    /// Its id: 32 hexadecimal digits.
+    pub id: String,
+    /// Its name, unique.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// Who made it.
+    pub create_by: Option<String>,
+    /// Who changed it last.
+    pub update_by: Option<String>,
+    /// When it was made, in milliseconds.
+    pub creation_time: i64,
+    /// When it was last changed.
+    pub update_time: i64,
+}
+
+/// Stores a new group. [`StoreError::Conflict`] says `name` if another one has it.
+#[derive(Debug, Clone)]
+pub struct InsertGroup(pub Group);
+
+impl WriteOp for InsertGroup {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        check_name(tx.conn, &self.0)?;
+        diesel::insert_into(job_group::table).values(&self.0).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Changes a group; its jobs go by the new name from then on, which is a change of each of them.
+/// [`StoreError::Conflict`] says `name` if another one has it.
+#[derive(Debug, Clone)]
+pub struct UpdateGroup(pub Group);
+
+impl WriteOp for UpdateGroup {
+    /// The jobs that were changed with it.
+    type Output = Vec<JobId>;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<JobId>, StoreError> {
+        let new = &self.0;
+        let old: Option<String> = job_group::table.find(&new.id).select(job_group::name).get_result(tx.conn).optional()?;
+        let old = old.ok_or(StoreError::NotFound)?;
+        check_name(tx.conn, new)?;
+        diesel::update(job_group::table.find(&new.id))
+            .set((
+                job_group::name.eq(&new.name),
+                job_group::description.eq(new.description.as_deref()),
+                job_group::update_by.eq(new.update_by.as_deref()),
+                job_group::update_time.eq(new.update_time),
+            ))
+            .execute(tx.conn)?;
+        if old == new.name {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<String> = job::table.filter(job::group_name.eq(&old)).select(job::id).load(tx.conn)?;
+        let ids = keys.iter().map(|key| id(key)).collect::<Result<Vec<JobId>, _>>()?;
+        for chunk in ids.chunks(500) {
+            for (mut renamed, _) in super::jobs::load(tx.conn, chunk)? {
+                renamed.group = Some(new.name.clone());
+                renamed.version += 1;
+                renamed.update_by.clone_from(&new.update_by);
+                renamed.update_time = renamed.update_time.max(Timestamp(new.update_time));
+                diesel::update(job::table.find(renamed.id.to_string()))
+                    .set((
+                        job::group_name.eq(renamed.group.as_deref()),
+                        job::version.eq(renamed.version),
+                        job::update_by.eq(renamed.update_by.as_deref()),
+                        job::update_time.eq(renamed.update_time.0),
+                    ))
+                    .execute(tx.conn)?;
+                history::record_change(tx.conn, &renamed, Action::Updated, new.update_by.as_deref())?;
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// Takes a group away. [`StoreError::Conflict`] says `jobs` while a job that is not deleted is in it.
+#[derive(Debug, Clone)]
+pub struct DeleteGroup(pub String);
+
+impl WriteOp for DeleteGroup {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let name: Option<String> = job_group::table.find(&self.0).select(job_group::name).get_result(tx.conn).optional()?;
+        let jobs = job::table.filter(job::group_name.eq(name.ok_or(StoreError::NotFound)?)).filter(job::is_deleted.eq(false));
+        if jobs.count().get_result::<i64>(tx.conn)? > 0 {
+            return Err(StoreError::Conflict("jobs".into()));
+        }
+        diesel::delete(job_group::table.find(&self.0)).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Groups by their names, with how many jobs and nodes are in each.
+#[derive(Debug, Clone, Default)]
+pub struct ListGroups {
+    /// Only the one of this id or name.
+    pub id_or_name: Option<String>,
+    /// Only those whose name is after this one.
+    pub after: Option<String>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for ListGroups {
+    type Output = Vec<(Group, u64, u64)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let mut query = job_group::table.select(Group::as_select()).order(job_group::name).limit(self.limit as i64).into_boxed();
+        if let Some(key) = &self.id_or_name {
+            query = query.filter(job_group::id.eq(key.to_ascii_lowercase()).or(job_group::name.eq(key)));
+        }
+        if let Some(after) = &self.after {
+            query = query.filter(job_group::name.gt(after));
+        }
+        let groups: Vec<Group> = query.load(from.conn)?;
+        let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+        let jobs: Vec<(Option<String>, i64)> = job::table
+            .filter(job::group_name.eq_any(&names))
+            .filter(job::is_deleted.eq(false))
+            .group_by(job::group_name)
+            .select((job::group_name, diesel::dsl::count_star()))
+            .load(from.conn)?;
+        let jobs: HashMap<String, u64> = jobs.into_iter().filter_map(|(name, count)| Some((name?, count as u64))).collect();
+        let said: Vec<(String, i64)> =
+            node::table.group_by(node::group).select((node::group, diesel::dsl::count_star())).load(from.conn)?;
+        let mut nodes: HashMap<String, u64> = HashMap::new();
+        for (name, count) in said {
+            // As the matchmaker compares them.
+            *nodes.entry(name.to_lowercase()).or_default() += count as u64;
+        }
+        let count = |group: Group| {
+            let of_nodes = nodes.get(&group.name.to_lowercase()).copied().unwrap_or_default();
+            let of_jobs = jobs.get(&group.name).copied().unwrap_or_default();
+            (group, of_jobs, of_nodes)
+        };
+        Ok(groups.into_iter().map(count).collect())
+    }
+}
+
+/// The jobs of a group that are not deleted, and whether they are enabled.
+#[derive(Debug, Clone)]
+pub struct JobsInGroup(pub String);
+
+impl ReadOp for JobsInGroup {
+    type Output = Vec<(JobId, bool)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows = job::table.filter(job::group_name.eq(&self.0)).filter(job::is_deleted.eq(false));
+        let rows: Vec<(String, bool)> = rows.order(job::id).select((job::id, job::is_enabled)).load(from.conn)?;
+        rows.into_iter().map(|(key, enabled)| Ok((id(&key)?, enabled))).collect()
+    }
+}
+
+fn check_name(conn: &mut Conn, group: &Group) -> Result<(), StoreError> {
+    let others = job_group::table.filter(job_group::name.eq(&group.name)).filter(job_group::id.ne(&group.id));
+    let taken = others.select(job_group::id).get_result::<String>(conn).optional()?.is_some();
+    if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
+}
 
 /// Makes a group that is named for the first time.
 pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: Timestamp) -> Result<(), StoreError> {

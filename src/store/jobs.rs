@@ -244,7 +244,7 @@ extern "SQL" {
     fn lower(text: diesel::sql_types::Text) -> diesel::sql_types::Text;
 }
 
-fn like_pattern(part: &str) -> String {
+pub(super) fn like_pattern(part: &str) -> String {
     let mut pattern = String::from("%");
     for c in part.chars() {
         if matches!(c, '%' | '_' | '\\') {
@@ -343,7 +343,7 @@ fn insert_properties(conn: &mut Conn, key: &str, properties: &Properties) -> Res
 }
 
 /// Jobs with their properties and plans, in no order.
-fn load(conn: &mut Conn, ids: &[JobId]) -> Result<Vec<(Job, StoredPlan)>, StoreError> {
+pub(super) fn load(conn: &mut Conn, ids: &[JobId]) -> Result<Vec<(Job, StoredPlan)>, StoreError> {
     let keys: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let rows: Vec<JobRow> = job::table.filter(job::id.eq_any(&keys)).select(JobRow::as_select()).load(conn)?;
     let found = job_property::table

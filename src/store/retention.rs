@@ -177,12 +177,12 @@ extern "SQL" {
 
 /// Bytes of the logs of runs after a line, up to so many lines.
 #[derive(Debug, Clone, Copy)]
-pub struct LogSize {
+pub struct LogBytes {
     /// Lines after this one.
     pub after: i64,
 }
 
-impl ReadOp for LogSize {
+impl ReadOp for LogBytes {
     /// The bytes, and where to go on if there may be more.
     type Output = (u64, i64, bool);
 

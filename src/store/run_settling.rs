@@ -3,6 +3,7 @@
 use super::alerts::{self, NewEvent};
 use super::columns::id;
 use super::error::StoreError;
+use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
 use super::schema::run;
@@ -42,7 +43,9 @@ impl WriteOp for RetryRun {
                 run::start_returned.eq(false),
             ))
             .execute(tx.conn)?;
-        Ok(())
+        // The row forgets it with the next attempt.
+        let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text: self.reason.clone() };
+        logs::insert_line(tx.conn, self.no, &line)
     }
 }
 

@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::fires::{self, NewFire, Outcome};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
-use super::schema::run;
+use super::schema::{job, run};
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::run::{Counters, Run, RunRules, RunState};
@@ -298,14 +298,24 @@ impl ReadOp for GetRun {
 }
 
 /// Runs, the newest first.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub struct ListRuns {
     /// Only those in this state.
     pub state: Option<RunState>,
     /// Only those of this job.
     pub job_id: Option<JobId>,
-    /// Only those older than the run of this number.
-    pub before_no: Option<i64>,
+    /// Only those of this kind.
+    pub kind: Option<JobKind>,
+    /// Only those of jobs that are in this group now.
+    pub group: Option<String>,
+    /// Only those made at this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    pub to: Option<Timestamp>,
+    /// The oldest first.
+    pub ascending: bool,
+    /// Only those that follow the run of this number in that order.
+    pub after_no: Option<i64>,
     /// At most this many.
     pub limit: usize,
 }
@@ -321,10 +331,23 @@ impl ReadOp for ListRuns {
         if let Some(job) = self.job_id {
             query = query.filter(run::job_id.eq(job.to_string()));
         }
-        if let Some(no) = self.before_no {
-            query = query.filter(run::no.lt(no));
+        if let Some(kind) = self.kind {
+            query = query.filter(run::kind.eq(kind.name()));
         }
-        let rows = query.order(run::no.desc()).limit(self.limit as i64).load(from.conn)?;
+        if let Some(group) = &self.group {
+            query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
+        }
+        if let Some(from) = self.from {
+            query = query.filter(run::creation_time.ge(from.0));
+        }
+        if let Some(to) = self.to {
+            query = query.filter(run::creation_time.le(to.0));
+        }
+        if let Some(no) = self.after_no {
+            query = if self.ascending { query.filter(run::no.gt(no)) } else { query.filter(run::no.lt(no)) };
+        }
+        query = if self.ascending { query.order(run::no.asc()) } else { query.order(run::no.desc()) };
+        let rows = query.limit(self.limit as i64).load(from.conn)?;
         rows.into_iter().map(TryInto::try_into).collect()
     }
 }

@@ -255,3 +255,4 @@ diesel::table! {
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);
+diesel::allow_tables_to_appear_in_same_query!(job, run);

@@ -102,6 +102,19 @@ pub struct WorkerRow {
     pub disconnect_time: Option<Timestamp>,
 }
 
+/// The classes that are watched now, by name.
+#[derive(Debug, Clone, Copy)]
+pub struct WatchedClasses;
+
+impl ReadOp for WatchedClasses {
+    type Output = Vec<String>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<String>, StoreError> {
+        let open = worker::table.filter(worker::disconnect_time.is_null());
+        Ok(open.select(worker::full_class_name).distinct().order(worker::full_class_name).load(from.conn)?)
+    }
+}
+
 impl ReadOp for ListWorkers {
     type Output = Vec<WorkerRow>;
 

@@ -137,7 +137,7 @@ impl Desk {
         Ok(Page { items: items.into_iter().map(|(job, plan)| output(job, &plan)).collect(), next_cursor })
     }
 
-    async fn change(&self, id: JobId, change: JobChange, by: Option<String>) -> Result<JobOutput, Problem> {
+    pub(super) async fn change(&self, id: JobId, change: JobChange, by: Option<String>) -> Result<JobOutput, Problem> {
         let actor = self.house.registry().open_job(id).wait().await?;
         actor.change(change, by).wait().await?;
         let (job, plan) = self.stored_job(id, true).await?;

@@ -3,15 +3,22 @@
 //! It holds no state. What it reads of runs that are at work it asks their actors for; of others the store knows.
 
 mod alerts;
+mod groups;
 mod jobs;
+mod logs;
 mod metrics;
 mod peers;
+mod plans;
 mod queue;
 mod runs;
+mod transfer;
+mod why;
 
 pub use super::job::TriggerOrder;
 pub use jobs::JobFilter;
+pub use logs::LogFilter;
 pub use peers::NodeMeeting;
+pub use plans::FireFilter;
 pub use queue::PollOptions;
 pub use runs::RunFilter;
 

@@ -4,7 +4,9 @@ use super::Desk;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::{BlockId, Identity, JobId, Seq};
+use crate::domain::job::JobKind;
 use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, ListBlocks, ListRuns, NodeCounts};
@@ -17,6 +19,16 @@ pub struct RunFilter {
     pub state: Option<RunState>,
     /// Only of this job.
     pub job_id: Option<JobId>,
+    /// Only of this kind.
+    pub kind: Option<JobKind>,
+    /// Only of jobs that are in this group now.
+    pub group: Option<String>,
+    /// Only those made at this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    pub to: Option<Timestamp>,
+    /// `-creationTime`, the usual, or `creationTime`.
+    pub sort: Option<String>,
     /// Where the last page ended.
     pub cursor: Option<String>,
     /// At most so many.
@@ -42,14 +54,34 @@ impl Desk {
         Ok(stored_output(&self.stored_run(identity).await?))
     }
 
-    /// Lists runs, newest first.
+    /// Lists runs, newest first unless the filter says otherwise.
     ///
     /// # Errors
-    /// The cursor is none of ours.
+    /// The cursor is none of ours, nothing can be sorted by that, or the end is before the beginning.
     pub async fn runs(&self, filter: RunFilter) -> Result<Page<RunOutput>, Problem> {
         let cursor = filter.cursor.as_deref().map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list")));
+        let ascending = match filter.sort.as_deref() {
+            None | Some("-creationTime") => false,
+            Some("creationTime") => true,
+            Some(other) => return Err(Problem::invalid("sort", format!("`{other}` is neither creationTime nor -creationTime"))),
+        };
+        if let (Some(from), Some(to)) = (filter.from, filter.to)
+            && to < from
+        {
+            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+        }
         let limit = filter.limit;
-        let query = ListRuns { state: filter.state, job_id: filter.job_id, before_no: cursor.transpose()?, limit: limit + 1 };
+        let query = ListRuns {
+            state: filter.state,
+            job_id: filter.job_id,
+            kind: filter.kind,
+            group: filter.group,
+            from: filter.from,
+            to: filter.to,
+            ascending,
+            after_no: cursor.transpose()?,
+            limit: limit + 1,
+        };
         let mut runs = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
         let more = runs.len() > limit;
         runs.truncate(limit);

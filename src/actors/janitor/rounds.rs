@@ -3,7 +3,7 @@
 use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
-    DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogSize, OldChanges, OldEvents, OldFires, OldRuns,
+    DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
     PruneNodeStatus, Store, StoreError,
 };
 use std::collections::HashMap;
@@ -108,7 +108,7 @@ impl Broom {
 
     async fn measure_logs(&mut self) -> Result<(), StoreError> {
         loop {
-            let (bytes, last, more) = self.store.read(LogSize { after: self.logs.last }).await?;
+            let (bytes, last, more) = self.store.read(LogBytes { after: self.logs.last }).await?;
             self.logs.bytes += bytes;
             self.logs.last = last;
             if !more {

@@ -65,7 +65,10 @@ pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<J
 }
 
 /// Puts what was sent into a job, and checks what comes of it.
-pub(super) fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Problem> {
+///
+/// # Errors
+/// A value is not allowed.
+pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Problem> {
     if input.id.is_some_and(|other| other != job.id) {
         return Err(Problem::invalid("id", "a job keeps its id"));
     }

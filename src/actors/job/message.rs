@@ -125,6 +125,11 @@ pub struct Redrive {
 #[rtype(result = "()")]
 pub struct Prepare(pub Box<Loaded>);
 
+/// From the desk: the stored job was changed without its actor, by a change of its group.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Forget;
+
 /// From the registry: it was idle and is in no directory any more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -181,6 +186,10 @@ impl JobHandle {
     /// See [`Prepare`].
     pub fn prepare(&self, loaded: Box<Loaded>) {
         self.0.tell(Prepare(loaded));
+    }
+    /// See [`Forget`].
+    pub fn forget(&self) {
+        self.0.tell(Forget);
     }
     /// See [`Rest`].
     pub fn rest(&self) {

@@ -13,8 +13,8 @@ mod room;
 mod settling;
 
 pub use changes::conflict;
-pub use input::{check_trigger, job_from};
-pub use message::{AskNext, Backfill, Change, Due, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
+pub use input::{apply, check_trigger, job_from};
+pub use message::{AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
 pub use room::Loaded;
 
 use super::house::House;
@@ -157,6 +157,13 @@ impl Handler<Prepare> for JobActor {
         if let Some(room) = &mut self.room {
             room.prepare(*loaded);
         }
+    }
+}
+
+impl Handler<Forget> for JobActor {
+    type Result = ();
+    fn handle(&mut self, _: Forget, ctx: &mut Self::Context) {
+        self.with_room("job.forget", ctx, async move |room| room.known = None, drop);
     }
 }
 

@@ -312,6 +312,7 @@ impl Handler<RunBeginsAnew> for Registry {
     fn handle(&mut self, RunBeginsAnew(identity): RunBeginsAnew, ctx: &mut Self::Context) {
         self.message("registry.run_begins_anew");
         self.leave_run(identity);
+        self.house.followers.ring(identity);
         self.start_run(identity, ctx);
     }
 }
@@ -322,6 +323,7 @@ impl Handler<RunEnded> for Registry {
         self.message("registry.run_ended");
         if let Some(identity) = identity {
             self.leave_run(identity);
+            self.house.followers.ring(identity);
         }
         if follow {
             self.job(job_id).run_over(identity);

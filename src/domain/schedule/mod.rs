@@ -6,16 +6,20 @@ mod blackout;
 mod decide;
 mod plan;
 mod policies;
+mod preview;
 mod settle;
 mod verify;
+mod why;
 
 pub use agenda::Agenda;
 pub use blackout::Blackout;
 pub use decide::{Circumstances, Fate, Open, Row, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};
 pub use policies::{Keep, Misfire, MisfirePolicy, Overlap, Policies, Retry};
+pub use preview::{Coming, Preview, local, preview};
 pub use settle::{Aftermath, changed, settle};
 pub use verify::{Definition, Discrepancy, Entry, verify};
+pub use why::{Answer, Recorded, Rule, Sight, explain, explain_unrecorded};
 
 use super::cron::{Cron, Dialect};
 use super::time::Timestamp;

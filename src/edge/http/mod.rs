@@ -1,14 +1,18 @@
 //! HTTP, by noun.
 
 pub mod alerts;
+pub mod groups;
 pub mod jobs;
+pub mod logs;
 pub mod metrics;
 pub mod node;
 pub mod nodes;
+pub mod plans;
 pub mod queue;
 pub mod runs;
 pub mod scheduler_net;
 pub mod status;
+pub mod transfer;
 pub mod workers;
 
 use super::error::Failure;

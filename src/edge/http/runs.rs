@@ -3,6 +3,7 @@
 use super::limit;
 use crate::actors::desk::RunFilter;
 use crate::domain::ids::JobId;
+use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
@@ -11,7 +12,7 @@ use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
-use crate::protocol::management::AskInput;
+use crate::protocol::management::{AskInput, WhyOutput};
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,7 +22,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs").get(list, |op| {
             op.named("listRuns")
-                .says("Lists runs, newest first.")
+                .says("Lists runs, newest first unless told otherwise.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<RunOutput>>(200, "A page of runs.")
@@ -47,6 +48,12 @@ pub fn routes() -> Vec<Resource> {
                 .body::<AskInput>()
                 .answers::<NextFire>(200, "When the job comes next.")
                 .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/runs/{id}/why").get(why, |op| {
+            op.named("explainRun")
+                .says("Why a run is where it is: what it waits for, who works at it, how it ended.")
+                .needs(Need::Read)
+                .answers::<WhyOutput>(200, "The reason.")
         }),
         resource("/api/v1/runs/{id}/blocks").get(blocks, |op| {
             op.named("listBlocks")
@@ -81,6 +88,16 @@ pub struct Query {
     state: Option<RunState>,
     /// Only of this job.
     job_id: Option<JobId>,
+    /// Only of this kind.
+    kind: Option<JobKind>,
+    /// Only of jobs that are in this group now.
+    group: Option<String>,
+    /// Only those made at this instant and later.
+    from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    to: Option<Timestamp>,
+    /// `-creationTime`, the newest first, unless it says `creationTime`.
+    sort: Option<String>,
     /// The `nextCursor` of the page before.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
@@ -92,8 +109,9 @@ pub struct Query {
 /// `GET /api/v1/runs`
 pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let Query { state, job_id, cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.desk.runs(RunFilter { state, job_id, cursor, limit: limit(asked)? }).await?))
+    let Query { state, job_id, kind, group, from, to, sort, cursor, limit: asked } = query.into_inner();
+    let filter = RunFilter { state, job_id, kind, group, from, to, sort, cursor, limit: limit(asked)? };
+    Ok(HttpResponse::Ok().json(edge.desk.runs(filter).await?))
 }
 
 /// `GET /api/v1/runs/{id}`
@@ -129,6 +147,12 @@ pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web:
     allow(&edge, &request, Need::Worker)?;
     let next_fire = edge.desk.ask_next(id(&request, "id")?, json(&request, payload).await?).await?;
     Ok(HttpResponse::Ok().json(NextFire { next_fire }))
+}
+
+/// `GET /api/v1/runs/{id}/why`
+pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&request, "id")?).await?))
 }
 
 /// The query of a list of blocks.

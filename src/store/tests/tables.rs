@@ -103,7 +103,7 @@ fn one_instant_makes_one_run() {
         }
         assert_eq!(insert(7).await, Err(StoreError::Conflict("fire".into())));
         assert!(insert(5).await.expect("the same").already, "a skip takes no run away");
-        let runs = ListRuns { state: None, job_id: Some(id), before_no: None, limit: 10 };
+        let runs = ListRuns { job_id: Some(id), limit: 10, ..ListRuns::default() };
         assert_eq!(store.read(runs).await.map(|runs| runs.len()), Ok(2));
     });
 }
@@ -151,11 +151,21 @@ fn runs_are_listed_the_newest_first() {
             made.push(store.write(by_hand(new)).await.expect("made").run);
         }
         made.reverse();
-        let all = ListRuns { state: None, job_id: None, before_no: None, limit: 2 };
-        assert_eq!(store.read(all).await, Ok(made[..2].to_vec()));
-        assert_eq!(store.read(ListRuns { before_no: Some(made[1].no), ..all }).await, Ok(made[2..].to_vec()));
-        let pending = ListRuns { state: Some(RunState::Pending), job_id: Some(job), ..all };
+        let all = || ListRuns { limit: 2, ..ListRuns::default() };
+        assert_eq!(store.read(all()).await, Ok(made[..2].to_vec()));
+        assert_eq!(store.read(ListRuns { after_no: Some(made[1].no), ..all() }).await, Ok(made[2..].to_vec()));
+        let pending = ListRuns { state: Some(RunState::Pending), job_id: Some(job), ..all() };
         assert_eq!(store.read(pending).await, Ok(vec![made[0].clone(), made[2].clone()]));
+        let oldest = ListRuns { ascending: true, after_no: Some(made[2].no), ..all() };
+        assert_eq!(store.read(oldest).await, Ok(vec![made[1].clone(), made[0].clone()]));
+        for none in [
+            ListRuns { kind: Some(JobKind::Callback), ..all() },
+            ListRuns { group: Some("g".into()), ..all() },
+            ListRuns { from: Some(Timestamp(T.0 + 1)), ..all() },
+            ListRuns { to: Some(Timestamp(T.0 - 1)), ..all() },
+        ] {
+            assert_eq!(store.read(none).await, Ok(vec![]));
+        }
         assert_eq!(store.read(OpenRuns).await, Ok(vec![made[2].identity, made[0].identity]));
     });
 }

@@ -1,0 +1,118 @@
+//! Jobs in bulk, as a team keeps them in a file: out in the order of their names, in by their names.
+
+use super::Desk;
+use crate::actors::job::{JobChange, apply, job_from};
+use crate::actors::reply::problem_of;
+use crate::domain::ids::JobId;
+use crate::domain::job::Job;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::JobInput;
+use crate::protocol::management::{ExportedJob, ImportedJob};
+use crate::protocol::problem::Problem;
+use crate::store::{GetJob, JobNamed, JobSort, ListJobs, SortKey};
+use std::collections::HashSet;
+
+/// Jobs that one read of an export takes.
+const PAGE: usize = 500;
+
+fn exported(job: Job) -> ExportedJob {
+    let job = job.without_secrets();
+    ExportedJob {
+        name: job.name,
+        job_type: job.job_type,
+        description: job.description,
+        group: job.group,
+        priority: job.priority,
+        is_enabled: job.is_enabled,
+        disabled_reason: job.disabled_reason,
+        properties: job.properties.0,
+        schedule: job.schedule,
+        policies: job.policies,
+        callback: job.callback,
+    }
+}
+
+/// What is to be done with one job of a file.
+enum Step {
+    Create,
+    Update(JobId),
+    Nothing(JobId),
+}
+
+/// Names the job of the file that a problem is about.
+fn of_job(problem: Problem, i: usize) -> Problem {
+    let field = match problem.field.as_deref() {
+        Some(field) => format!("jobs[{i}].{field}"),
+        None => format!("jobs[{i}]"),
+    };
+    problem.at(field)
+}
+
+impl Desk {
+    /// All jobs that are not deleted, by their names; those of a group, or whose name contains a text.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn export_jobs(&self, group: Option<String>, name: Option<String>) -> Result<Vec<ExportedJob>, Problem> {
+        let mut out = Vec::new();
+        let mut after = None;
+        loop {
+            let query =
+                ListJobs { name: name.clone(), group: group.clone(), sort: JobSort::Name, after, limit: PAGE, ..ListJobs::default() };
+            let jobs = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
+            let is_last = jobs.len() < PAGE;
+            after = jobs.last().map(|(job, _)| (SortKey::Text(job.name.clone()), job.id));
+            out.extend(jobs.into_iter().map(|(job, _)| exported(job)));
+            if is_last {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// Makes jobs as a file has them: new ones are created, others changed, by their names. What a job of the file does not
+    /// mention stays as it is. All of them are checked before the first is written.
+    ///
+    /// # Errors
+    /// A job is not allowed: then nothing is written. Or one was changed by somebody else meanwhile: then those before it
+    /// are written.
+    pub async fn import_jobs(&self, inputs: Vec<JobInput>, dry_run: bool, by: Option<String>) -> Result<Vec<ImportedJob>, Problem> {
+        let now = Timestamp::now();
+        let mut names = HashSet::new();
+        let mut steps = Vec::with_capacity(inputs.len());
+        for (i, input) in inputs.iter().enumerate() {
+            let name = input.name.clone().unwrap_or_default();
+            if !names.insert(name) {
+                return Err(of_job(Problem::invalid("name", "another job of this file has the same name"), i));
+            }
+            steps.push(self.plan_import(input, by.as_deref(), now).await.map_err(|problem| of_job(problem, i))?);
+        }
+        let mut out = Vec::with_capacity(steps.len());
+        for (i, (input, step)) in inputs.into_iter().zip(steps).enumerate() {
+            let name = input.name.clone().unwrap_or_default();
+            let done = match step {
+                Step::Nothing(id) => Ok(("unchanged", Some(id))),
+                Step::Create if dry_run => Ok(("created", None)),
+                Step::Update(id) if dry_run => Ok(("updated", Some(id))),
+                Step::Create => self.create_job(input, by.clone()).await.map(|job| ("created", Some(job.job.id))),
+                Step::Update(id) => self.change(id, JobChange::Values(Box::new(input)), by.clone()).await.map(|_| ("updated", Some(id))),
+            };
+            let (action, id) = done.map_err(|problem| of_job(problem, i))?;
+            out.push(ImportedJob { name, action: action.to_owned(), id });
+        }
+        Ok(out)
+    }
+
+    async fn plan_import(&self, input: &JobInput, by: Option<&str>, now: Timestamp) -> Result<Step, Problem> {
+        let store = &self.house.store;
+        let name = input.name.clone().ok_or_else(|| Problem::invalid("name", "a job needs a name"))?;
+        let Some(id) = store.read(JobNamed(name)).await.map_err(|e| problem_of(&e))? else {
+            let job = job_from(input.clone(), by.map(str::to_owned), now)?;
+            let taken = store.read(GetJob(job.id)).await.map_err(|e| problem_of(&e))?.is_some();
+            return if taken { Err(Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id")) } else { Ok(Step::Create) };
+        };
+        let (old, _) = self.stored_job(id, false).await?;
+        let mut new = old.clone();
+        apply(&mut new, input.clone(), now)?;
+        Ok(if new == old { Step::Nothing(id) } else { Step::Update(id) })
+    }
+}

@@ -1,0 +1,139 @@
+//! `/api/v1/groups`
+
+use super::limit;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{json, json_or_default};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::Page;
+use crate::protocol::management::{DisableInput, GroupInput, GroupOutput, GroupSwitched};
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What stands for a group in an address.
+const KEY: &str = "The group's id, or its name.";
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/groups")
+            .get(list, |op| {
+                op.named("listGroups")
+                    .says("Lists groups by their names.")
+                    .needs(Need::Read)
+                    .query::<Query>()
+                    .answers::<Page<GroupOutput>>(200, "A page of groups.")
+                    .may_fail(&[422])
+            })
+            .post(create, |op| {
+                op.named("createGroup")
+                    .says("Makes a group.")
+                    .needs(Need::Admin)
+                    .body::<GroupInput>()
+                    .answers::<GroupOutput>(201, "The group.")
+                    .with_header("Location", "The address of the group.")
+                    .may_fail(&[404, 409, 422])
+            }),
+        resource("/api/v1/groups/{id}")
+            .text("id", KEY)
+            .get(read, |op| op.named("readGroup").says("A group.").needs(Need::Read).answers::<GroupOutput>(200, "The group."))
+            .put(update, |op| {
+                op.named("updateGroup")
+                    .says("Changes a group. Its jobs go by its new name from then on.")
+                    .needs(Need::Admin)
+                    .body::<GroupInput>()
+                    .answers::<GroupOutput>(200, "The group as it is now.")
+                    .may_fail(&[409, 422])
+            })
+            .delete(delete, |op| {
+                op.named("deleteGroup")
+                    .says("Takes a group away that no job is in.")
+                    .needs(Need::Admin)
+                    .answers_nothing(204, "It is gone.")
+                    .may_fail(&[409])
+            }),
+        resource("/api/v1/groups/{id}/enable").text("id", KEY).post(enable, |op| {
+            op.named("enableGroup")
+                .says("Enables all jobs of a group.")
+                .needs(Need::Admin)
+                .answers::<GroupSwitched>(200, "How many.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/groups/{id}/disable").text("id", KEY).post(disable, |op| {
+            op.named("disableGroup")
+                .says("Disables all jobs of a group.")
+                .needs(Need::Admin)
+                .body_or_nothing::<DisableInput>()
+                .answers::<GroupSwitched>(200, "How many.")
+                .may_fail(&[409, 422])
+        }),
+    ]
+}
+
+/// The query of a list of groups.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Query {
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/groups`
+pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let Query { cursor, limit: asked } = query.into_inner();
+    Ok(HttpResponse::Ok().json(edge.desk.groups(cursor, limit(asked)?).await?))
+}
+
+/// `POST /api/v1/groups`
+pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let group = edge.desk.create_group(json(&request, payload).await?, caller.name).await?;
+    Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/groups/{}", group.id))).json(group))
+}
+
+/// `GET /api/v1/groups/{id}`
+pub async fn read(edge: web::Data<Edge>, request: HttpRequest, path: web::Path<String>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.group(&path).await?))
+}
+
+/// `PUT /api/v1/groups/{id}`
+pub async fn update(
+    edge: web::Data<Edge>,
+    request: HttpRequest,
+    path: web::Path<String>,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.update_group(&path, json(&request, payload).await?, caller.name).await?))
+}
+
+/// `DELETE /api/v1/groups/{id}`
+pub async fn delete(edge: web::Data<Edge>, request: HttpRequest, path: web::Path<String>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.delete_group(&path).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `POST /api/v1/groups/{id}/enable`
+pub async fn enable(edge: web::Data<Edge>, request: HttpRequest, path: web::Path<String>) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.switch_group(&path, None, caller.name).await?))
+}
+
+/// `POST /api/v1/groups/{id}/disable`
+pub async fn disable(
+    edge: web::Data<Edge>,
+    request: HttpRequest,
+    path: web::Path<String>,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let input = json_or_default(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.switch_group(&path, Some(input), caller.name).await?))
+}

@@ -1,0 +1,88 @@
+//! `/api/v1/runs/{id}/logs`
+
+use super::limit;
+use crate::actors::desk::LogFilter;
+use crate::domain::time::Timestamp;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{MAX_JSON, id, read as read_body};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::management::{LogAccepted, LogInput, LogPage};
+use crate::protocol::problem::Problem;
+use crate::protocol::push::read_json;
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Seconds that a call may wait for a line.
+const MOST_WAIT: f64 = 30.0;
+/// The largest body: a thousand of the longest lines, and what JSON makes of them.
+const MOST_BODY: usize = 10 * MAX_JSON;
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/runs/{id}/logs")
+            .get(read, |op| {
+                op.named("readLogs")
+                    .says("What was said of a run, in the order in which it came. It can be waited for.")
+                    .needs(Need::Read)
+                    .query::<Query>()
+                    .answers::<LogPage>(200, "The lines, and where they go on.")
+                    .may_fail(&[422])
+            })
+            .post(append, |op| {
+                op.named("appendLogs")
+                    .says("A worker has something to say of a run.")
+                    .needs(Need::Worker)
+                    .body::<Vec<LogInput>>()
+                    .answers::<LogAccepted>(200, "How much is kept.")
+                    .may_fail(&[409, 422])
+            }),
+    ]
+}
+
+/// The query of a log.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Query {
+    /// Only what follows the line of this id.
+    after: Option<i64>,
+    /// Only this level and worse: trace, debug, info, warning, error, critical, or 0 to 5.
+    #[schemars(regex(pattern = "^([0-5]|trace|debug|info|warning|error|critical)$"))]
+    level: Option<String>,
+    /// Only lines that contain this, without case.
+    text: Option<String>,
+    /// Only lines of this instant and later.
+    since: Option<Timestamp>,
+    /// Only lines of this instant and earlier.
+    until: Option<Timestamp>,
+    /// Seconds to wait for a line if there is none and the run is not over, at most 30.
+    #[schemars(range(min = 0.0, max = MOST_WAIT))]
+    wait: Option<f64>,
+    /// At most so many; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/runs/{id}/logs`
+pub async fn read(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let Query { after, level, text, since, until, wait, limit: asked } = query.into_inner();
+    let wait = match wait {
+        None => Duration::ZERO,
+        Some(seconds) if (0.0..=MOST_WAIT).contains(&seconds) => Duration::from_secs_f64(seconds),
+        Some(_) => return Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
+    };
+    let filter = LogFilter { after, level, text, since, until, limit: limit(asked)?, wait };
+    Ok(HttpResponse::Ok().json(edge.desk.logs(id(&request, "id")?, filter).await?))
+}
+
+/// `POST /api/v1/runs/{id}/logs`: an array of lines.
+pub async fn append(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let run = id(&request, "id")?;
+    let lines: Vec<LogInput> = read_json(&read_body(&request, payload, MOST_BODY).await?)?;
+    Ok(HttpResponse::Ok().json(edge.desk.append_logs(run, lines).await?))
+}

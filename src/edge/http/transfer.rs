@@ -1,0 +1,203 @@
+//! `/api/v1/jobs/export` and `/api/v1/jobs/import`: jobs as a file, in YAML or JSON.
+
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{MAX_JSON, read};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::JobInput;
+use crate::protocol::management::{ExportedJob, ImportedJob};
+use crate::protocol::problem::Problem;
+use crate::protocol::push::read_json;
+use actix_web::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The media type of YAML (RFC 9512).
+const YAML: &str = "application/yaml";
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs/export").get(export, |op| {
+            op.named("exportJobs")
+                .says("Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON; secrets are empty.")
+                .needs(Need::Read)
+                .query::<ExportQuery>()
+                .answers::<Vec<ExportedJob>>(200, "The jobs.")
+                .or_as(YAML)
+        }),
+        resource("/api/v1/jobs/import").post(import, |op| {
+            op.named("importJobs")
+                .says("Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one is written.")
+                .needs(Need::Admin)
+                .query::<ImportQuery>()
+                .body::<Vec<JobInput>>()
+                .answers::<Vec<ImportedJob>>(200, "What became of each.")
+                .may_fail(&[404, 409, 422])
+        }),
+    ]
+}
+
+/// The query of an export.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ExportQuery {
+    /// Only the jobs of this group.
+    group: Option<String>,
+    /// Only those whose name contains this, without case.
+    name: Option<String>,
+}
+
+fn header(request: &HttpRequest, name: HeaderName) -> &str {
+    request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// `GET /api/v1/jobs/export`
+pub async fn export(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<ExportQuery>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let ExportQuery { group, name } = query.into_inner();
+    let jobs = edge.desk.export_jobs(group, name).await?;
+    let accept = header(&request, ACCEPT).to_ascii_lowercase();
+    if accept.contains("json") && !accept.contains("yaml") {
+        return Ok(HttpResponse::Ok().json(jobs));
+    }
+    Ok(HttpResponse::Ok().content_type(YAML).body(write_yaml(&jobs)?))
+}
+
+/// The query of an import.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportQuery {
+    /// Only check it, and say what it would do.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// `POST /api/v1/jobs/import`
+pub async fn import(
+    edge: web::Data<Edge>,
+    request: HttpRequest,
+    query: web::Query<ImportQuery>,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let body = read(&request, payload, MAX_JSON).await?;
+    let inputs = jobs_of(read_file(&body, header(&request, CONTENT_TYPE))?)?;
+    Ok(HttpResponse::Ok().json(edge.desk.import_jobs(inputs, query.dry_run, caller.name).await?))
+}
+
+fn write_yaml(jobs: &[ExportedJob]) -> Result<String, Problem> {
+    if jobs.is_empty() {
+        return Ok("[]\n".to_owned());
+    }
+    serde_saphyr::to_string(&jobs).map_err(|e| {
+        log::error!("jobs could not be written as YAML: {e}");
+        Problem::internal()
+    })
+}
+
+/// Reads a file by its media type; without one that says so, what begins like JSON is JSON.
+fn read_file(body: &[u8], kind: &str) -> Result<Value, Problem> {
+    let kind = kind.to_ascii_lowercase();
+    let looks_json = || matches!(body.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'[' | b'{'));
+    if kind.contains("json") || !kind.contains("yaml") && looks_json() { read_json(body) } else { read_yaml(body) }
+}
+
+/// Reads YAML. A few lines of it can stand for gigabytes, so what its aliases may repeat is bounded.
+fn read_yaml(body: &[u8]) -> Result<Value, Problem> {
+    let text = std::str::from_utf8(body).map_err(|e| Problem::malformed(format!("the YAML is not UTF-8: {e}")))?;
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: 32,
+            max_aliases: 1_000,
+            max_recorded_anchor_bytes: 8_192,
+            max_documents: 1,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 10_000,
+            max_replay_stack_depth: 8,
+        },
+        // As version 1.2 of YAML has it: `on` and `no` are words.
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|e| Problem::malformed(format!("the YAML cannot be read: {e}")))
+}
+
+/// The jobs of a file; the problem names the place.
+fn jobs_of(file: Value) -> Result<Vec<JobInput>, Problem> {
+    let Value::Array(jobs) = file else { return Err(Problem::malformed("a list of jobs is expected").at("jobs")) };
+    let job = |(i, job): (usize, Value)| {
+        serde_path_to_error::deserialize(job).map_err(|e| {
+            let path = e.path().to_string();
+            let field = if path == "." { format!("jobs[{i}]") } else { format!("jobs[{i}].{path}") };
+            Problem::malformed(e.inner().to_string()).at(field)
+        })
+    };
+    jobs.into_iter().enumerate().map(job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::schedule::Schedule;
+
+    fn a_job() -> ExportedJob {
+        ExportedJob {
+            name: "yes: #1".into(),
+            job_type: crate::domain::job::JobKind::Block,
+            description: Some("two\nlines".into()),
+            group: None,
+            priority: -1,
+            is_enabled: false,
+            disabled_reason: Some("no".into()),
+            properties: [("ThreadNum".to_owned(), "4".to_owned()), ("A".to_owned(), "null".to_owned()), ("B".into(), " x ".into())].into(),
+            schedule: Some(Schedule::of_cron("*/5 * * * *")),
+            policies: None,
+            callback: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let yaml = write_yaml(&[a_job()]).expect("YAML");
+        let file = read_file(yaml.as_bytes(), "").expect("a file");
+        assert_eq!(file, serde_json::to_value([a_job()]).expect("JSON"), "{yaml}");
+        let jobs = jobs_of(file).expect("jobs");
+        assert_eq!(jobs[0].properties, Some(a_job().properties));
+        assert_eq!(read_file(write_yaml(&[]).expect("YAML").as_bytes(), YAML), Ok(Value::Array(Vec::new())));
+    }
+
+    #[test]
+    fn a_wrong_file_names_the_place() {
+        let field = |text: &str| {
+            let jobs = read_file(text.as_bytes(), "").and_then(jobs_of);
+            jobs.map_err(|problem| (problem.status, problem.field.unwrap_or_default())).err()
+        };
+        assert_eq!(field("- name: a\n- name: b\n  priority: high\n"), Some((400, "jobs[1].priority".to_owned())));
+        assert_eq!(field("[{\"name\": 5}]"), Some((400, "jobs[0].name".to_owned())));
+        assert_eq!(field("name: a\n"), Some((400, "jobs".to_owned())));
+        assert_eq!(field("- name: [\n"), Some((400, String::new())));
+        assert_eq!(
+            field("- name: a\n  schedule:\n    triggers:\n    - cron: 5\n").map(|(_, field)| field).as_deref(),
+            Some("jobs[0].schedule.triggers[0].cron")
+        );
+    }
+
+    #[test]
+    fn few_lines_do_not_become_gigabytes() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..12 {
+            let aliases = vec![format!("*a{}", i - 1); 9].join(", ");
+            bomb.push_str(&format!("a{i}: &a{i} [{aliases}]\n"));
+        }
+        assert_eq!(read_yaml(bomb.as_bytes()).map_err(|problem| problem.status), Err(400));
+        let deep = "[".repeat(10_000);
+        assert_eq!(read_file(deep.as_bytes(), YAML).map_err(|problem| problem.status), Err(400));
+        let shared = "- &base\n  name: a\n  properties: { FullClassName: a.B }\n- { <<: *base, name: b }\n";
+        let file = read_yaml(shared.as_bytes()).expect("aliases are taken");
+        assert_eq!((&file[1]["name"], &file[1]["properties"]["FullClassName"]), (&"b".into(), &"a.B".into()));
+    }
+}

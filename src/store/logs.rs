@@ -1,0 +1,128 @@
+//! What was said of runs.
+
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::run_log;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// A line that is to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLine {
+    /// When.
+    pub at: Timestamp,
+    /// 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 critical.
+    pub level: i16,
+    /// broker, worker, stdout, stderr …
+    pub source: String,
+    /// What.
+    pub text: String,
+}
+
+/// Appends lines to the log of a run.
+#[derive(Debug, Clone)]
+pub struct AppendLogs {
+    /// The number of the run.
+    pub run_no: i64,
+    /// The lines, in their order.
+    pub lines: Vec<NewLine>,
+}
+
+impl WriteOp for AppendLogs {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        self.lines.iter().map(|line| line.text.len()).sum()
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        for line in &self.lines {
+            insert_line(tx.conn, self.run_no, line)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lines of a run's log, in the order in which they came.
+#[derive(Debug, Clone)]
+pub struct ListLogs {
+    /// The number of the run.
+    pub run_no: i64,
+    /// Only those after this one.
+    pub after: i64,
+    /// Only those of this level and worse.
+    pub level: i16,
+    /// Only those that contain this, without case.
+    pub text: Option<String>,
+    /// Only those of this instant and later.
+    pub since: Option<Timestamp>,
+    /// Only those of this instant and earlier.
+    pub until: Option<Timestamp>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A line as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredLine {
+    /// Counts the lines of all runs.
+    pub id: i64,
+    /// The line.
+    pub line: NewLine,
+}
+
+impl ReadOp for ListLogs {
+    type Output = Vec<StoredLine>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<StoredLine>, StoreError> {
+        let own = run_log::table.filter(run_log::run_no.eq(self.run_no)).filter(run_log::id.gt(self.after));
+        let mut query = own.order(run_log::id).limit(self.limit as i64).into_boxed();
+        if self.level > 0 {
+            query = query.filter(run_log::level.ge(self.level));
+        }
+        if let Some(text) = &self.text {
+            query = query.filter(run_log::text.like(super::jobs::like_pattern(text)).escape('\\'));
+        }
+        if let Some(since) = self.since {
+            query = query.filter(run_log::at.ge(since.0));
+        }
+        if let Some(until) = self.until {
+            query = query.filter(run_log::at.le(until.0));
+        }
+        let rows: Vec<(i64, i64, i64, i16, String, String)> = query.load(from.conn)?;
+        let line = |at, level, source, text| NewLine { at: Timestamp(at), level, source, text };
+        Ok(rows.into_iter().map(|(id, _, at, level, source, text)| StoredLine { id, line: line(at, level, source, text) }).collect())
+    }
+}
+
+/// How much the log of a run holds: lines, and bytes of text.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSize {
+    /// The number of the run.
+    pub run_no: i64,
+}
+
+impl ReadOp for LogSize {
+    type Output = (u64, u64);
+
+    fn read(&self, from: &mut Source<'_>) -> Result<(u64, u64), StoreError> {
+        let bytes = diesel::dsl::sql::<diesel::sql_types::BigInt>("COALESCE(SUM(LENGTH(CAST(text AS BLOB))), 0)");
+        let own = run_log::table.filter(run_log::run_no.eq(self.run_no));
+        let (lines, bytes): (i64, i64) = own.select((diesel::dsl::count_star(), bytes)).get_result(from.conn)?;
+        Ok((lines as u64, bytes as u64))
+    }
+}
+
+pub(super) fn insert_line(conn: &mut Conn, run_no: i64, line: &NewLine) -> Result<(), StoreError> {
+    diesel::insert_into(run_log::table)
+        .values((
+            run_log::run_no.eq(run_no),
+            run_log::at.eq(line.at.0),
+            run_log::level.eq(line.level),
+            run_log::source.eq(&line.source),
+            run_log::text.eq(&line.text),
+        ))
+        .execute(conn)?;
+    Ok(())
+}
