@@ -46,7 +46,7 @@ fn jobs_are_made_changed_and_listed() {
         assert_eq!(store.read(GetJob(changed.id)).await, Ok(Some(changed.clone())));
         assert_eq!(
             store.read(LoadJobs(vec![changed.id])).await,
-            Ok(vec![(changed.clone(), StoredPlan { state, next_at: Some(Timestamp(9)), events: Vec::new() })])
+            Ok(vec![(changed.clone(), StoredPlan { state, next_at: Some(Timestamp(9)) })])
         );
         assert_eq!(store.read(LoadAgenda).await, Ok(vec![(changed.id, Timestamp(9))]));
         let changes = store.read(ListChanges { job_id: Some(changed.id), before: None, limit: 10 }).await.expect("changes");
