@@ -5,17 +5,22 @@
 //! instant. The worker answers each order at once, so that the run ends; every fire, run and end is on disk.
 #![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
 
-mod support;
+// Only what this bench uses of what the benches share.
+#[path = "support/http.rs"]
+mod http;
+#[path = "support/process.rs"]
+mod process;
+#[path = "support/socket.rs"]
+mod socket;
 
+use http::Http;
 use serde_json::{Value, json};
+use socket::{Message, Socket};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::http::Http;
-use support::process;
-use support::socket::{Message, Socket};
 use webloom::domain::ids::{JobId, WorkerId};
 use webloom::domain::job::{Job, JobKind, Properties};
 use webloom::domain::schedule::{Overlap, PlanState, Policies, Schedule, Trigger};
@@ -292,6 +297,14 @@ fn settle(address: SocketAddr) -> Result<(), Failure> {
 }
 
 fn figures(mut late: Vec<u32>) -> Value {
-    let mut of = |share| support::run::percentile_ms(&mut late, share);
+    let mut of = |share| percentile_ms(&mut late, share);
     json!({ "p50": of(0.5), "p99": of(0.99), "max": of(1.0) })
+}
+
+fn percentile_ms(late: &mut [u32], share: f64) -> f64 {
+    if late.is_empty() {
+        return f64::NAN;
+    }
+    let at = ((late.len() - 1) as f64 * share).round() as usize;
+    f64::from(*late.select_nth_unstable(at).1) / 1_000.0
 }

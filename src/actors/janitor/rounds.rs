@@ -4,14 +4,18 @@ use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
     DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneNodeStatus, Store, StoreError,
+    PruneNodeStatus, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Between two steps that wrote something, and between two that only looked.
-const AFTER_WRITE: Duration = Duration::from_millis(20);
+/// After a step that wrote something comes a pause of so many times what it took, so that the writer is the others' for
+/// nine tenths of its time; at least and at most so long.
+const PAUSE_PART: u32 = 10;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After one that only looked.
 const AFTER_READ: Duration = Duration::from_millis(5);
 /// While more operations than this wait to be written, nothing is cleaned.
 const QUIET: usize = 32;
@@ -85,6 +89,15 @@ impl Broom {
         }
     }
 
+    /// Writes when it is quiet, and leaves the writer to others for a while.
+    async fn step<O: WriteOp>(&self, op: O) -> Result<O::Output, StoreError> {
+        self.quiet().await;
+        let begin = Instant::now();
+        let done = self.store.write(op).await;
+        tokio::time::sleep((begin.elapsed() * PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)).await;
+        done
+    }
+
     async fn sweep_runs(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
         let (mut after_no, mut limits) = (0, HashMap::new());
         loop {
@@ -92,13 +105,11 @@ impl Broom {
             let look = OldRuns { after_no, keep: self.keep.runs, age_ms: self.keep.age_ms, limits, now };
             let mut found = self.store.read(look).await?;
             while !found.nos.is_empty() {
-                self.quiet().await;
-                let done = self.store.write(DeleteRuns(found.nos.clone())).await?;
+                let done = self.step(DeleteRuns(found.nos.clone())).await?;
                 found.nos.drain(..done.runs);
                 gone.runs += done.runs;
                 gone.log_bytes += done.log_bytes;
                 self.logs.bytes = self.logs.bytes.saturating_sub(done.log_bytes);
-                tokio::time::sleep(AFTER_WRITE).await;
             }
             let Some(next) = found.next else { return Ok(()) };
             (after_no, limits) = (next, found.limits);
@@ -120,8 +131,7 @@ impl Broom {
 
     async fn sweep_logs(&mut self, gone: &mut Gone) -> Result<(), StoreError> {
         while self.logs.bytes > self.keep.log_bytes {
-            self.quiet().await;
-            let bytes = self.store.write(DeleteOldestLines).await?;
+            let bytes = self.step(DeleteOldestLines).await?;
             if bytes == 0 {
                 // What was measured is not there any more.
                 self.logs = Logs::default();
@@ -129,7 +139,6 @@ impl Broom {
             }
             gone.log_bytes += bytes;
             self.logs.bytes = self.logs.bytes.saturating_sub(bytes);
-            tokio::time::sleep(AFTER_WRITE).await;
         }
         Ok(())
     }
@@ -138,15 +147,13 @@ impl Broom {
         let mut after_job = String::new();
         loop {
             let found = self.store.read(OldFires { after_job, before }).await?;
-            let pause = if found.rows.is_empty() { AFTER_READ } else { AFTER_WRITE };
             if !found.rows.is_empty() {
-                self.quiet().await;
                 gone.fires += found.rows.len();
-                self.store.write(DeleteFires { rows: found.rows, before }).await?;
+                self.step(DeleteFires { rows: found.rows, before }).await?;
             }
             let Some(next) = found.next else { return Ok(()) };
             after_job = next;
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(AFTER_READ).await;
         }
     }
 
@@ -154,15 +161,13 @@ impl Broom {
         let mut after = 0;
         loop {
             let (old, next) = self.store.read(OldChanges { after, before }).await?;
-            let pause = if old.is_empty() { AFTER_READ } else { AFTER_WRITE };
             if !old.is_empty() {
-                self.quiet().await;
                 gone.changes += old.len();
-                self.store.write(DeleteChanges(old)).await?;
+                self.step(DeleteChanges(old)).await?;
             }
             let Some(next) = next else { return Ok(()) };
             after = next;
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(AFTER_READ).await;
         }
     }
 
@@ -172,23 +177,19 @@ impl Broom {
             if old.is_empty() {
                 return Ok(());
             }
-            self.quiet().await;
             gone.events += old.len();
-            self.store.write(DeleteEvents(old)).await?;
-            tokio::time::sleep(AFTER_WRITE).await;
+            self.step(DeleteEvents(old)).await?;
         }
     }
 
     async fn sweep_statuses(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
         let before = now.plus_ms(-i64::try_from(self.keep.node_status_ms).unwrap_or(i64::MAX));
         loop {
-            self.quiet().await;
-            let statuses = self.store.write(PruneNodeStatus { before }).await?;
+            let statuses = self.step(PruneNodeStatus { before }).await?;
             gone.statuses += statuses;
             if statuses == 0 {
                 return Ok(());
             }
-            tokio::time::sleep(AFTER_WRITE).await;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What every test of the store uses.
 
+mod retention;
 mod segments;
 mod tables;
 mod writing;
