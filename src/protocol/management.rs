@@ -260,8 +260,7 @@ pub struct LogInput {
     pub text: String,
     /// trace, debug, info, warning, error, critical, or 0 to 5 for the same; info if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<LogLevel>")]
-    pub level: Option<serde_json::Value>,
+    pub level: Option<LogLevel>,
     /// worker, stdout, stderr …: at most 50 characters; `worker` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 50))]

@@ -9,7 +9,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
-use crate::protocol::management::{LogAccepted, LogInput, LogLine, LogPage};
+use crate::protocol::management::{LogAccepted, LogInput, LogLevel, LogLine, LogPage};
 use crate::protocol::problem::Problem;
 use crate::store::{AppendLogs, GetRun, ListLogs, LogSize, NewLine, StoredLine};
 use std::time::Duration;
@@ -79,9 +79,11 @@ fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Pro
         }
         let level = match &line.level {
             None => INFO,
-            Some(serde_json::Value::String(text)) => level_of(text).ok_or_else(|| invalid_level(&format!("[{i}].level"), text))?,
-            Some(other) => {
-                let text = other.to_string();
+            Some(level) => {
+                let text = match level {
+                    LogLevel::Number(number) => number.to_string(),
+                    LogLevel::Name(name) => name.clone(),
+                };
                 level_of(&text).ok_or_else(|| invalid_level(&format!("[{i}].level"), &text))?
             }
         };
