@@ -11,6 +11,7 @@ mod http;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/socket.rs"]
+#[expect(dead_code, reason = "shared with the other benches")]
 mod socket;
 
 use http::Http;
@@ -267,6 +268,7 @@ fn attend(
             worker.text("{\"t\":\"heartbeat\",\"v\":{}}")?;
         }
         let Message::Text(text) = worker.read()? else { continue };
+        #[expect(clippy::disallowed_methods, reason = "lateness is measured finer than in milliseconds")]
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
         let order: Order<'_> = serde_json::from_slice(&text)?;
         if order.t != "start" {

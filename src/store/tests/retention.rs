@@ -41,7 +41,7 @@ fn runs_go_by_count_by_age_and_with_their_job() {
         let gone = store.write(DeleteRuns(vec![open.no, unsettled.no, nos[0]])).await.expect("deleted");
         assert_eq!(gone.runs, 3);
         let left: Vec<i64> = store
-            .read(ListRuns { state: None, job_id: Some(usual.id), before_no: None, limit: 10 })
+            .read(ListRuns { job_id: Some(usual.id), limit: 10, ..ListRuns::default() })
             .await
             .expect("read")
             .iter()
