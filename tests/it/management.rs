@@ -303,14 +303,15 @@ fn groups() {
         assert_eq!((&page["items"][0]["name"], &page["nextCursor"]), (&json!("Day"), &json!("Day")));
         assert_eq!(api.get("/api/v1/groups?cursor=Day").await.1["items"][0]["name"], "Night");
 
-        // A new name is the jobs' new name as well, and stands in their history. Their actors hear of it.
-        assert_eq!(api.post(&format!("/api/v1/jobs/{job}/disable"), &json!({})).await.0, 200);
+        // A new name is the jobs' new name as well, and stands in their history. Their actors, here one that has just
+        // triggered its job, hear of it.
+        api.trigger(&job).await;
         let (status, group) = api.put(&path, &json!({ "name": "Late" })).await;
         assert_eq!((status, &group["name"], &group["description"], &group["jobs"]), (200, &json!("Late"), &json!("at night"), &json!(1)));
         assert_eq!(api.get(&format!("/api/v1/jobs/{job}")).await.1["group"], "Late");
         let (_, history) = api.get(&format!("/api/v1/jobs/{job}/history")).await;
         assert_eq!((&history["items"][0]["action"], &history["items"][0]["job"]["group"]), (&json!("updated"), &json!("Late")));
-        assert_eq!(api.put(&format!("/api/v1/jobs/{job}"), &json!({ "priority": 3 })).await.0, 200);
+        assert_eq!(api.put(&format!("/api/v1/jobs/{job}"), &json!({ "isEnabled": false })).await.0, 200);
         assert_eq!(api.post(&format!("{path}/enable"), &json!({})).await, (200, json!({ "jobs": 1, "changed": 1 })));
         assert_eq!(api.post(&format!("{path}/enable"), &json!({})).await, (200, json!({ "jobs": 1, "changed": 0 })));
         assert_eq!(api.post(&format!("{path}/disable"), &json!({ "reason": "moving" })).await.1["changed"], 1);
