@@ -142,7 +142,9 @@ fn every_operation_takes_the_tokens_that_it_says() {
         for (path, method, operation) in operations(&document(&api).await) {
             let Some(may) = operation["security"][0]["token"].as_array() else {
                 let status = api.send(api.request(method.clone(), &filled(path))).await.0;
-                assert_eq!(status, 200, "{method} {path} asks for no token");
+                // Scheduler.NET's dialect refuses with a 206, which its own tests look at.
+                let expected = if path.starts_with("/api/v1.0/") { 206 } else { 200 };
+                assert_eq!(status, expected, "{method} {path} asks for no token");
                 continue;
             };
             assert_eq!(api.send(api.request(method.clone(), &filled(path))).await.0, 401, "{method} {path}");

@@ -10,7 +10,7 @@ mod webhook;
 
 pub use mail::check_address;
 pub use message::{AlertsHandle, TestChannel};
-pub use webhook::target_allowed;
+pub use webhook::target_of;
 
 use super::house::House;
 use super::reply::{Reply, problem_of};
@@ -42,14 +42,14 @@ const NOTED_AT_ONCE: usize = 100;
 /// What sends messages.
 #[derive(Debug)]
 struct Senders {
-    web: webhook::Webhooks,
+    outbound: std::sync::Arc<crate::actors::callback::Outbound>,
     mail: mail::Mail,
 }
 
 impl Senders {
     async fn send(&self, claimed: &Claimed) -> Result<(), String> {
         match claimed.channel.kind {
-            crate::domain::alert::ChannelKind::Webhook => self.web.send(claimed).await,
+            crate::domain::alert::ChannelKind::Webhook => webhook::send(&self.outbound.targets, claimed).await,
             crate::domain::alert::ChannelKind::Mail => self.mail.send(claimed).await,
         }
     }
@@ -80,7 +80,8 @@ impl AlertActor {
     /// An actor that has looked at nothing yet.
     #[must_use]
     pub fn new(notice: Notice, house: House) -> Self {
-        let senders = Rc::new(Senders { web: webhook::Webhooks::new(), mail: mail::Mail::new(house.alerts.mail.as_ref()) });
+        let senders =
+            Rc::new(Senders { outbound: std::sync::Arc::clone(&house.outbound), mail: mail::Mail::new(house.alerts.mail.as_ref()) });
         Self { notice, house, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now() }
     }
 

@@ -11,6 +11,7 @@ mod request;
 
 pub use message::{CallbackHandle, StopCallback};
 pub use outbound::Outbound;
+pub(in crate::actors) use outbound::{addresses, to};
 
 use super::house::House;
 use super::run::stored_output;

@@ -8,6 +8,7 @@
 //! status decides how an attempt ended, never the body.
 
 use super::answer::{Answer, Attempt, KEPT};
+use super::outbound::{addresses, to};
 use crate::domain::callback::{Callback, Filled, MOST_BODY};
 use crate::domain::run::Run;
 use crate::domain::targets::Targets;
@@ -16,51 +17,15 @@ use crate::protocol::sign::signature;
 use awc::error::{PayloadError, SendRequestError};
 use awc::http::Method;
 use awc::http::header::{HeaderName, HeaderValue};
-use awc::{Client, ClientRequest, ClientResponse, Connector};
+use awc::{ClientRequest, ClientResponse};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use rustls::crypto::{CryptoProvider, ring};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
-use url::{Host, Url};
+use url::Url;
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 5;
-/// Addresses of a name that are tried, one after the other.
-const MOST_ADDRESSES: usize = 4;
-/// For a connection, and for its handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-thread_local! {
-    static CLIENT: Client = client();
-}
-
-fn client() -> Client {
-    // awc makes a configuration of its own, which asks the process for one. An error only says that somebody was here before.
-    let _ = CryptoProvider::install_default(ring::default_provider());
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let mut tls = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .expect("ring speaks TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let connector = Connector::new()
-        .rustls_0_23(Arc::new(tls))
-        .timeout(CONNECT_TIMEOUT)
-        .handshake_timeout(CONNECT_TIMEOUT)
-        .conn_keep_alive(Duration::ZERO)
-        // How many are under way is the business of the slots.
-        .limit(0);
-    Client::builder()
-        .connector(connector)
-        .disable_timeout()
-        .disable_redirects()
-        .add_default_header(("User-Agent", concat!("webloom/", env!("CARGO_PKG_VERSION"))))
-        .finish()
-}
-
 /// Makes the request of a run, within so many milliseconds.
 pub(super) async fn attempt(targets: &Targets, run: &Run, timeout_ms: u64) -> Attempt {
     let began = Timestamp::now();
@@ -167,7 +132,7 @@ impl Call<'_> {
         filled: &Filled,
     ) -> Result<ClientResponse<impl Stream<Item = Result<Bytes, PayloadError>> + Unpin + use<>>, String> {
         let mut last = "the name has no address".to_owned();
-        for address in self.addresses(&hop.url).await? {
+        for address in addresses(self.targets, &hop.url).await? {
             let request = self.request(hop, filled, address)?;
             let sent = match hop.body {
                 Some(body) => request.send_body(body.to_owned()).await,
@@ -183,31 +148,8 @@ impl Call<'_> {
         Err(last)
     }
 
-    /// The addresses of a URL that the request may go to.
-    async fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, String> {
-        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(format!("`{url}` names no host"));
-        };
-        let name = host.to_string();
-        if let Some(why) = self.targets.refuses(&name, port) {
-            return Err(why);
-        }
-        let found: Vec<SocketAddr> = match host {
-            Host::Ipv4(address) => vec![(IpAddr::from(address), port).into()],
-            Host::Ipv6(address) => vec![(IpAddr::from(address), port).into()],
-            Host::Domain(domain) => {
-                let found = tokio::net::lookup_host((domain, port)).await;
-                found.map_err(|e| format!("`{name}` cannot be resolved: {e}"))?.collect()
-            }
-        };
-        let is_known = !found.is_empty();
-        let permitted = found.into_iter().filter(|address| self.targets.permits(&name, address.ip(), port));
-        let permitted: Vec<_> = permitted.take(MOST_ADDRESSES).collect();
-        if is_known && permitted.is_empty() { Err(self.targets.because(&name)) } else { Ok(permitted) }
-    }
-
     fn request(&self, hop: &Hop<'_>, filled: &Filled, address: SocketAddr) -> Result<ClientRequest, String> {
-        let mut request = CLIENT.with(|client| client.request(hop.method.clone(), hop.url.as_str())).address(address).force_close();
+        let mut request = to(hop.method.clone(), &hop.url, address);
         let headers = request.headers_mut();
         for (name, value) in &filled.headers {
             // What the job gave for one receiver, a key perhaps, is not for another; what describes the body is.

@@ -1,7 +1,7 @@
 //! Channels, and the events that they are told of.
 
 use super::Desk;
-use crate::actors::alerts::{check_address, target_allowed};
+use crate::actors::alerts::{check_address, target_of};
 use crate::actors::reply::problem_of;
 use crate::domain::alert::ChannelKind;
 use crate::domain::ids::ChannelId;
@@ -156,7 +156,12 @@ impl Desk {
         }
         channel.filter.check().map_err(|(field, detail)| Problem::invalid(field, detail))?;
         match channel.kind {
-            ChannelKind::Webhook => target_allowed(&channel.target).map_err(|detail| Problem::invalid("target", detail)),
+            ChannelKind::Webhook => {
+                let url = target_of(&channel.target).map_err(|detail| Problem::invalid("target", detail))?;
+                let refused =
+                    self.house.outbound.targets.refuses(url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0));
+                refused.map_or(Ok(()), |why| Err(Problem::invalid("target", why)))
+            }
             ChannelKind::Mail if self.house.alerts.mail.is_none() => {
                 Err(Problem::invalid("kind", "this broker sends no mail: it was started without --smtp-url and --mail-from"))
             }
