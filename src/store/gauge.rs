@@ -62,6 +62,13 @@ impl Gauge {
         fits.then_some(waiting)
     }
 
+    /// A place in the queue, whatever is there.
+    pub(super) fn insist(self: &Arc<Self>, bytes: usize) -> Waiting {
+        self.depth.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        Waiting { gauge: Arc::clone(self), bytes }
+    }
+
     /// Whether the next write may well be refused. Leaves room for those that are under way.
     pub(super) fn is_busy(&self) -> bool {
         self.depth.load(Relaxed) * 10 > self.most * 9 || self.bytes.load(Relaxed) > MOST_BYTES / 10 * 9

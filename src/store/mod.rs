@@ -142,11 +142,23 @@ impl Store {
         async move { answer?.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer is gone".into()))) }
     }
 
+    /// As [`Store::write`], and never refused as busy: for what follows from something that was taken on already, of which
+    /// each run and each job has one at a time.
+    pub fn insist<O: WriteOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
+        let waiting = self.gauge.insist(op.weight());
+        let answer = self.enter(op, waiting);
+        async move { answer?.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer is gone".into()))) }
+    }
+
     fn enqueue<O: WriteOp>(&self, op: O) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
+        let waiting = self.gauge.enter(op.weight()).ok_or(StoreError::Busy)?;
+        self.enter(op, waiting)
+    }
+
+    fn enter<O: WriteOp>(&self, op: O, waiting: gauge::Waiting) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
         if !self.front.connected() {
             return Err(StoreError::Failed("the store is closed".into()));
         }
-        let waiting = self.gauge.enter(op.weight()).ok_or(StoreError::Busy)?;
         let (entry, answer) = op::Entry::boxed(op, waiting);
         // The mailbox has no bound for this; the gauge has.
         self.front.do_send(persistence::Enqueue(entry));

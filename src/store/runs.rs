@@ -246,6 +246,10 @@ pub struct FinishRun {
     pub counters: Counters,
     /// Blocks handed out.
     pub block_times: i64,
+    /// When its first attempt began: a short run's beginning is stored with its end.
+    pub start_time: Option<Timestamp>,
+    /// Its worker has said that its start returned.
+    pub start_returned: bool,
     /// What it brought, as JSON.
     pub result: Option<String>,
     /// Its job has to hear of it: its end is kept as *not yet dealt with*.
@@ -269,6 +273,7 @@ impl WriteOp for FinishRun {
                 run::error.eq(self.counters.error as i64),
                 run::total.eq(self.counters.total as i64),
                 run::block_times.eq(self.block_times),
+                (run::start_time.eq(self.start_time.map(|time| time.0)), run::start_returned.eq(self.start_returned)),
                 run::result.eq(self.result.as_deref()),
                 run::follow.eq(follow),
                 run::not_before.eq(None::<i64>),

@@ -8,6 +8,7 @@ mod bounds;
 mod callbacks;
 mod command_line;
 mod kill;
+mod kill_schedule;
 mod management;
 mod metrics;
 mod openapi;

@@ -91,7 +91,7 @@ impl CallbackActor {
             self.house.lateness.sent(now.since_ms(self.run.creation_time));
         }
         let write = BeginRun { no: self.run.no, epoch: self.epoch, state: RunState::Running, worker: None, now };
-        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| this.send(slot, is_first, ctx));
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| this.send(slot, is_first, ctx));
     }
 
     fn send(&mut self, slot: Slot, is_first: bool, ctx: &mut Context<Self>) {
@@ -166,11 +166,13 @@ impl CallbackActor {
             reason: reason.clone(),
             counters: Counters::default(),
             block_times: 0,
+            start_time: self.run.start_time,
+            start_returned: false,
             result: result.clone(),
             follow: self.run.follow || state == RunState::Failed,
             now,
         };
-        Self::then(ctx, self.house.store.write(write), move |this, follow, ctx| {
+        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
             (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
             (this.run.not_before, this.run.finish_time) = (None, Some(now));
             log::info!("run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
@@ -188,7 +190,7 @@ impl CallbackActor {
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
         log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
         let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason };
-        Self::then(ctx, self.house.store.write(write), |this, (), ctx| {
+        Self::then(ctx, self.house.store.insist(write), |this, (), ctx| {
             this.house.registry().run_begins_anew(this.run.identity);
             this.notice.finish();
             ctx.stop();

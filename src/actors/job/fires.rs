@@ -91,7 +91,7 @@ impl Room {
             events,
             now,
         };
-        let written = self.house.store.write(write).await;
+        let written = self.house.store.insist(write).await;
         let runs = match written {
             Ok(runs) => runs,
             Err(error) => return Err(self.forget(&error)),

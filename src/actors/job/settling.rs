@@ -63,7 +63,7 @@ impl Room {
         let next_at = known.next_at(&state, known.open_counts().any());
         let alarm = !events.is_empty();
         let settle = SettleRun { ended: ended.map(|run| run.identity), job_id: known.job.id, was, state, next_at, release, events };
-        if let Err(error) = self.house.store.write(settle).await {
+        if let Err(error) = self.house.store.insist(settle).await {
             return Err(self.forget(&error));
         }
         let known = self.known().await?;
@@ -113,7 +113,7 @@ impl Room {
         let next_at = known.next_at(&state, known.open_counts().any());
         let asked = crate::store::MovePlan { job_id: known.job.id, was, state, next_at };
         log::info!("a run asks for a time job={} run={identity} at={at}", self.id);
-        if let Err(error) = self.house.store.write(asked).await {
+        if let Err(error) = self.house.store.insist(asked).await {
             return Err(self.forget(&error));
         }
         self.known().await?.stored = StoredPlan { state, next_at };

@@ -36,7 +36,7 @@ enum Adopted {
 
 /// Takes a run over: a new epoch, and what is stored of it.
 async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> {
-    let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
+    let (run, epoch) = house.store.insist(AdoptRun { identity }).await?;
     Ok(match run.kind {
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),

@@ -120,7 +120,7 @@ impl Registry {
 
 /// Closes a run whose actor cannot live.
 async fn fail_run(house: crate::actors::house::House, identity: Identity, reason: String) -> Result<(), StoreError> {
-    let (run, epoch) = house.store.write(AdoptRun { identity }).await?;
+    let (run, epoch) = house.store.insist(AdoptRun { identity }).await?;
     let (blocks, _) = house.store.read(LoadFrontier { no: run.no }).await?;
     let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, SeenSet::new()).counters();
     let end = FinishRun {
@@ -130,11 +130,13 @@ async fn fail_run(house: crate::actors::house::House, identity: Identity, reason
         reason: Some(reason),
         counters,
         block_times: run.block_times,
+        start_time: run.start_time,
+        start_returned: run.start_returned,
         result: None,
         follow: true,
         now: Timestamp::now(),
     };
-    let follow = house.store.write(end).await?;
+    let follow = house.store.insist(end).await?;
     house.registry().run_ended(identity, run.job_id, follow);
     Ok(())
 }

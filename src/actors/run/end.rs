@@ -47,17 +47,21 @@ impl RunActor {
             reason: reason.clone(),
             counters: self.frontier.counters(),
             block_times: self.run.block_times,
+            start_time: self.run.start_time,
+            start_returned: self.frontier.start_returned(),
             result: None,
             follow: self.run.follow || state == RunState::Failed,
             now,
         };
-        Self::then(ctx, self.house.store.write(write), move |this, follow, ctx| {
+        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
             this.run.state = state;
             this.run.reason = reason;
             this.run.finish_time = Some(now);
             this.run.counters = this.frontier.counters();
             this.house.counts.ended(state);
-            log::info!("run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
+            // A thousand short runs a second that end well are nothing to be told of one by one.
+            let level = if state == RunState::Success && this.run.counters.total == 0 { log::Level::Debug } else { log::Level::Info };
+            log::log!(level, "run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
             done(Ok(this.output()));
             this.let_go();
             this.house.registry().run_ended(this.identity(), this.run.job_id, follow);
@@ -73,7 +77,7 @@ impl RunActor {
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
         log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.identity());
         let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason: reason.clone() };
-        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
             this.run.state = RunState::Pending;
             this.run.reason = Some(reason);
             (this.run.attempt, this.run.not_before) = (attempt, Some(not_before));

@@ -34,6 +34,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The beginning of a run is stored after so long: most runs that have no blocks have ended by then, and one write does.
+const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct RunActor {
@@ -59,6 +62,8 @@ pub struct RunActor {
     attempt_began: Timestamp,
     /// It waits for its turn or its next attempt.
     waits: bool,
+    /// Its attempt has begun at this time, which is not stored yet.
+    begun: Option<Timestamp>,
 }
 
 /// A worker that waits for finished blocks.
@@ -128,6 +133,7 @@ impl RunActor {
             announced: 0,
             attempt_began: Timestamp::now(),
             waits: true,
+            begun: None,
         }
     }
 
@@ -200,23 +206,41 @@ impl RunActor {
             self.run.start_time = Some(now);
             self.house.lateness.sent(now.since_ms(self.run.creation_time));
         }
-        let write = BeginRun { no: self.run.no, epoch: self.epoch, state: RunState::Scheduled, worker: self.worker, now };
-        Self::then(ctx, self.house.store.write(write), |_, (), _| {});
+        // Whether a beginning was late is looked at when it is stored.
+        let pause = if self.run.rules.late_after.is_some() { Duration::ZERO } else { BEGINNING_STORED_AFTER };
+        self.begun = Some(now);
+        ctx.run_later(pause, Self::store_beginning);
+    }
+
+    /// Stores that the attempt has begun, unless it has ended: then that is stored with its end. Should the broker die
+    /// before, whoever carries the run out is told again, as it is in any case.
+    fn store_beginning(&mut self, ctx: &mut Context<Self>) {
+        if let Some(now) = self.begun.take().filter(|_| !self.ending) {
+            let write = BeginRun { no: self.run.no, epoch: self.epoch, state: self.run.state, worker: self.worker, now };
+            Self::then(ctx, self.house.store.insist(write), |_, (), _| {});
+        }
+    }
+
+    /// Whoever carries it out shows the first sign of work.
+    fn note_started(&self) {
+        if let Some(start) = self.run.start_time.filter(|_| self.run.state == RunState::Scheduled) {
+            self.house.lateness.started(Timestamp::now().since_ms(start));
+        }
     }
 
     fn set_state(&mut self, state: RunState, ctx: &mut Context<Self>) {
         if self.run.state == state || self.ending {
             return;
         }
-        if state == RunState::Running
-            && self.run.state == RunState::Scheduled
-            && let Some(start) = self.run.start_time
-        {
-            self.house.lateness.started(Timestamp::now().since_ms(start));
+        if state == RunState::Running {
+            self.note_started();
         }
         self.run.state = state;
+        if self.begun.is_some() {
+            return self.store_beginning(ctx);
+        }
         let write = SetRunState { no: self.run.no, epoch: self.epoch, state, reason: self.run.reason.clone(), worker: self.worker };
-        Self::then(ctx, self.house.store.write(write), |_, _, _| {});
+        Self::then(ctx, self.house.store.insist(write), |_, _, _| {});
     }
 
     fn output(&self) -> RunOutput {

@@ -123,9 +123,15 @@ impl Handler<StartReturned> for RunActor {
             let reason = format!("the worker could not start it: {}", error.chars().take(1_000).collect::<String>());
             return self.end(RunState::Failed, Some(reason), ctx, |ended| m.reply.send(ended.map(drop)));
         }
-        let write = self.house.store.write(SetStartReturned { no: self.run.no, epoch: self.epoch });
+        self.frontier.set_start_returned();
+        if self.frontier.is_drained() {
+            // There is nothing to do: its end says all.
+            self.run.start_returned = true;
+            self.note_started();
+            return self.end(RunState::Success, None, ctx, |ended| m.reply.send(ended.map(drop)));
+        }
+        let write = self.house.store.insist(SetStartReturned { no: self.run.no, epoch: self.epoch });
         Self::then(ctx, write, move |this, _, ctx| {
-            this.frontier.set_start_returned();
             this.run.start_returned = true;
             m.reply.send(Ok(()));
             this.set_state(RunState::Running, ctx);

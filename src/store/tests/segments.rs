@@ -54,6 +54,8 @@ fn a_run_that_is_stopped_gives_its_results_up() {
             reason: Some("enough".into()),
             counters,
             block_times: 2,
+            start_time: None,
+            start_returned: false,
             result: None,
             follow: false,
             now: T,
