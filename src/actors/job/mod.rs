@@ -1,7 +1,7 @@
 //! A job with something to do: an instant of its plan, a trigger, the end of a run, a change. One after the other: between
 //! the look at how things are and the write that follows nobody else comes.
 //!
-//! Started on demand, gone when idle. What it knows of the job stands in a [`Room`]; what it decides is decided by
+//! Started on demand, gone when idle. What it knows of the job stands in a `Room`; what it decides is decided by
 //! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
 mod changes;
