@@ -22,6 +22,7 @@ pub mod run;
 pub mod schedule;
 pub mod seen;
 pub mod settings;
+#[cfg(feature = "broker")]
 pub mod standing;
 #[cfg(feature = "broker")]
 pub mod targets;
