@@ -11,7 +11,7 @@ use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
 use super::scheduler::SchedulerHandle;
-use super::supervision::Census;
+use super::supervision::{Census, ChildKey};
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
@@ -75,6 +75,11 @@ impl<K: Eq + Hash + Copy, V: Clone> Shelf<K, V> {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
+    /// Takes one out and gives it.
+    pub fn take(&self, key: K) -> Option<V> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key)
+    }
+
     /// All of them.
     #[must_use]
     pub fn all(&self) -> Vec<(K, V)> {
@@ -87,8 +92,8 @@ impl<K: Eq + Hash + Copy, V: Clone> Shelf<K, V> {
 pub struct Directory {
     /// Runs of block jobs that are not over.
     pub runs: Shelf<Identity, RunHandle>,
-    /// Callbacks that are not over.
-    pub callbacks: Shelf<Identity, CallbackHandle>,
+    /// Runs of other kinds that are not over.
+    pub others: Shelf<Identity, AtWork>,
     /// Runs that are not over and whose actor is being built, for the first time or anew.
     pub building: Shelf<Identity, ()>,
     /// Nodes that are there, or were a moment ago.
@@ -149,6 +154,15 @@ pub enum AtWork {
 }
 
 impl AtWork {
+    /// Under which key the registry knows it.
+    #[must_use]
+    pub fn key(&self, identity: Identity) -> ChildKey {
+        match self {
+            Self::Run(_) => ChildKey::Run(identity),
+            Self::Callback(_) => ChildKey::Callback(identity),
+        }
+    }
+
     /// Ends it.
     #[must_use]
     pub fn stop(&self, reason: String) -> Answer<RunOutput> {
@@ -315,8 +329,8 @@ impl House {
         if let Some(handle) = self.directory.runs.get(identity) {
             return Ok(AtWork::Run(handle));
         }
-        if let Some(handle) = self.directory.callbacks.get(identity) {
-            return Ok(AtWork::Callback(handle));
+        if let Some(at_work) = self.directory.others.get(identity) {
+            return Ok(at_work);
         }
         if self.directory.building.get(identity).is_some() {
             return Err(Problem::busy("the run's actor is being built"));
@@ -340,7 +354,7 @@ impl House {
     pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
         match self.at_work(identity).await? {
             AtWork::Run(run) => Ok(run),
-            AtWork::Callback(_) => Err(Problem::conflict("no-queue", format!("run {identity} is a callback: it has no queue"))),
+            _ => Err(Problem::conflict("no-queue", format!("run {identity} is of no block job: it has no queue"))),
         }
     }
 

@@ -88,7 +88,7 @@ async fn beat(agent: &Rc<Agent>, machine: &mut Machine, socket: &mut Socket) -> 
     let load = machine.refresh();
     let holding = agent.holdings.list();
     let process_count = u32::try_from(holding.len()).unwrap_or(u32::MAX);
-    let heartbeat = Heartbeat { process_count, cpu: load.cpu, free_memory: load.free_memory, holding: Some(holding) };
+    let heartbeat = Heartbeat { process_count, cpu: load.cpu, free_memory: load.free_memory, holding: Some(holding), programs: None };
     socket.send(&FromNode::Heartbeat(heartbeat)).await?;
     // The broker need not answer a heartbeat, but it answers this: so a dead connection is noticed.
     socket.ping().await
@@ -101,5 +101,7 @@ fn receive(agent: &Rc<Agent>, message: ToNode, bulk: Option<Bytes>, takes_blocks
         ToNode::Drop { block_id, attempt } => agent.holdings.drop_block(block_id, attempt),
         ToNode::Error(problem) => log::warn!("the broker could not take a message reason={problem}"),
         ToNode::Welcome { .. } => {}
+        ToNode::Start(_) | ToNode::Exit { .. } | ToNode::ProgramsSettled(_) | ToNode::OutputTaken { .. } => {}
+        ToNode::Drain { .. } | ToNode::Leave { .. } => {}
     }
 }

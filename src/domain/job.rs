@@ -8,6 +8,8 @@ use super::ids::JobId;
 use super::schedule::{Overlap, Policies, Schedule};
 use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings};
 #[cfg(feature = "broker")]
+use super::task::TaskSettings;
+#[cfg(feature = "broker")]
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ pub enum JobKind {
     Application,
     /// An HTTP request that the broker makes.
     Callback,
+    /// A function on a worker.
+    Task,
 }
 
 impl JobKind {
@@ -34,6 +38,7 @@ impl JobKind {
             Self::Block => "block",
             Self::Application => "application",
             Self::Callback => "callback",
+            Self::Task => "task",
         }
     }
 }
@@ -41,10 +46,10 @@ impl JobKind {
 impl FromStr for JobKind {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Block, Self::Application, Self::Callback]
+        [Self::Block, Self::Application, Self::Callback, Self::Task]
             .into_iter()
             .find(|kind| kind.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("`{text}` is no kind of job: block, application or callback is expected"))
+            .ok_or_else(|| format!("`{text}` is no kind of job: block, task, application or callback is expected"))
     }
 }
 
@@ -101,6 +106,12 @@ pub struct Job {
     /// The request of a callback job. Its secret is never shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
+    /// The task of a task job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskSettings>,
+    /// Jobs that begin when a run of this one ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub successors: Vec<Successor>,
     /// Counts the changes; a change may name the version it was made for.
     pub version: i64,
     /// Who made it: the role of a token, if tokens are in use.
@@ -115,6 +126,34 @@ pub struct Job {
     pub update_time: Timestamp,
 }
 
+/// A job that begins when a run of another one ends.
+#[cfg(feature = "broker")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Successor {
+    /// Which: its name or its id.
+    pub job: String,
+    /// After which ends.
+    #[serde(default)]
+    pub on: AfterEnd,
+}
+
+/// The ends of a run after which a successor begins.
+#[cfg(feature = "broker")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum AfterEnd {
+    /// It ended well.
+    #[default]
+    Success,
+    /// It failed for good.
+    Failure,
+    /// Whatever became of it, also if it was stopped.
+    Always,
+}
+
 #[cfg(feature = "broker")]
 impl Job {
     /// The rules in force: its policies, and where they say nothing the properties of older clients.
@@ -127,6 +166,12 @@ impl Job {
             rules.overlap = Some(if self.properties.allows_overlap()? { Overlap::Allow } else { Overlap::Skip });
         }
         Ok(rules)
+    }
+
+    /// The name that the workers of a task job watch.
+    #[must_use]
+    pub fn handler(&self) -> Option<&str> {
+        self.task.as_ref().and_then(|task| task.handler.as_deref()).or_else(|| self.properties.class_name())
     }
 
     /// As it may be shown and kept for the record: without secrets.

@@ -26,6 +26,7 @@ pub mod settings;
 pub mod standing;
 #[cfg(feature = "broker")]
 pub mod targets;
+pub mod task;
 pub mod time;
 #[cfg(feature = "broker")]
 pub mod zone;

@@ -9,6 +9,8 @@ use super::settings::{DownloadSettings, QueueSettings};
 #[cfg(feature = "broker")]
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "broker")]
+use std::sync::Arc;
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,6 +95,15 @@ pub struct RunRules {
     /// Who triggered it by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The task of a task job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<Arc<super::task::TaskSettings>>,
+    /// What the last run of the job left for this one: JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Arc<str>>,
+    /// The run whose end began this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Identity>,
 }
 
 #[cfg(feature = "broker")]

@@ -64,7 +64,9 @@ fn pending(around: &Around<'_>) -> Answer {
         JobKind::Block => {
             nobody(around).unwrap_or_else(|| Answer::new("waiting", "starting", vec!["A worker for it is being chosen.".to_owned()]))
         }
-        JobKind::Application | JobKind::Callback => Answer::new("waiting", "starting", vec!["It is about to begin.".to_owned()]),
+        JobKind::Application | JobKind::Callback | JobKind::Task => {
+            Answer::new("waiting", "starting", vec!["It is about to begin.".to_owned()])
+        }
     }
 }
 

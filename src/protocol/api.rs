@@ -32,7 +32,7 @@ pub struct JobInput {
     #[serde(default, alias = "Name")]
     #[cfg_attr(feature = "broker", schemars(length(min = 1, max = crate::domain::job::limits::NAME)))]
     pub name: Option<String>,
-    /// `block`, `application` or `callback`; 002 counts the first two from 0.
+    /// `block`, `task`, `application` or `callback`; 002 counts the first two from 0.
     #[serde(default, alias = "JobType", alias = "type", alias = "kind")]
     pub job_type: Option<JobTypeInput>,
     /// A shorter word for a schedule of one cron expression; empty: by hand only.
@@ -50,6 +50,12 @@ pub struct JobInput {
     /// The request of a callback job.
     #[serde(default)]
     pub callback: Option<crate::domain::callback::Callback>,
+    /// The task of a task job.
+    #[serde(default)]
+    pub task: Option<crate::domain::task::TaskSettings>,
+    /// Jobs that begin when a run of this one ends; an empty list: none.
+    #[serde(default)]
+    pub successors: Option<Vec<crate::domain::job::Successor>>,
     /// A group of this name; it is made if there is none. Empty: no group.
     #[serde(default, alias = "Group", alias = "groupName")]
     pub group: Option<String>,
@@ -122,7 +128,7 @@ pub struct RunOutput {
     pub job_id: JobId,
     /// The job's name.
     pub job_name: String,
-    /// block, application or callback.
+    /// block, task, application or callback.
     #[serde(default)]
     pub kind: String,
     /// The class; for a callback the method and the URL.

@@ -240,36 +240,6 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// How much a line matters, by name or by number.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(untagged)]
-pub enum LogLevel {
-    /// trace 0, debug 1, info 2, warning 3, error 4, critical 5.
-    Number(#[schemars(range(min = 0, max = 5))] u8),
-    /// By name, in any case.
-    Name(String),
-}
-
-/// A line that a worker, or whoever carries a run out, has to say.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[schemars(extend("examples" = [{ "text": "page 3 of 7", "level": "info", "at": "2026-01-01T00:00:00Z" }]))]
-#[serde(rename_all = "camelCase")]
-pub struct LogInput {
-    /// At most 8,192 bytes.
-    #[schemars(length(max = 8_192))]
-    pub text: String,
-    /// trace, debug, info, warning, error, critical, or 0 to 5 for the same; info if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<LogLevel>,
-    /// worker, stdout, stderr …: at most 50 characters; `worker` if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 50))]
-    pub source: Option<String>,
-    /// When; now if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
-}
-
 /// What became of lines that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -300,7 +270,7 @@ pub struct LogPage {
 pub struct ExportedJob {
     /// Its name: by this it is found again.
     pub name: String,
-    /// block, application or callback.
+    /// block, task, application or callback.
     pub job_type: crate::domain::job::JobKind,
     /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -326,6 +296,12 @@ pub struct ExportedJob {
     /// The request of a callback job. A secret is empty here: at an import the stored one stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<crate::domain::callback::Callback>,
+    /// The task of a task job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<crate::domain::task::TaskSettings>,
+    /// Jobs that begin when a run of this one ends.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub successors: Vec<crate::domain::job::Successor>,
 }
 
 /// What bulk import did with one job.

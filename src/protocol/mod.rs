@@ -3,10 +3,12 @@
 #[cfg(feature = "broker")]
 pub mod alerts;
 pub mod api;
+pub mod application;
 pub mod delivery;
 #[cfg(feature = "broker")]
 pub mod exposition;
 pub mod frame;
+pub mod log;
 #[cfg(feature = "broker")]
 pub mod management;
 pub mod node;
@@ -16,6 +18,7 @@ pub mod push;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
 pub mod sign;
+pub mod task;
 pub mod worker;
 
 /// The port of a broker.

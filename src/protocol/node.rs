@@ -1,5 +1,6 @@
 //! The broker and its nodes.
 
+use super::application::{ProgramOrder, ProgramOutput, ProgramRef, ProgramReport};
 use super::problem::Problem;
 use crate::domain::ids::{BlockId, Identity, NodeId};
 use crate::domain::settings::DownloadSettings;
@@ -30,6 +31,37 @@ pub enum ToNode {
         /// The hand-out that is meant.
         attempt: u32,
     },
+    /// Start this program. Said again until the node has answered; one that it has or had already is not started again.
+    Start(Box<ProgramOrder>),
+    /// End this program: first asked to, then killed. Said again until the node has said that it is over.
+    Exit {
+        /// Which.
+        program: ProgramRef,
+        /// Milliseconds between asking and killing.
+        grace: u64,
+        /// Why.
+        reason: String,
+    },
+    /// What was said of these programs is on disk: those that are over may be forgotten.
+    ProgramsSettled(Vec<ProgramRef>),
+    /// The lines of a program's output before this one are on disk.
+    OutputTaken {
+        /// Which.
+        program: ProgramRef,
+        /// The number of the line that comes next.
+        next: u64,
+    },
+    /// You get nothing new; finish what you have, then leave.
+    Drain {
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// An operator removed this node, or wants it to end: stop everything, and do not connect again.
+    Leave {
+        /// Why.
+        reason: String,
+    },
     /// What the node sent could not be taken.
     Error(Problem),
 }
@@ -40,6 +72,10 @@ pub enum ToNode {
 pub enum FromNode {
     /// I live.
     Heartbeat(Heartbeat),
+    /// Where programs are. Those that are over are said again after a reconnect, until they are settled.
+    Programs(Vec<ProgramReport>),
+    /// Lines that a program wrote. Said again after a reconnect, from the first that was not taken.
+    Output(ProgramOutput),
 }
 
 /// How a node is, and what it holds.
@@ -59,6 +95,9 @@ pub struct Heartbeat {
     /// The blocks that it works on, or whose results are not yet taken. Absent: it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<Vec<Holding>>,
+    /// The programs that it runs, or whose end is not yet taken. Absent: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<Vec<ProgramRef>>,
 }
 
 /// A block in the hands of a node.

@@ -6,7 +6,7 @@ use super::error::Error;
 use crate::domain::ids::{Identity, WorkerId};
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
 use awc::error::WsClientError;
 use awc::ws::{CloseCode, Frame, Message};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -75,7 +75,7 @@ impl Session {
         let (_, mut socket) = connected.map_err(|_| Lost::Network("no answer to the handshake".to_owned()))??;
         *told = false;
         let runs = self.runs.borrow().iter().copied().collect();
-        let watch = FromWorker::Watch { class_names: self.classes.clone(), runs };
+        let watch = FromWorker::Watch { class_names: self.classes.clone(), runs, tasks: Vec::new(), worker: WorkerFacts::default() };
         socket.send(Message::Text(frame::text(&watch).into())).await?;
         let (mut heartbeat, mut offline) = (HEARTBEAT, OFFLINE);
         let (mut heard, mut beat) = (Instant::now(), Instant::now() + heartbeat);
@@ -92,7 +92,7 @@ impl Session {
                         return Err(Lost::Network(format!("nothing heard for {} s", offline.as_secs())));
                     }
                     beat = Instant::now() + heartbeat;
-                    socket.send(Message::Text(frame::text(&FromWorker::Heartbeat {}).into())).await?;
+                    socket.send(Message::Text(frame::text(&FromWorker::Heartbeat { tasks: None }).into())).await?;
                     // Its echo shows that the broker is there.
                     socket.send(Message::Ping(bytes::Bytes::new())).await?;
                 }

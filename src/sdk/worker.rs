@@ -183,6 +183,7 @@ impl Hands {
                 self.ready.take().map(|ready| ready.send(()));
             }
             ToWorker::Welcome { .. } => {}
+            ToWorker::Tasks(_) | ToWorker::Cancel { .. } | ToWorker::Settled(_) | ToWorker::Drain { .. } | ToWorker::Kicked { .. } => {}
         }
     }
 

@@ -274,6 +274,8 @@ struct JobRow {
     schedule: Option<String>,
     policies: Option<String>,
     callback: Option<String>,
+    task: Option<String>,
+    successors: Option<String>,
     group_name: Option<String>,
     disabled_reason: Option<String>,
 }
@@ -308,6 +310,7 @@ fn insert_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(), StoreError> {
                 job::policies.eq(job.policies.as_ref().map(json).transpose()?),
             ),
             job::callback.eq(job.callback.as_ref().map(json).transpose()?),
+            (job::task.eq(job.task.as_ref().map(json).transpose()?), job::successors.eq(some_json(&job.successors)?)),
             (job::group_name.eq(job.group.as_deref()), job::disabled_reason.eq(job.disabled_reason.as_deref())),
         ))
         .execute(conn)?;
@@ -328,9 +331,15 @@ fn update_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(i64, Option<Stri
         job::update_time.eq(job.update_time.0),
         (job::schedule.eq(job.schedule.as_ref().map(json).transpose()?), job::policies.eq(job.policies.as_ref().map(json).transpose()?)),
         job::callback.eq(job.callback.as_ref().map(json).transpose()?),
+        (job::task.eq(job.task.as_ref().map(json).transpose()?), job::successors.eq(some_json(&job.successors)?)),
         (job::group_name.eq(job.group.as_deref()), job::disabled_reason.eq(job.disabled_reason.as_deref())),
     ));
     Ok(row.returning((job::creation_time, job::create_by)).get_result(conn)?)
+}
+
+/// A list as JSON; nothing for an empty one.
+fn some_json<T: serde::Serialize>(list: &[T]) -> Result<Option<String>, StoreError> {
+    (!list.is_empty()).then(|| json(&list)).transpose()
 }
 
 fn insert_properties(conn: &mut Conn, key: &str, properties: &Properties) -> Result<(), StoreError> {
@@ -380,6 +389,8 @@ impl JobRow {
             schedule: self.schedule.as_deref().map(from_json).transpose()?,
             policies: self.policies.as_deref().map(from_json).transpose()?,
             callback: self.callback.as_deref().map(from_json).transpose()?,
+            task: self.task.as_deref().map(from_json).transpose()?,
+            successors: self.successors.as_deref().map(from_json).transpose()?.unwrap_or_default(),
             version: self.version,
             create_by: self.create_by,
             update_by: self.update_by,

@@ -24,6 +24,8 @@ diesel::table! {
         schedule -> Nullable<Text>,
         policies -> Nullable<Text>,
         callback -> Nullable<Text>,
+        task -> Nullable<Text>,
+        successors -> Nullable<Text>,
         group_name -> Nullable<Text>,
         disabled_reason -> Nullable<Text>,
     }
@@ -167,6 +169,29 @@ diesel::table! {
         merged_into -> Nullable<BigInt>,
         last_error -> Nullable<Text>,
         creation_time -> BigInt,
+        finish_time -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    job_data (job_id) {
+        job_id -> Text,
+        data -> Text,
+        run_identity -> Text,
+        update_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    run_instance (run_no, instance) {
+        run_no -> BigInt,
+        instance -> Integer,
+        peer -> Nullable<Text>,
+        attempt -> Integer,
+        state -> Text,
+        reason -> Nullable<Text>,
+        result -> Nullable<Text>,
+        start_time -> Nullable<BigInt>,
         finish_time -> Nullable<BigInt>,
     }
 }

@@ -11,7 +11,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::{NodeOutput, WorkerOutput};
 use crate::protocol::node::{Block, Heartbeat};
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
 use crate::store::{GetNode, ListNodes, ListWorkers, NodeStatus, SetNodeEnabled};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Desk {
     /// A name is not allowed, or it could not be stored.
     pub async fn register_worker(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) -> Result<(), Problem> {
         let worker = self.house.registry().worker_connected(id, None).wait().await?;
-        worker.said(FromWorker::Watch { class_names, runs }).wait().await
+        worker.said(FromWorker::Watch { class_names, runs, tasks: Vec::new(), worker: WorkerFacts::default() }).wait().await
     }
 
     /// What the broker has to say to a worker without a session.

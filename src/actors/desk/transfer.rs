@@ -29,6 +29,8 @@ fn exported(job: Job) -> ExportedJob {
         schedule: job.schedule,
         policies: job.policies,
         callback: job.callback,
+        task: job.task,
+        successors: job.successors,
     }
 }
 

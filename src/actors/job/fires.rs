@@ -284,7 +284,7 @@ impl Known {
         let job = &self.job;
         let failure = match job.job_type {
             JobKind::Block | JobKind::Callback => None,
-            JobKind::Application => Some("this version carries out block and callback jobs only".to_owned()),
+            JobKind::Application | JobKind::Task => Some("this version carries out block and callback jobs only".to_owned()),
         };
         let identity = Identity::random();
         // It is over when it is made, and somebody may want to hear of that.
@@ -309,6 +309,9 @@ impl Known {
                 retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
+                task: None,
+                data: None,
+                after: None,
             },
             follow: self.follows() || failed,
             retry_of: None,
@@ -335,7 +338,7 @@ fn class_of(job: &Job) -> Result<String, Problem> {
         (JobKind::Callback, _, Some(callback)) => Ok(callback.title()),
         (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job names no request")),
         (_, Some(name), _) => Ok(name.to_owned()),
-        (JobKind::Application, None, _) => Ok(String::new()),
+        (JobKind::Application | JobKind::Task, None, _) => Ok(String::new()),
         (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job names no class")),
     }
 }

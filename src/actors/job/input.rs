@@ -54,6 +54,8 @@ pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<J
         schedule: None,
         policies: None,
         callback: None,
+        task: None,
+        successors: Vec::new(),
         version: 1,
         create_by: by.clone(),
         update_by: by,
@@ -113,6 +115,16 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
     }
     if let Some(callback) = input.callback {
         job.callback = Some(callback_of(callback, job.callback.as_ref())?);
+    }
+    if let Some(task) = input.task {
+        task.check().map_err(|(part, detail)| Problem::invalid(format!("task.{part}"), detail))?;
+        job.task = Some(task);
+    }
+    if job.job_type == JobKind::Task && job.handler().is_none() {
+        return Err(Problem::invalid("task.handler", "a task job needs the name that workers watch"));
+    }
+    if let Some(successors) = input.successors {
+        job.successors = successors;
     }
     if job.job_type == JobKind::Callback && job.callback.is_none() {
         return Err(Problem::invalid("callback", "a callback job needs the request that it is to make"));

@@ -40,7 +40,7 @@ async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> 
     Ok(match run.kind {
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
-        JobKind::Block | JobKind::Application => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+        JobKind::Block | JobKind::Application | JobKind::Task => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
     })
 }
 
@@ -94,22 +94,28 @@ impl Registry {
     }
 
     /// Starts the actor of a callback that is owned under this epoch.
-    fn enter_callback(&mut self, run: Run, epoch: i64) -> CallbackHandle {
+    fn enter_callback(&mut self, run: Run, epoch: i64) -> AtWork {
         let identity = run.identity;
         let notice = self.enter(ChildKey::Callback(identity));
         let stats = Arc::clone(notice.stats());
         let actor = CallbackActor::new(notice, self.house.clone(), run, epoch);
-        let handle = CallbackHandle(Link::new(actor.start(), stats));
-        self.house.directory.callbacks.put(identity, handle.clone());
-        handle
+        let at_work = AtWork::Callback(CallbackHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
     }
 
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
-        self.house.directory.runs.remove(identity);
-        self.house.directory.callbacks.remove(identity);
-        self.leave(ChildKey::Run(identity));
-        self.leave(ChildKey::Callback(identity));
+        match self.house.directory.others.take(identity) {
+            Some(at_work) => self.leave(at_work.key(identity)),
+            None => {
+                self.house.directory.runs.remove(identity);
+                // It died over the news of its end, and stands in no directory.
+                for key in [ChildKey::Run, ChildKey::Callback, ChildKey::Task, ChildKey::Application] {
+                    self.leave(key(identity));
+                }
+            }
+        }
     }
 
     /// Takes a run over from the store and starts its actor; until then it is in no directory.
@@ -129,7 +135,7 @@ impl Registry {
                     return;
                 }
                 Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
-                Ok(Adopted::Callback(run, epoch)) => AtWork::Callback(this.enter_callback(*run, epoch)),
+                Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
@@ -257,8 +263,8 @@ impl Handler<StartRunActor> for Registry {
         if let Some(handle) = self.house.directory.runs.get(identity) {
             return reply.send(Ok(AtWork::Run(handle)));
         }
-        if let Some(handle) = self.house.directory.callbacks.get(identity) {
-            return reply.send(Ok(AtWork::Callback(handle)));
+        if let Some(at_work) = self.house.directory.others.get(identity) {
+            return reply.send(Ok(at_work));
         }
         let waiting = self.awaited_runs.entry(identity).or_default();
         waiting.push(reply);
@@ -294,7 +300,7 @@ impl Handler<StartNewRun> for Registry {
     fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
         self.message("registry.start_new_run");
         let directory = &self.house.directory;
-        let is_at_work = directory.runs.get(run.identity).is_some() || directory.callbacks.get(run.identity).is_some();
+        let is_at_work = directory.runs.get(run.identity).is_some() || directory.others.get(run.identity).is_some();
         // Somebody may have seen it in the store and asked for it already.
         if is_at_work || directory.building.get(run.identity).is_some() {
             return;

@@ -25,7 +25,9 @@ impl Registry {
             ChildKey::Scheduler => self.start_scheduler(),
             ChildKey::Alerts => self.start_alerts(),
             ChildKey::Janitor => self.start_janitor(),
-            ChildKey::Run(identity) | ChildKey::Callback(identity) => self.start_run(identity, ctx),
+            ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
+                self.start_run(identity, ctx)
+            }
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
                 // Its watches are the registry's; what runs wanted of it they say again.
@@ -79,7 +81,7 @@ impl Registry {
             ChildKey::Alerts | ChildKey::Janitor => {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
-            ChildKey::Run(identity) | ChildKey::Callback(identity) => {
+            ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
                 let house = self.house.clone();
                 let reason = format!("its actor died too often, last of: {error}");
                 ctx.spawn(wrap_future(async move { fail_run(house, identity, reason).await }).map(move |done, this: &mut Self, _| {
@@ -155,9 +157,9 @@ impl Handler<ChildDied> for Registry {
                     dispatcher.run_gone(id);
                 }
             }
-            ChildKey::Callback(id) => {
+            ChildKey::Callback(id) | ChildKey::Task(id) | ChildKey::Application(id) => {
                 self.house.directory.building.put(id, ());
-                self.house.directory.callbacks.remove(id);
+                self.house.directory.others.remove(id);
             }
             ChildKey::Node(id) => {
                 self.house.directory.nodes.remove(id);

@@ -30,6 +30,10 @@ pub enum ChildKey {
     Run(Identity),
     /// A run of a callback job.
     Callback(Identity),
+    /// A run of a task job.
+    Task(Identity),
+    /// A run of an application job.
+    Application(Identity),
     /// A node.
     Node(NodeId),
     /// A worker.
@@ -48,6 +52,8 @@ impl ChildKey {
             Self::Job(id) => ("job", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
             Self::Callback(id) => ("callback", id.to_string()),
+            Self::Task(id) => ("task", id.to_string()),
+            Self::Application(id) => ("application", id.to_string()),
             Self::Node(id) => ("node", id.to_string()),
             Self::Worker(id) => ("worker", id.to_string()),
         }

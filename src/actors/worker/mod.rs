@@ -181,8 +181,8 @@ impl Handler<Said> for WorkerActor {
         self.notice.message("worker.said");
         self.last_heard = Timestamp::now();
         match message {
-            FromWorker::Heartbeat {} => reply.send(Ok(())),
-            FromWorker::Watch { class_names, runs } => self.watch_classes(class_names, runs, reply, ctx),
+            FromWorker::Reports(_) | FromWorker::Heartbeat { .. } => reply.send(Ok(())),
+            FromWorker::Watch { class_names, runs, .. } => self.watch_classes(class_names, runs, reply, ctx),
             FromWorker::StartReturned { identity, error } => match self.house.directory.runs.get(identity) {
                 Some(run) => run.start_returned(Some(self.id), error, reply),
                 None => reply.send(Err(Problem::not_found(format!("no run {identity} is at work")).at("identity"))),

@@ -79,7 +79,7 @@ impl StreamHandler<Result<ws::Message, ws::ProtocolError>> for Session {
         let mut seen = lock(&self.0);
         match message {
             Ok(ws::Message::Text(text)) => {
-                let FromNode::Heartbeat(heartbeat) = frame::read(text.as_bytes()).expect("a message of a node");
+                let FromNode::Heartbeat(heartbeat) = frame::read(text.as_bytes()).expect("a message of a node") else { return };
                 seen.heartbeats.push(heartbeat);
             }
             Ok(ws::Message::Ping(payload)) => {

@@ -157,6 +157,8 @@ mod tests {
             schedule: Some(Schedule::of_cron("*/5 * * * *")),
             policies: None,
             callback: None,
+            task: None,
+            successors: Vec::new(),
         }
     }
 

@@ -58,6 +58,7 @@ impl Peer for NodeSession {
                     node.beat(heartbeat);
                 }
             }
+            Ok(FromNode::Programs(_) | FromNode::Output(_)) => {}
             Err(problem) => ctx.text(frame::text(&ToNode::Error(problem))),
         }
     }

@@ -57,6 +57,8 @@ fn job(name: &str) -> Job {
         schedule: None,
         policies: None,
         callback: None,
+        task: None,
+        successors: Vec::new(),
         version: 1,
         create_by: Some("me".into()),
         update_by: None,
