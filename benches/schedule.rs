@@ -206,6 +206,8 @@ fn fill(database: &Path, jobs: u64, of: impl Fn(u64) -> (Trigger, Timestamp)) ->
                     schedule: Some(Schedule { triggers: vec![trigger], ..Schedule::default() }),
                     policies: Some(policies.clone()),
                     callback: None,
+                    task: None,
+                    successors: Vec::new(),
                     version: 1,
                     create_by: None,
                     update_by: None,
