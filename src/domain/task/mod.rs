@@ -1,6 +1,9 @@
 //! Tasks: a function of a user's, somewhere in the fleet.
 //!
-//! [`TaskSettings`] is what a job says of its task; [`roster`] chooses a worker; [`life`] is where one task is.
+//! [`TaskSettings`] is what a job says of its task; `roster` chooses a worker, `life` knows where one task is.
+
+#[cfg(feature = "broker")]
+pub mod roster;
 
 use serde::{Deserialize, Serialize};
 
