@@ -1,6 +1,7 @@
 //! What the actors of one broker share: the store, the settings, and the directory of who lives where.
 
 use super::alerts::AlertsHandle;
+use super::allocator::AllocatorHandle;
 use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
 use super::followers::Followers;
@@ -12,6 +13,7 @@ use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
 use super::scheduler::SchedulerHandle;
 use super::supervision::{Census, ChildKey};
+use super::task::TaskHandle;
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
@@ -103,6 +105,7 @@ pub struct Directory {
     /// Jobs that have something to do.
     pub jobs: Shelf<JobId, JobHandle>,
     dispatcher: RwLock<Option<DispatcherHandle>>,
+    allocator: RwLock<Option<AllocatorHandle>>,
     scheduler: RwLock<Option<SchedulerHandle>>,
     alerts: RwLock<Option<AlertsHandle>>,
     /// Everybody, for those who look on.
@@ -119,6 +122,17 @@ impl Directory {
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.dispatcher.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says who gives tasks to workers.
+    pub fn set_allocator(&self, handle: AllocatorHandle) {
+        *self.allocator.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+    }
+
+    /// Who gives tasks to workers, if it lives.
+    #[must_use]
+    pub fn allocator(&self) -> Option<AllocatorHandle> {
+        self.allocator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says who the scheduler is.
@@ -151,6 +165,8 @@ pub enum AtWork {
     Run(RunHandle),
     /// A request.
     Callback(CallbackHandle),
+    /// A task on a worker.
+    Task(TaskHandle),
 }
 
 impl AtWork {
@@ -160,6 +176,7 @@ impl AtWork {
         match self {
             Self::Run(_) => ChildKey::Run(identity),
             Self::Callback(_) => ChildKey::Callback(identity),
+            Self::Task(_) => ChildKey::Task(identity),
         }
     }
 
@@ -169,6 +186,7 @@ impl AtWork {
         match self {
             Self::Run(run) => run.stop(reason),
             Self::Callback(callback) => callback.stop(reason),
+            Self::Task(task) => task.stop(reason),
         }
     }
 }
@@ -308,6 +326,12 @@ impl House {
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.directory.dispatcher()
+    }
+
+    /// Who gives tasks to workers, if it lives.
+    #[must_use]
+    pub fn allocator(&self) -> Option<AllocatorHandle> {
+        self.directory.allocator()
     }
 
     /// The scheduler, if it lives.

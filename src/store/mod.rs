@@ -34,6 +34,7 @@ mod results;
 mod retention;
 mod run_settling;
 mod runs;
+mod tasks;
 pub mod verify;
 mod workers;
 
@@ -54,6 +55,7 @@ pub use results::*;
 pub use retention::*;
 pub use run_settling::*;
 pub use runs::*;
+pub use tasks::*;
 pub use workers::*;
 
 pub use error::StoreError;

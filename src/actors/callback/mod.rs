@@ -14,9 +14,9 @@ pub use outbound::Outbound;
 pub(in crate::actors) use outbound::{addresses, to};
 
 use super::house::House;
+use super::job::ask_next;
 use super::run::stored_output;
 use super::supervision::Notice;
-use crate::domain::ids::{Identity, JobId};
 use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
@@ -30,8 +30,6 @@ use std::time::Duration;
 
 /// Milliseconds that an attempt may take, unless the job says otherwise.
 const USUAL_TIMEOUT: u64 = 30_000;
-/// A job that is asked for its next time has this long to answer.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -154,7 +152,7 @@ impl CallbackActor {
         if let Some(work) = self.work.take() {
             ctx.cancel_future(work);
         }
-        let pause = self.run.rules.next_attempt(self.run.attempt, chance());
+        let pause = self.run.rules.next_attempt(self.run.attempt, super::chance());
         if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
@@ -195,30 +193,6 @@ impl CallbackActor {
             this.notice.finish();
             ctx.stop();
         });
-    }
-}
-
-/// Between 0 and 1.
-fn chance() -> f64 {
-    uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
-}
-
-/// The receiver says when it wants to be called next; its job plans it.
-async fn ask_next(house: House, job_id: JobId, identity: Identity, at: Timestamp) {
-    let ask = async {
-        let job = house.registry().open_job(job_id).wait().await?;
-        let asked = job.ask_next(identity, at).wait().await;
-        match asked {
-            // The plan went on meanwhile: the job has read it anew.
-            Err(problem) if problem.status == 503 => job.ask_next(identity, at).wait().await,
-            other => other,
-        }
-    };
-    // The job may be waiting for the end of this very run: not for ever.
-    match tokio::time::timeout(ASK_TIMEOUT, ask).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(problem)) => log::warn!("a callback's next time could not be planned run={identity}: {problem}"),
-        Err(_) => log::warn!("a callback's next time could not be planned run={identity}: its job does not answer"),
     }
 }
 

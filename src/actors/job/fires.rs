@@ -283,8 +283,8 @@ impl Known {
     pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
         let job = &self.job;
         let failure = match job.job_type {
-            JobKind::Block | JobKind::Callback => None,
-            JobKind::Application | JobKind::Task => Some("this version carries out block and callback jobs only".to_owned()),
+            JobKind::Block | JobKind::Callback | JobKind::Task => None,
+            JobKind::Application => Some("this version carries out no applications".to_owned()),
         };
         let identity = Identity::random();
         // It is over when it is made, and somebody may want to hear of that.
@@ -309,7 +309,7 @@ impl Known {
                 retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
-                task: None,
+                task: (job.job_type == JobKind::Task).then(|| self.task.clone()),
                 data: None,
                 after: None,
             },
@@ -334,11 +334,12 @@ impl Known {
 }
 
 fn class_of(job: &Job) -> Result<String, Problem> {
-    match (job.job_type, job.properties.class_name(), &job.callback) {
+    match (job.job_type, if job.job_type == JobKind::Task { job.handler() } else { job.properties.class_name() }, &job.callback) {
         (JobKind::Callback, _, Some(callback)) => Ok(callback.title()),
         (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job names no request")),
         (_, Some(name), _) => Ok(name.to_owned()),
-        (JobKind::Application | JobKind::Task, None, _) => Ok(String::new()),
+        (JobKind::Application, None, _) => Ok(String::new()),
+        (JobKind::Task, None, _) => Err(Problem::invalid("task.handler", "the job names no handler")),
         (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job names no class")),
     }
 }

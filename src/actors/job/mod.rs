@@ -4,6 +4,7 @@
 //! Started on demand, gone when idle. What it knows of the job stands in a `Room`; what it decides is decided by
 //! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
+mod asked;
 mod changes;
 mod fires;
 mod input;
@@ -12,6 +13,7 @@ mod past;
 mod room;
 mod settling;
 
+pub use asked::ask_next;
 pub use changes::conflict;
 pub use input::{apply, check_trigger, job_from};
 pub use message::{AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};

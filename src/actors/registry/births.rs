@@ -5,6 +5,7 @@ use super::{
     WorkerConnected,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
+use crate::actors::allocator::{Allocator, AllocatorHandle};
 use crate::actors::callback::{CallbackActor, CallbackHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::house::{AtWork, House};
@@ -15,6 +16,7 @@ use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{LoadedRun, RunActor, RunHandle};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
+use crate::actors::task::{TaskActor, TaskHandle};
 use crate::actors::worker::{WorkerActor, WorkerHandle};
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
@@ -22,7 +24,7 @@ use crate::domain::node::NodeRecord;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{AdoptRun, StoreError, UpsertNode};
+use crate::store::{AdoptRun, InstanceRow, ListInstances, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ enum Adopted {
     Over,
     Run(Box<LoadedRun>),
     Callback(Box<Run>, i64),
+    Task(Box<Run>, i64, Vec<InstanceRow>),
 }
 
 /// Takes a run over: a new epoch, and what is stored of it.
@@ -40,7 +43,11 @@ async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> 
     Ok(match run.kind {
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
-        JobKind::Block | JobKind::Application | JobKind::Task => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+        JobKind::Task => {
+            let instances = house.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+            Adopted::Task(Box::new(run), epoch, instances)
+        }
+        JobKind::Block | JobKind::Application => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
     })
 }
 
@@ -50,6 +57,13 @@ impl Registry {
         let stats = Arc::clone(notice.stats());
         let handle = DispatcherHandle(Link::new(Dispatcher::new(notice).start(), stats));
         self.house.directory.set_dispatcher(handle);
+    }
+
+    pub(super) fn start_allocator(&mut self) {
+        let notice = self.enter(ChildKey::Allocator);
+        let stats = Arc::clone(notice.stats());
+        let handle = AllocatorHandle(Link::new(Allocator::new(notice).start(), stats));
+        self.house.directory.set_allocator(handle);
     }
 
     pub(super) fn start_scheduler(&mut self) {
@@ -104,6 +118,17 @@ impl Registry {
         at_work
     }
 
+    /// Starts the actor of a task that is owned under this epoch.
+    fn enter_task(&mut self, run: Run, epoch: i64, instances: Vec<InstanceRow>) -> AtWork {
+        let identity = run.identity;
+        let notice = self.enter(ChildKey::Task(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = TaskActor::new(notice, self.house.clone(), run, epoch, instances);
+        let at_work = AtWork::Task(TaskHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
+    }
+
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         match self.house.directory.others.take(identity) {
@@ -136,6 +161,7 @@ impl Registry {
                 }
                 Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
                 Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
+                Ok(Adopted::Task(run, epoch, instances)) => this.enter_task(*run, epoch, instances),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
@@ -305,10 +331,10 @@ impl Handler<StartNewRun> for Registry {
         if is_at_work || directory.building.get(run.identity).is_some() {
             return;
         }
-        if run.kind == JobKind::Callback {
-            self.enter_callback(*run, Run::FIRST_EPOCH);
-        } else {
-            self.enter_run(LoadedRun::new(*run, properties));
+        match run.kind {
+            JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
+            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
+            JobKind::Block | JobKind::Application => drop(self.enter_run(LoadedRun::new(*run, properties))),
         }
     }
 }

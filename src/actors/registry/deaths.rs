@@ -1,7 +1,9 @@
 //! Children end: rebuilt with a growing pause, or given up when they die too often.
 
 use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
+use crate::actors::house::AtWork;
 use crate::actors::outlet::Frame;
+use crate::actors::task::TaskHandle;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::seen::SeenSet;
@@ -11,6 +13,13 @@ use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::time::Duration;
 
 impl Registry {
+    fn tasks(&self) -> impl Iterator<Item = TaskHandle> + use<> {
+        self.house.directory.others.all().into_iter().filter_map(|(_, at_work)| match at_work {
+            AtWork::Task(task) => Some(task),
+            _ => None,
+        })
+    }
+
     fn rebuild(&mut self, key: ChildKey, ctx: &mut Context<Self>) {
         match key {
             ChildKey::Dispatcher => {
@@ -20,6 +29,15 @@ impl Registry {
                 }
                 for (_, run) in self.house.directory.runs.all() {
                     run.reannounce();
+                }
+            }
+            ChildKey::Allocator => {
+                self.start_allocator();
+                for (_, worker) in self.house.directory.workers.all() {
+                    worker.announce_hand();
+                }
+                for task in self.tasks() {
+                    task.ask_again();
                 }
             }
             ChildKey::Scheduler => self.start_scheduler(),
@@ -40,6 +58,9 @@ impl Registry {
                 }
                 for (_, run) in self.house.directory.runs.all() {
                     run.worker_back(id);
+                }
+                for task in self.tasks() {
+                    task.worker_back(id);
                 }
             }
             ChildKey::Job(id) => {
@@ -73,7 +94,7 @@ impl Registry {
     fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
         log::error!("{key:?} died too often and is given up: {error}");
         match key {
-            ChildKey::Dispatcher | ChildKey::Scheduler => {
+            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator => {
                 log::error!("without it there is no broker");
                 std::process::abort();
             }
@@ -93,7 +114,7 @@ impl Registry {
                 }));
             }
             ChildKey::Node(id) => self.forget_node(id),
-            ChildKey::Worker(id) => self.forget_worker(id),
+            ChildKey::Worker(id) => self.forget_worker(id, Timestamp::now()),
             ChildKey::Job(_) => self.leave(key),
         }
     }
@@ -108,14 +129,20 @@ impl Registry {
         }
     }
 
-    fn forget_worker(&mut self, id: WorkerId) {
+    fn forget_worker(&mut self, id: WorkerId, heard: Timestamp) {
         self.house.directory.workers.remove(id);
         self.worker_sessions.remove(&id);
         self.watches.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.house.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
+        if let Some(allocator) = self.house.allocator() {
+            allocator.hand_gone(id);
+        }
         for (_, run) in self.house.directory.runs.all() {
             run.worker_gone(id);
+        }
+        for task in self.tasks() {
+            task.lease_over(id, None, heard, "its worker is gone");
         }
     }
 }
@@ -193,9 +220,9 @@ impl Handler<NodeLeft> for Registry {
 
 impl Handler<WorkerLeft> for Registry {
     type Result = ();
-    fn handle(&mut self, WorkerLeft(id): WorkerLeft, _: &mut Self::Context) {
+    fn handle(&mut self, WorkerLeft { id, heard }: WorkerLeft, _: &mut Self::Context) {
         self.message("registry.worker_left");
-        self.forget_worker(id);
+        self.forget_worker(id, heard);
     }
 }
 

@@ -68,6 +68,7 @@ impl Registry {
                 turn: 0,
             };
             this.start_dispatcher();
+            this.start_allocator();
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();

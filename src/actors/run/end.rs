@@ -35,7 +35,7 @@ impl RunActor {
         }
         self.ending = true;
         if state == RunState::Failed
-            && let Some(pause) = self.run.rules.next_attempt(self.run.attempt, chance())
+            && let Some(pause) = self.run.rules.next_attempt(self.run.attempt, crate::actors::chance())
         {
             return self.try_again(pause, reason.unwrap_or_default(), ctx, done);
         }
@@ -107,11 +107,6 @@ impl RunActor {
             dispatcher.run_gone(self.identity());
         }
     }
-}
-
-/// Between 0 and 1.
-fn chance() -> f64 {
-    uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
 }
 
 impl Handler<Stop> for RunActor {

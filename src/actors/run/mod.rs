@@ -317,6 +317,8 @@ pub fn stored_output(run: &Run) -> RunOutput {
         retry_of: run.retry_of,
         trace_id: run.trace_id.clone(),
         result: run.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        progress: None,
+        progress_text: None,
         start_time: run.start_time,
         priority: run.priority,
         consuming: 0,
