@@ -27,7 +27,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+
+/// How long a stop waits for the actor of its run, and how long between two looks.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_PAUSE: Duration = Duration::from_millis(20);
 
 /// Times that the actors go by, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +192,14 @@ impl AtWork {
             Self::Run(run) => run.stop(reason),
             Self::Callback(callback) => callback.stop(reason),
             Self::Task(task) => task.stop(reason),
+        }
+    }
+
+    /// If it waits for its turn, it is to look whether that has come.
+    pub fn see_turn(&self) {
+        match self {
+            Self::Run(run) => run.see_turn(),
+            Self::Callback(callback) => callback.see_turn(),
         }
     }
 }
@@ -382,11 +395,21 @@ impl House {
         }
     }
 
-    /// Ends a run.
+    /// Ends a run. One whose actor is being built, or is about to be tried again, is waited for: it would go on.
     ///
     /// # Errors
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, reason: String) -> Result<RunOutput, Problem> {
-        self.at_work(identity).await?.stop(reason).wait().await
+        let since = Instant::now();
+        loop {
+            let stopped = match self.at_work(identity).await {
+                Ok(at_work) => at_work.stop(reason.clone()).wait().await,
+                Err(problem) => Err(problem),
+            };
+            match stopped {
+                Err(problem) if problem.status == 503 && since.elapsed() < STOP_PATIENCE => tokio::time::sleep(STOP_PAUSE).await,
+                other => return other,
+            }
+        }
     }
 }

@@ -119,7 +119,14 @@ impl Handler<Due> for JobActor {
 impl Handler<RunOver> for JobActor {
     type Result = ();
     fn handle(&mut self, RunOver(identity): RunOver, ctx: &mut Self::Context) {
-        self.with_room("job.run_over", ctx, async move |room| room.run_over(identity).await, drop);
+        let work = async move |room: &mut Room| {
+            if identity.is_none() {
+                // Nobody knows which: what the room takes to be at work may be over.
+                room.known = None;
+            }
+            room.run_over(identity).await;
+        };
+        self.with_room("job.run_over", ctx, work, drop);
     }
 }
 

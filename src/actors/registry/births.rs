@@ -286,10 +286,10 @@ impl Handler<StartRunActor> for Registry {
     type Result = ();
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
         self.message("registry.start_run");
-        if let Some(handle) = self.house.directory.runs.get(identity) {
-            return reply.send(Ok(AtWork::Run(handle)));
-        }
-        if let Some(at_work) = self.house.directory.others.get(identity) {
+        let directory = &self.house.directory;
+        if let Some(at_work) = directory.runs.get(identity).map(AtWork::Run).or_else(|| directory.others.get(identity)) {
+            // Somebody asked for a run that waited for its turn, and that may have come now.
+            at_work.see_turn();
             return reply.send(Ok(at_work));
         }
         let waiting = self.awaited_runs.entry(identity).or_default();

@@ -63,10 +63,7 @@ impl Registry {
                     task.worker_back(id);
                 }
             }
-            ChildKey::Job(id) => {
-                self.house.directory.jobs.remove(id);
-                self.leave(key);
-            }
+            ChildKey::Job(_) => self.leave(key),
         }
     }
 
@@ -166,6 +163,7 @@ async fn fail_run(house: crate::actors::house::House, identity: Identity, reason
         now: Timestamp::now(),
     };
     let follow = house.store.insist(end).await?;
+    house.counts.ended(RunState::Failed);
     house.registry().run_ended(identity, run.job_id, follow);
     Ok(())
 }
@@ -195,7 +193,9 @@ impl Handler<ChildDied> for Registry {
                 }
             }
             ChildKey::Worker(id) => self.house.directory.workers.remove(id),
-            _ => {}
+            // Another one is there as soon as it is needed, also if this was one death too many.
+            ChildKey::Job(id) => self.house.directory.jobs.remove(id),
+            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::now()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);

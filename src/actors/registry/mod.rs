@@ -6,6 +6,7 @@
 mod births;
 mod deaths;
 mod message;
+mod net;
 mod watches;
 
 pub use message::{
@@ -72,6 +73,7 @@ impl Registry {
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();
+            this.look_for_overdue(ctx);
             for identity in open_runs {
                 this.start_run(identity, ctx);
             }

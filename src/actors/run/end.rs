@@ -72,6 +72,7 @@ impl RunActor {
 
     /// The attempt failed and there is another one: it begins anew from what is stored, and what is known stays known.
     fn try_again(&mut self, pause: i64, reason: String, ctx: &mut Context<Self>, done: impl FnOnce(Result<RunOutput, Problem>) + 'static) {
+        self.again = true;
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
@@ -113,6 +114,9 @@ impl Handler<Stop> for RunActor {
     type Result = ();
     fn handle(&mut self, Stop { reason, reply }: Stop, ctx: &mut Self::Context) {
         self.notice.message("run.stop");
+        if self.again {
+            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
         self.end(RunState::Stopped, Some(reason), ctx, |ended| reply.send(ended));
     }
 }
