@@ -200,6 +200,7 @@ impl AtWork {
         match self {
             Self::Run(run) => run.see_turn(),
             Self::Callback(callback) => callback.see_turn(),
+            Self::Task(task) => task.see_turn(),
         }
     }
 }

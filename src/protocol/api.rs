@@ -103,9 +103,9 @@ pub enum JobTypeInput {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerInput {
-    /// Instead of the job's own.
+    /// Instead of the job's own: of a task any JSON, of other jobs a text.
     #[serde(default)]
-    pub arguments: Option<String>,
+    pub arguments: Option<serde_json::Value>,
     /// Instead of the job's own.
     #[serde(default)]
     pub priority: Option<i32>,
@@ -355,6 +355,12 @@ pub struct WorkerInput {
     /// Runs that it has in hand already.
     #[serde(default)]
     pub runs: Vec<Identity>,
+    /// Tasks that it has in hand already, or whose end is not settled.
+    #[serde(default)]
+    pub tasks: Vec<super::task::TaskRef>,
+    /// Who it is.
+    #[serde(default)]
+    pub worker: super::worker::WorkerFacts,
 }
 
 /// The answer to a worker without a socket: the rules of the house.

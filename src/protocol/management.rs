@@ -379,3 +379,15 @@ pub struct Lateness {
     /// The latest one.
     pub max: i64,
 }
+
+/// What became of one trigger of several.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TriggeredOutput {
+    /// The run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<super::problem::Problem>,
+}

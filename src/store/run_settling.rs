@@ -108,6 +108,8 @@ pub struct SettleRun {
     pub release: Option<Identity>,
     /// What is worth an alert.
     pub events: Vec<NewEvent>,
+    /// Now.
+    pub now: Timestamp,
 }
 
 impl WriteOp for SettleRun {
@@ -128,7 +130,8 @@ impl WriteOp for SettleRun {
         }
         if let Some(identity) = self.release {
             let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
-            diesel::update(row).set(run::not_before.eq(None::<i64>)).execute(tx.conn)?;
+            // Not nothing: by this a run that had to wait is told from one that may be at work already.
+            diesel::update(row).set(run::not_before.eq(self.now.0)).execute(tx.conn)?;
         }
         alerts::insert_all(tx.conn, &self.events)
     }

@@ -143,39 +143,3 @@ impl Desk {
         Ok(LogPage { items, next, more, state: run.state })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn input(value: serde_json::Value) -> Result<Vec<NewLine>, Option<String>> {
-        check_lines(serde_json::from_value(value).expect("lines"), Timestamp(7)).map_err(|problem| problem.field)
-    }
-
-    #[test]
-    fn lines_are_checked() {
-        let taken =
-            input(json!([{ "text": "a" }, { "text": "b", "level": "Warn", "at": "1970-01-01T00:00:01Z" }, { "text": "c", "level": 5 }]));
-        let levels: Vec<_> = taken.expect("taken").iter().map(|line| (line.level, line.at.0)).collect();
-        assert_eq!(levels, [(2, 7), (3, 1_000), (5, 7)]);
-        for (lines, field) in [
-            (json!([{ "text": "a" }, { "text": "x".repeat(8_193) }]), "[1].text"),
-            (json!([{ "text": "a", "level": "loud" }]), "[0].level"),
-            (json!([{ "text": "a", "level": 6 }]), "[0].level"),
-            (json!([{ "text": "a", "source": "Broker" }]), "[0].source"),
-            (json!(vec![json!({ "text": "a" }); 1_001]), "lines"),
-        ] {
-            assert_eq!(input(lines), Err(Some(field.to_owned())));
-        }
-    }
-
-    #[test]
-    fn levels_have_names_and_numbers() {
-        for (i, name) in LEVELS.iter().enumerate() {
-            assert_eq!((level_of(name), level_of(&i.to_string())), (Some(i as i16), Some(i as i16)));
-            assert_eq!(level_name(i as i16), *name);
-        }
-        assert_eq!(level_of("6"), None);
-    }
-}

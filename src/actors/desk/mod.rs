@@ -11,6 +11,7 @@ mod peers;
 mod plans;
 mod queue;
 mod runs;
+mod tasks;
 mod transfer;
 mod why;
 

@@ -8,10 +8,10 @@ use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
 use crate::domain::time::Timestamp;
-use crate::protocol::api::{NodeOutput, WorkerOutput};
+use crate::protocol::api::{NodeOutput, WorkerInput, WorkerOutput};
 use crate::protocol::node::{Block, Heartbeat};
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
+use crate::protocol::worker::{FromWorker, ToWorker};
 use crate::store::{GetNode, ListNodes, ListWorkers, NodeStatus, SetNodeEnabled};
 use std::time::Duration;
 
@@ -71,9 +71,10 @@ impl Desk {
     ///
     /// # Errors
     /// A name is not allowed, or it could not be stored.
-    pub async fn register_worker(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) -> Result<(), Problem> {
+    pub async fn register_worker(&self, id: WorkerId, input: WorkerInput) -> Result<(), Problem> {
+        let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
         let worker = self.house.registry().worker_connected(id, None).wait().await?;
-        worker.said(FromWorker::Watch { class_names, runs, tasks: Vec::new(), worker: WorkerFacts::default() }).wait().await
+        worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
     }
 
     /// What the broker has to say to a worker without a session.

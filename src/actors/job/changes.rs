@@ -74,7 +74,7 @@ impl Room {
         let update = UpdateJob { job: job.clone(), action, was, state, next_at, events };
         let written = self.house.store.write(update).await;
         // Whatever came of it: what is known of the job is read anew.
-        let open = self.known.take().map(|known| known.open).unwrap_or_default();
+        let open = self.known.take().map(|known| known.open.all()).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
         if let Some(scheduler) = self.house.scheduler() {
             scheduler.planned(self.id, next_at);
@@ -83,7 +83,7 @@ impl Room {
             self.house.alarm();
         }
         if stops {
-            stop_all(&self.house, &open).await;
+            stop_all(&self.house, &open, "its job was disabled").await;
         }
         Ok(job)
     }

@@ -1,5 +1,6 @@
 //! Past times and dead runs, once more.
 
+use super::input::arguments_of;
 use super::message::TriggerOrder;
 use super::room::Room;
 use crate::actors::reply::problem_of;
@@ -82,9 +83,9 @@ impl Room {
         dead.truncate(MOST_REDRIVEN);
         let mut runs = Vec::new();
         for run in dead {
-            let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
+            let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
             let order = TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true };
-            runs.push(self.trigger(order).await?);
+            runs.push(self.trigger(order).await?.identity);
         }
         Ok(RedriveOutput { runs, more })
     }

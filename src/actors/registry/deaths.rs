@@ -195,7 +195,7 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Worker(id) => self.house.directory.workers.remove(id),
             // Another one is there as soon as it is needed, also if this was one death too many.
             ChildKey::Job(id) => self.house.directory.jobs.remove(id),
-            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
+            ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::now()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);

@@ -5,7 +5,7 @@
 mod message;
 mod tasks;
 
-pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled};
+pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled, check_reports};
 
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 

@@ -124,7 +124,14 @@ impl Held {
 }
 
 /// Checks what is reported.
-pub(super) fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
+///
+/// # Errors
+/// One of them is not allowed.
+pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
+    reports.iter().enumerate().try_for_each(|(i, report)| check_report(i, report))
+}
+
+fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
     if report.progress.is_some_and(|progress| progress > 100) {
         return Err(Problem::invalid(format!("[{i}].progress"), "0 to 100 is expected"));
     }
@@ -243,10 +250,8 @@ impl WorkerActor {
 
     /// Reports on the socket: all of them are taken, or none.
     pub(super) fn take_reports(&mut self, reports: Vec<TaskReport>, reply: Reply<()>, ctx: &mut Context<Self>) {
-        for (i, report) in reports.iter().enumerate() {
-            if let Err(problem) = check_report(i, report) {
-                return reply.send(Err(problem));
-            }
+        if let Err(problem) = check_reports(&reports) {
+            return reply.send(Err(problem));
         }
         let has_lines = reports.iter().any(|report| !report.logs.is_empty());
         for report in reports {

@@ -12,6 +12,7 @@ pub mod queue;
 pub mod runs;
 pub mod scheduler_net;
 pub mod status;
+pub mod tasks;
 pub mod transfer;
 pub mod workers;
 

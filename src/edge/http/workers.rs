@@ -65,7 +65,7 @@ pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web:
     allow(&edge, &request, Need::Worker)?;
     let input: WorkerInput = json(&request, payload).await?;
     let worker_id = input.worker_id.unwrap_or_else(WorkerId::random);
-    edge.desk.register_worker(worker_id, input.class_names, input.runs).await?;
+    edge.desk.register_worker(worker_id, input).await?;
     let times = edge.desk.times();
     Ok(HttpResponse::Ok().json(WorkerRegistered { worker_id, heartbeat: times.worker_heartbeat, offline: times.worker_offline }))
 }
