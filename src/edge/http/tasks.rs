@@ -3,15 +3,20 @@
 use crate::actors::job::TriggerOrder;
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
-use crate::edge::body::{id, json};
+use crate::edge::body::{id, json, read};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::TriggerInput;
 use crate::protocol::management::TriggeredOutput;
+use crate::protocol::push::read_json;
 use crate::protocol::task::{SettledTask, TaskRef, TaskReport};
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// The largest body of a list.
+const MOST_BODY: usize = 8 << 20;
 
 /// This room's part of the route table.
 pub fn routes() -> Vec<Resource> {
@@ -50,11 +55,16 @@ pub struct HandsInput {
     tasks: Vec<TaskRef>,
 }
 
+/// Reads a body that is a list.
+async fn list<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<Vec<T>, Failure> {
+    Ok(read_json(&read(request, payload, MOST_BODY).await?)?)
+}
+
 /// `POST /api/v1/jobs/{id}/trigger/batch`
 pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
     let job = id(&request, "id")?;
-    let inputs: Vec<TriggerInput> = json(&request, payload).await?;
+    let inputs: Vec<TriggerInput> = list(&request, payload).await?;
     let trace_id = super::jobs::trace_of(&request);
     let order = |input| TriggerOrder { input, trace_id: trace_id.clone(), by: caller.name.clone(), ..TriggerOrder::default() };
     let done = edge.desk.trigger_batch(job, inputs.into_iter().map(order).collect()).await?;
@@ -69,7 +79,7 @@ pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload:
 pub async fn reports(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
     let worker = id(&request, "id")?;
-    let reports: Vec<TaskReport> = json(&request, payload).await?;
+    let reports: Vec<TaskReport> = list(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.worker_reports(worker, reports).await?))
 }
 
