@@ -29,4 +29,6 @@ pub mod targets;
 pub mod task;
 pub mod time;
 #[cfg(feature = "broker")]
+pub mod workflow;
+#[cfg(feature = "broker")]
 pub mod zone;

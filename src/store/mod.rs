@@ -36,6 +36,7 @@ mod run_settling;
 mod runs;
 pub mod verify;
 mod workers;
+mod workflow;
 
 // The operations, flat: who stores says what, not where.
 pub use alerts::*;
@@ -55,6 +56,7 @@ pub use retention::*;
 pub use run_settling::*;
 pub use runs::*;
 pub use workers::*;
+pub use workflow::*;
 
 pub use error::StoreError;
 pub use gauge::StoreStats;

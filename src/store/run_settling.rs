@@ -107,6 +107,8 @@ pub struct SettleRun {
     pub release: Option<Identity>,
     /// What is worth an alert.
     pub events: Vec<NewEvent>,
+    /// Lines for the log of the run that ended.
+    pub lines: Vec<NewLine>,
 }
 
 impl WriteOp for SettleRun {
@@ -118,11 +120,14 @@ impl WriteOp for SettleRun {
         plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
         if let Some(identity) = self.ended {
             let ended = run::table.filter(run::identity.eq(identity.to_string()));
-            let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::state, run::finish_time));
-            if let Some((state, finish)) = ended.get_result::<(String, Option<i64>)>(tx.conn).optional()?
-                && state == RunState::Success.name()
-            {
-                plans::note_good_end(tx.conn, &key, finish.unwrap_or(0))?;
+            let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::no, run::state, run::finish_time));
+            if let Some((no, state, finish)) = ended.get_result::<(i64, String, Option<i64>)>(tx.conn).optional()? {
+                if state == RunState::Success.name() {
+                    plans::note_good_end(tx.conn, &key, finish.unwrap_or(0))?;
+                }
+                for line in &self.lines {
+                    logs::insert_line(tx.conn, no, line)?;
+                }
             }
         }
         if let Some(identity) = self.release {

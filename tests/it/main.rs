@@ -22,3 +22,4 @@ mod schedule;
 mod scheduler_net;
 mod sockets;
 mod tokens;
+mod workflow;

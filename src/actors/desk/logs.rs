@@ -106,9 +106,10 @@ fn shown(line: StoredLine) -> LogLine {
 fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     let line = |id, at, level, text| (level, LogLine { id, at, level: level_name(level), source: "broker".to_owned(), text });
     let by = run.rules.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-    let made = match run.planned_at {
-        Some(planned) => format!("made for {planned}{by}"),
-        None => format!("made by hand{by}"),
+    let made = match (run.planned_at, run.rules.after) {
+        (Some(planned), _) => format!("made for {planned}{by}"),
+        (None, Some(before)) => format!("made after run {before}"),
+        (None, None) => format!("made by hand{by}"),
     };
     let mut lines = vec![line(0, run.creation_time, INFO, made)];
     lines.extend(run.start_time.map(|at| line(0, at, INFO, "the first attempt began".to_owned())));

@@ -162,9 +162,13 @@ impl Room {
         run.retry_of = order.retry_of;
         run.trace_id = order.trace_id.clone().unwrap_or(run.trace_id);
         run.rules.by = order.by.clone();
+        run.rules.after = order.after;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
-        let inserted = match self.house.store.write(insert).await {
+        // What follows from the end of a run was taken on with that run.
+        let store = &self.house.store;
+        let inserted = if order.after.is_some() { store.insist(insert).await } else { store.write(insert).await };
+        let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) => return Err(self.forget(&error)),
         };
@@ -330,6 +334,7 @@ impl Known {
             || max_failures.is_some()
             || silent_after.is_some()
             || self.stored.state.failures > 0
+            || !self.job.successors.is_empty()
     }
 }
 

@@ -11,11 +11,13 @@ mod message;
 mod past;
 mod room;
 mod settling;
+mod successors;
 
 pub use changes::conflict;
 pub use input::{apply, check_trigger, job_from};
 pub use message::{AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
 pub use room::Loaded;
+pub use successors::flow_problem;
 
 use super::house::House;
 use super::reply::Reply;

@@ -83,7 +83,8 @@ impl Room {
         let mut runs = Vec::new();
         for run in dead {
             let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
-            let order = TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true };
+            let order =
+                TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true, after: None };
             runs.push(self.trigger(order).await?);
         }
         Ok(RedriveOutput { runs, more })
