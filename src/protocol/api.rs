@@ -296,7 +296,7 @@ pub struct NodeStatusOutput {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct WorkerOutput {
+pub struct WorkerWatch {
     /// Counts the watches.
     pub id: i64,
     /// The class.

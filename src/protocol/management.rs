@@ -379,3 +379,27 @@ pub struct Lateness {
     /// The latest one.
     pub max: i64,
 }
+
+/// A worker, and how it is now.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerOutput {
+    /// What is kept of it.
+    #[serde(flatten)]
+    pub record: crate::domain::worker::WorkerRecord,
+    /// It is there.
+    pub is_online: bool,
+    /// By a socket; else it calls by HTTP.
+    pub has_socket: bool,
+    /// The tasks that it said last it has in hand.
+    pub tasks: Vec<crate::protocol::task::TaskRef>,
+}
+
+/// Why an operator does something.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ReasonInput {
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

@@ -35,6 +35,7 @@ mod retention;
 mod run_settling;
 mod runs;
 pub mod verify;
+mod worker_records;
 mod workers;
 mod workflow;
 
@@ -55,6 +56,7 @@ pub use results::*;
 pub use retention::*;
 pub use run_settling::*;
 pub use runs::*;
+pub use worker_records::*;
 pub use workers::*;
 pub use workflow::*;
 

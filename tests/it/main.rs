@@ -22,4 +22,5 @@ mod schedule;
 mod scheduler_net;
 mod sockets;
 mod tokens;
+mod workers;
 mod workflow;

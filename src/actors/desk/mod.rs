@@ -13,6 +13,7 @@ mod queue;
 mod runs;
 mod transfer;
 mod why;
+mod workers;
 
 pub use super::job::TriggerOrder;
 pub use jobs::JobFilter;
@@ -21,6 +22,7 @@ pub use peers::NodeMeeting;
 pub use plans::FireFilter;
 pub use queue::PollOptions;
 pub use runs::RunFilter;
+pub use workers::WorkerFilter;
 
 use super::house::House;
 use crate::domain::time::Timestamp;

@@ -112,6 +112,7 @@ impl Registry {
         self.house.directory.workers.remove(id);
         self.worker_sessions.remove(&id);
         self.watches.remove(&id);
+        self.closed_workers.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.house.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
         for (_, run) in self.house.directory.runs.all() {

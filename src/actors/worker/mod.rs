@@ -2,8 +2,10 @@
 //!
 //! A worker has a socket, or it asks by HTTP now and then; what is for it waits here until it comes.
 
+mod control;
 mod message;
 
+pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::house::House;
@@ -15,7 +17,7 @@ use crate::domain::job::limits;
 use crate::domain::time::Timestamp;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
 use crate::store::WatchClasses;
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::collections::VecDeque;
@@ -38,6 +40,7 @@ pub struct WorkerActor {
     waiting: VecDeque<ToWorker>,
     /// Calls that wait for a message, and until when.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
+    standing: control::Standing,
 }
 
 impl WorkerActor {
@@ -45,7 +48,8 @@ impl WorkerActor {
     #[must_use]
     pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>) -> Self {
         let last_heard = Timestamp::now();
-        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: VecDeque::new() }
+        let standing = control::Standing::default();
+        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: VecDeque::new(), standing }
     }
 
     fn send(&mut self, message: ToWorker) {
@@ -110,7 +114,14 @@ impl WorkerActor {
         }
     }
 
-    fn watch_classes(&mut self, class_names: Vec<String>, runs: Vec<Identity>, reply: Reply<()>, ctx: &mut Context<Self>) {
+    fn watch_classes(
+        &mut self,
+        class_names: Vec<String>,
+        runs: Vec<Identity>,
+        facts: &WorkerFacts,
+        reply: Reply<()>,
+        ctx: &mut Context<Self>,
+    ) {
         let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > limits::CLASS);
         if let Some(i) = too_long {
             let problem = Problem::invalid(format!("classNames[{i}]"), format!("a class name has 1 to {} characters", limits::CLASS));
@@ -119,8 +130,17 @@ impl WorkerActor {
         if class_names.is_empty() || class_names.len() > MOST_CLASSES {
             return reply.send(Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected"))));
         }
-        let stored = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
-        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, _| match result {
+        if let Err(problem) = control::check_facts(facts) {
+            return reply.send(Err(problem));
+        }
+        let met = self.meet(facts, &class_names);
+        let watched = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
+        let stored = async move {
+            let record = met.await?;
+            watched.await.map(|()| record)
+        };
+        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(record) if !this.heed(&record, true, ctx) => reply.send(Err(kicked(&record))),
             Ok(_) => {
                 this.send(ToWorker::Watching { class_names: class_names.clone() });
                 this.house.registry().worker_watches(this.id, class_names, runs);
@@ -142,6 +162,7 @@ impl Actor for WorkerActor {
         if self.outlet.is_some() {
             self.welcome();
         }
+        self.recall(ctx);
         let period = (self.house.times.grace / 3).clamp(20, 1_000);
         ctx.run_interval(Duration::from_millis(period), Self::watch_life);
     }
@@ -181,8 +202,15 @@ impl Handler<Said> for WorkerActor {
         self.notice.message("worker.said");
         self.last_heard = Timestamp::now();
         match message {
-            FromWorker::Reports(_) | FromWorker::Heartbeat { .. } => reply.send(Ok(())),
-            FromWorker::Watch { class_names, runs, .. } => self.watch_classes(class_names, runs, reply, ctx),
+            FromWorker::Reports(_) => reply.send(Ok(())),
+            FromWorker::Heartbeat { tasks } => {
+                self.standing.tasks = tasks.unwrap_or_default();
+                reply.send(Ok(()));
+            }
+            FromWorker::Watch { class_names, runs, tasks, worker } => {
+                self.standing.tasks = tasks;
+                self.watch_classes(class_names, runs, &worker, reply, ctx);
+            }
             FromWorker::StartReturned { identity, error } => match self.house.directory.runs.get(identity) {
                 Some(run) => run.start_returned(Some(self.id), error, reply),
                 None => reply.send(Err(Problem::not_found(format!("no run {identity} is at work")).at("identity"))),
