@@ -32,7 +32,7 @@ pub struct Edge {
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{alerts, groups, jobs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers};
+    use http::{alerts, groups, job_data, jobs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers};
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
@@ -43,6 +43,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Jobs", plans::routes()))
         .chain(tagged("Jobs", transfer::routes()))
         .chain(tagged("Jobs", jobs::routes()))
+        .chain(tagged("Jobs", job_data::routes()))
         .chain(tagged("Runs", runs::routes()))
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))

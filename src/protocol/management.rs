@@ -403,3 +403,24 @@ pub struct ReasonInput {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
+
+/// What the last run of a job left for the next one.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobDataOutput {
+    /// Any JSON.
+    pub data: serde_json::Value,
+    /// The run that left it; absent: somebody put it there by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// When.
+    pub update_time: Timestamp,
+}
+
+/// Something else for the next run of a job.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JobDataInput {
+    /// Any JSON, at most 256 KiB.
+    pub data: serde_json::Value,
+}

@@ -106,6 +106,7 @@ impl WriteOp for PurgeJob {
         }
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         diesel::delete(plan::table.find(&key)).execute(tx.conn)?;
+        super::job_data::remove(tx.conn, &key)?;
         diesel::delete(job::table.find(&key)).execute(tx.conn)?;
         Ok(())
     }

@@ -7,6 +7,7 @@ mod bad_input;
 mod bounds;
 mod callbacks;
 mod command_line;
+mod job_data;
 mod kill;
 mod kill_schedule;
 mod management;

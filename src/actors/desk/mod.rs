@@ -4,6 +4,7 @@
 
 mod alerts;
 mod groups;
+mod job_data;
 mod jobs;
 mod logs;
 mod metrics;

@@ -2,6 +2,7 @@
 
 pub mod alerts;
 pub mod groups;
+pub mod job_data;
 pub mod jobs;
 pub mod logs;
 pub mod metrics;
