@@ -18,6 +18,7 @@ pub mod outlet;
 pub mod registry;
 pub mod reply;
 pub mod run;
+pub mod run_logs;
 pub mod scheduler;
 pub mod supervision;
 pub mod worker;

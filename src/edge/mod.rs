@@ -32,7 +32,9 @@ pub struct Edge {
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{alerts, groups, job_data, jobs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers};
+    use http::{
+        alerts, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers,
+    };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
@@ -48,6 +50,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))
         .chain(tagged("Runs", logs::routes()))
+        .chain(tagged("Runs", live_logs::routes()))
         .chain(tagged("Groups", groups::routes()))
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Workers", workers::routes()))

@@ -10,6 +10,7 @@ mod command_line;
 mod job_data;
 mod kill;
 mod kill_schedule;
+mod live_logs;
 mod management;
 mod metrics;
 mod openapi;

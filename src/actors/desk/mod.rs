@@ -6,6 +6,7 @@ mod alerts;
 mod groups;
 mod job_data;
 mod jobs;
+mod live_logs;
 mod logs;
 mod metrics;
 mod peers;
@@ -18,6 +19,7 @@ mod workers;
 
 pub use super::job::TriggerOrder;
 pub use jobs::JobFilter;
+pub use live_logs::LogEvent;
 pub use logs::LogFilter;
 pub use peers::NodeMeeting;
 pub use plans::FireFilter;

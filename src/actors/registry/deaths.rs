@@ -204,6 +204,7 @@ impl Handler<Shutdown> for Registry {
     type Result = ();
     fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
         self.message("registry.shutdown");
+        self.house.followers.close();
         for (_, node) in self.house.directory.nodes.all() {
             node.hang_up("the broker goes down");
         }

@@ -4,6 +4,7 @@ pub mod alerts;
 pub mod groups;
 pub mod job_data;
 pub mod jobs;
+pub mod live_logs;
 pub mod logs;
 pub mod metrics;
 pub mod node;
