@@ -33,7 +33,8 @@ pub struct Edge {
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
-        alerts, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers,
+        alerts, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, plans, queue, redrive, runs, scheduler_net, status,
+        transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
@@ -46,6 +47,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Jobs", transfer::routes()))
         .chain(tagged("Jobs", jobs::routes()))
         .chain(tagged("Jobs", job_data::routes()))
+        .chain(tagged("Runs", redrive::routes()))
         .chain(tagged("Runs", runs::routes()))
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))

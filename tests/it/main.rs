@@ -18,6 +18,7 @@ mod panics;
 mod plain_http;
 mod programs;
 mod real_input;
+mod redrive;
 mod restart;
 mod retention;
 mod schedule;

@@ -12,6 +12,7 @@ mod metrics;
 mod peers;
 mod plans;
 mod queue;
+mod redrive;
 mod runs;
 mod transfer;
 mod why;

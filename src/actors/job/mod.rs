@@ -16,6 +16,7 @@ mod successors;
 pub use changes::conflict;
 pub use input::{apply, check_trigger, job_from};
 pub use message::{AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
+pub use past::redriven;
 pub use room::Loaded;
 pub use successors::flow_problem;
 

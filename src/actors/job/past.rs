@@ -3,6 +3,7 @@
 use super::message::TriggerOrder;
 use super::room::Room;
 use crate::actors::reply::problem_of;
+use crate::domain::run::Run;
 use crate::domain::schedule::{Kind, Overlap};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::TriggerInput;
@@ -17,6 +18,13 @@ const MOST_BACKFILL: usize = 1_000;
 const MOST_INSTANTS: usize = 100_000;
 /// Dead runs that one call runs again.
 const MOST_REDRIVEN: usize = 100;
+
+/// How a dead run is run again: once, whoever asks for it.
+#[must_use]
+pub fn redriven(run: &Run) -> TriggerInput {
+    let idempotency_key = Some(format!("redrive:{}", run.identity));
+    TriggerInput { arguments: run.arguments.clone(), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
+}
 
 impl Room {
     /// Makes runs for the instants of a past range that made none. They are those of the plan as it is now.
@@ -82,7 +90,7 @@ impl Room {
         dead.truncate(MOST_REDRIVEN);
         let mut runs = Vec::new();
         for run in dead {
-            let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
+            let input = redriven(&run);
             let order =
                 TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true, after: None };
             runs.push(self.trigger(order).await?);

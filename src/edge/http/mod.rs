@@ -11,6 +11,7 @@ pub mod node;
 pub mod nodes;
 pub mod plans;
 pub mod queue;
+pub mod redrive;
 pub mod runs;
 pub mod scheduler_net;
 pub mod status;
