@@ -92,7 +92,7 @@ impl House {
     ) -> Result<LogAccepted, Problem> {
         let followers = &self.followers;
         if !followers.knows(run_no) {
-            let (lines, bytes) = self.store.read(LogSize { run_no: run_no }).await.map_err(|e| problem_of(&e))?;
+            let (lines, bytes) = self.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
             followers.learn(run_no, Size { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES });
         }
         let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
@@ -104,7 +104,7 @@ impl House {
         }
         let accepted = LogAccepted { accepted: room.taken, dropped: lengths.len() - room.taken };
         if !lines.is_empty() {
-            self.store.write(AppendLogs { run_no: run_no, lines }).await.map_err(|e| problem_of(&e))?;
+            self.store.write(AppendLogs { run_no, lines }).await.map_err(|e| problem_of(&e))?;
             followers.ring(identity);
         }
         Ok(accepted)
