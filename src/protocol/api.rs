@@ -170,6 +170,9 @@ pub struct RunOutput {
     /// The run that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<Identity>,
+    /// The run of another job whose end began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Identity>,
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
@@ -299,7 +302,7 @@ pub struct NodeStatusOutput {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct WorkerOutput {
+pub struct WorkerWatch {
     /// Counts the watches.
     pub id: i64,
     /// The class.

@@ -26,6 +26,7 @@ mod figures;
 mod fires;
 mod groups;
 mod history;
+mod job_data;
 mod jobs;
 mod logs;
 mod nodes;
@@ -36,7 +37,9 @@ mod run_settling;
 mod runs;
 mod tasks;
 pub mod verify;
+mod worker_records;
 mod workers;
+mod workflow;
 
 // The operations, flat: who stores says what, not where.
 pub use alerts::*;
@@ -47,6 +50,7 @@ pub use figures::*;
 pub use fires::*;
 pub use groups::*;
 pub use history::*;
+pub use job_data::*;
 pub use jobs::*;
 pub use logs::*;
 pub use nodes::*;
@@ -56,7 +60,9 @@ pub use retention::*;
 pub use run_settling::*;
 pub use runs::*;
 pub use tasks::*;
+pub use worker_records::*;
 pub use workers::*;
+pub use workflow::*;
 
 pub use error::StoreError;
 pub use gauge::StoreStats;

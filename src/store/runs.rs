@@ -188,6 +188,10 @@ impl WriteOp for InsertRun {
             }
         }
         let run = insert_run(tx, new, planned_at)?;
+        if run.is_queued() {
+            // Those before it are to tell when its turn has come.
+            follow_open(tx.conn, &new.job_id.to_string())?;
+        }
         if let Some(key) = &self.key {
             diesel::update(run::table.find(run.no)).set(run::idempotency_key.eq(key)).execute(tx.conn)?;
         }

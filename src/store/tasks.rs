@@ -116,7 +116,7 @@ impl WriteOp for FinishTask {
             return Err(StoreError::NotFound);
         };
         if let Some((job, identity, data)) = &self.data {
-            put_data(tx, *job, *identity, data, self.now)?;
+            super::job_data::put(tx.conn, Hex::of(job.0).text(), data, Hex::of(identity.0).text(), self.now)?;
         }
         Ok(follow)
     }
@@ -174,15 +174,6 @@ impl Query for End<'_> {
 }
 
 impl<C: Connection> RunQueryDsl<C> for End<'_> {}
-
-fn put_data(tx: &mut Tx<'_>, job: JobId, identity: Identity, data: &str, now: Timestamp) -> Result<(), StoreError> {
-    let (job, identity) = (job.to_string(), identity.to_string());
-    let values =
-        (job_data::job_id.eq(&job), job_data::data.eq(data), job_data::run_identity.eq(&identity), job_data::update_time.eq(now.0));
-    let changed = (job_data::data.eq(data), job_data::run_identity.eq(&identity), job_data::update_time.eq(now.0));
-    diesel::insert_into(job_data::table).values(values).on_conflict(job_data::job_id).do_update().set(changed).execute(tx.conn)?;
-    Ok(())
-}
 
 /// What the last runs of jobs left for the next ones, as JSON.
 #[derive(Debug, Clone)]

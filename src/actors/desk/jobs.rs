@@ -1,7 +1,7 @@
 //! Jobs: created here, asked and changed through their actors.
 
 use super::Desk;
-use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, job_from};
+use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, flow_problem, job_from};
 use crate::actors::reply::{problem_of, reply};
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{Job, JobKind, limits};
@@ -10,7 +10,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
 use crate::protocol::management::{AskInput, BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
+use crate::store::{CheckFlow, GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
@@ -92,6 +92,10 @@ impl Desk {
         let named = self.house.store.read(crate::store::JobNamed(job.name.clone())).await.map_err(|e| problem_of(&e))?;
         if named.is_some() {
             return Err(conflict(&StoreError::Conflict("name".to_owned()), &job));
+        }
+        let fault = self.house.store.read(CheckFlow(vec![job.clone()])).await.map_err(|e| problem_of(&e))?;
+        if let Some((_, fault)) = fault {
+            return Err(flow_problem(&fault));
         }
         let state = crate::domain::schedule::PlanState::new(now);
         let plan =
@@ -255,7 +259,8 @@ impl Desk {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
         let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
-        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, waits: false }).await
+        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, ..TriggerOrder::default() })
+            .await
     }
 
     /// A run says when its job is to be run next.

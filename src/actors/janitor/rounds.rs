@@ -4,7 +4,7 @@ use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
     DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneNodeStatus, Store, StoreError, WriteOp,
+    PruneNodeStatus, PruneWorkers, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -30,6 +30,7 @@ pub(super) struct Gone {
     changes: usize,
     statuses: usize,
     events: usize,
+    workers: usize,
     log_bytes: u64,
 }
 
@@ -41,8 +42,11 @@ impl Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, fires, changes, statuses, events, log_bytes } = self;
-        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} log_bytes={log_bytes}")
+        let Self { runs, fires, changes, statuses, events, workers, log_bytes } = self;
+        write!(
+            f,
+            "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers} log_bytes={log_bytes}"
+        )
     }
 }
 
@@ -79,6 +83,7 @@ impl Broom {
         self.sweep_changes(before, &mut gone).await?;
         self.sweep_events(before, &mut gone).await?;
         self.sweep_statuses(now, &mut gone).await?;
+        self.sweep_workers(before, &mut gone).await?;
         Ok(gone)
     }
 
@@ -188,6 +193,16 @@ impl Broom {
             let statuses = self.step(PruneNodeStatus { before }).await?;
             gone.statuses += statuses;
             if statuses == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn sweep_workers(&mut self, before: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        loop {
+            let workers = self.step(PruneWorkers { before }).await?;
+            gone.workers += workers;
+            if workers == 0 {
                 return Ok(());
             }
         }

@@ -175,7 +175,10 @@ impl Room {
         known.fill_in(&mut run, &order)?;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
-        let inserted = match self.house.store.write(insert).await {
+        // What follows from the end of a run was taken on with that run.
+        let store = &self.house.store;
+        let inserted = if order.after.is_some() { store.insist(insert).await } else { store.write(insert).await };
+        let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) => return Err(self.forget(&error)),
         };
@@ -334,6 +337,7 @@ impl Known {
             run.trace_id.clone_from(trace_id);
         }
         run.rules.by.clone_from(&order.by);
+        run.rules.after = order.after;
         Ok(())
     }
 
@@ -405,6 +409,7 @@ impl Known {
             || max_failures.is_some()
             || silent_after.is_some()
             || self.stored.state.failures > 0
+            || !self.job.successors.is_empty()
     }
 }
 

@@ -126,6 +126,7 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         return Err(Problem::invalid("task.handler", "a task job needs the name that workers watch"));
     }
     if let Some(successors) = input.successors {
+        super::successors::check(&successors)?;
         job.successors = successors;
     }
     if job.job_type == JobKind::Callback && job.callback.is_none() {

@@ -13,6 +13,7 @@ mod open;
 mod past;
 mod room;
 mod settling;
+mod successors;
 
 pub use asked::ask_next;
 pub use changes::conflict;
@@ -21,7 +22,9 @@ pub use message::{
     AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunLeft, RunOver, Trigger, TriggerBatch,
     TriggerOrder, Triggered,
 };
+pub use past::redriven;
 pub use room::Loaded;
+pub use successors::flow_problem;
 
 use super::house::House;
 use super::reply::Reply;

@@ -4,6 +4,7 @@ use super::input::arguments_of;
 use super::message::TriggerOrder;
 use super::room::Room;
 use crate::actors::reply::problem_of;
+use crate::domain::run::Run;
 use crate::domain::schedule::{Kind, Overlap};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::TriggerInput;
@@ -18,6 +19,13 @@ const MOST_BACKFILL: usize = 1_000;
 const MOST_INSTANTS: usize = 100_000;
 /// Dead runs that one call runs again.
 const MOST_REDRIVEN: usize = 100;
+
+/// How a dead run is run again: once, whoever asks for it.
+#[must_use]
+pub fn redriven(run: &Run) -> TriggerInput {
+    let idempotency_key = Some(format!("redrive:{}", run.identity));
+    TriggerInput { arguments: arguments_of(run), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
+}
 
 impl Room {
     /// Makes runs for the instants of a past range that made none. They are those of the plan as it is now.
@@ -83,8 +91,9 @@ impl Room {
         dead.truncate(MOST_REDRIVEN);
         let mut runs = Vec::new();
         for run in dead {
-            let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
-            let order = TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true };
+            let input = redriven(&run);
+            let order =
+                TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true, after: None };
             runs.push(self.trigger(order).await?.identity);
         }
         Ok(RedriveOutput { runs, more })

@@ -19,7 +19,10 @@ impl Room {
             result = self.settle(identity).await;
         }
         if let Err(problem) = result {
-            // It stays marked, and is dealt with when the broker starts anew.
+            // It stays marked, and is dealt with again: soon, or when the broker starts anew.
+            if problem.status >= 500 {
+                self.settle_later(identity);
+            }
             log::error!("the end of a run could not be dealt with job={} run={identity:?}: {problem}", self.id);
         }
     }
@@ -49,9 +52,13 @@ impl Room {
             let data = self.house.store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
             self.known().await?.data = data.into_values().next();
         }
+        let mut lines = Vec::new();
         if let Some(run) = &ended {
             self.disable_after(run).await?;
+            // Before the end counts as dealt with: if the broker dies in between, they are begun again, each under the same key.
+            lines = self.begin_successors(run).await?;
         }
+        let has_lines = !lines.is_empty();
         let known = self.known().await?;
         let was = known.stored.state;
         let how = ended.as_ref().map(|run| (run.state, run.finish_time.unwrap_or(run.creation_time)));
@@ -69,16 +76,9 @@ impl Room {
         }
         let next_at = known.next_at(&state, known.open_counts().any());
         let alarm = !events.is_empty();
-        let settle = SettleRun {
-            ended: ended.map(|run| run.identity),
-            job_id: known.job.id,
-            was,
-            state,
-            next_at,
-            release,
-            events,
-            now: Timestamp::now(),
-        };
+        let ended = ended.map(|run| run.identity);
+        let now = Timestamp::now();
+        let settle = SettleRun { ended, job_id: known.job.id, was, state, next_at, release, events, lines, now };
         if let Err(error) = self.house.store.insist(settle).await {
             return Err(self.forget(&error));
         }
@@ -90,6 +90,9 @@ impl Room {
         }
         if alarm {
             self.house.alarm();
+        }
+        if let Some(identity) = ended.filter(|_| has_lines) {
+            self.house.followers.ring(identity);
         }
         self.announce();
         Ok(())

@@ -143,7 +143,7 @@ fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
     if report.attempt == 0 {
         return Err(Problem::invalid(format!("[{i}].attempt"), "attempts count from 1"));
     }
-    crate::actors::logbook::check_lines(report.logs.clone(), Timestamp::default()).map(drop).map_err(|problem| {
+    crate::actors::run_logs::check_lines(report.logs.clone(), Timestamp::default()).map(drop).map_err(|problem| {
         let field = problem.field.clone().unwrap_or_default();
         problem.at(format!("[{i}].logs{field}"))
     })
@@ -189,6 +189,7 @@ impl WorkerActor {
     pub(super) fn announce_hand(&self) {
         if let (Some(allocator), Some(hand)) = (self.house.allocator(), &self.hands.hand) {
             allocator.hand_here(self.id, hand.clone(), self.is_reachable());
+            allocator.worker_open(self.id, self.standing.open);
         }
     }
 
