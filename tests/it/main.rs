@@ -24,6 +24,7 @@ mod retention;
 mod schedule;
 mod scheduler_net;
 mod sockets;
+mod tasks;
 mod tokens;
 mod turns;
 mod workers;

@@ -1,7 +1,7 @@
 //! The worker's tasks: carries out what the ledger decides. The socket hands messages in and takes reports out; here the
 //! handlers are started and, when it must be, dropped.
 
-use super::context::{Task, TaskContext, Talk, report};
+use super::context::{Talk, Task, TaskContext, report};
 use super::failure::TaskFailure;
 use super::frames::frames;
 use super::handler::{AnyHandler, Outcome};
