@@ -5,9 +5,11 @@
 //! tells, and is answered by another message.
 
 pub mod alerts;
+pub mod application;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;
+pub mod fleet;
 pub mod followers;
 pub mod house;
 pub mod janitor;
@@ -15,6 +17,7 @@ pub mod job;
 pub mod lateness;
 pub mod node;
 pub mod outlet;
+pub mod packages;
 pub mod registry;
 pub mod reply;
 pub mod run;
