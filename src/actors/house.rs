@@ -1,12 +1,15 @@
 //! What the actors of one broker share: the store, the settings, and the directory of who lives where.
 
 use super::alerts::AlertsHandle;
+use super::application::ApplicationHandle;
 use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
+use super::fleet::Fleet;
 use super::followers::Followers;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
+use super::packages::Packages;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
@@ -151,6 +154,8 @@ pub enum AtWork {
     Run(RunHandle),
     /// A request.
     Callback(CallbackHandle),
+    /// Programs.
+    Application(ApplicationHandle),
 }
 
 impl AtWork {
@@ -160,6 +165,7 @@ impl AtWork {
         match self {
             Self::Run(_) => ChildKey::Run(identity),
             Self::Callback(_) => ChildKey::Callback(identity),
+            Self::Application(_) => ChildKey::Application(identity),
         }
     }
 
@@ -169,6 +175,7 @@ impl AtWork {
         match self {
             Self::Run(run) => run.stop(reason),
             Self::Callback(callback) => callback.stop(reason),
+            Self::Application(application) => application.stop(reason),
         }
     }
 }
@@ -250,6 +257,10 @@ pub struct House {
     pub outbound: Arc<Outbound>,
     /// Who waits for more of the logs of runs, and how much these hold.
     pub followers: Arc<Followers>,
+    /// What each node has room for.
+    pub fleet: Arc<Fleet>,
+    /// The packages that the broker keeps.
+    pub packages: Arc<Packages>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -275,6 +286,8 @@ impl House {
             keep: KeepConfig::default(),
             outbound: Arc::default(),
             followers: Arc::default(),
+            fleet: Arc::default(),
+            packages: Arc::default(),
             registry: Arc::default(),
         }
     }
@@ -283,6 +296,13 @@ impl House {
     #[must_use]
     pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
         Self { alerts: Arc::new(alerts), keep, ..self }
+    }
+
+    /// With packages.
+    #[must_use]
+    pub fn with_packages(mut self, packages: Packages) -> Self {
+        self.packages = Arc::new(packages);
+        self
     }
 
     /// With these bounds for the requests of callbacks.

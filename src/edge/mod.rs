@@ -32,7 +32,7 @@ pub struct Edge {
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{alerts, groups, jobs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers};
+    use http::{alerts, groups, jobs, logs, metrics, node, nodes, packages, plans, queue, runs, scheduler_net, status, transfer, workers};
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
@@ -49,6 +49,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Runs", logs::routes()))
         .chain(tagged("Groups", groups::routes()))
         .chain(tagged("Nodes", nodes::routes()))
+        .chain(tagged("Packages", packages::routes()))
         .chain(tagged("Workers", workers::routes()))
         .collect()
 }

@@ -106,21 +106,6 @@ impl WriteOp for SetNodeWork {
     }
 }
 
-/// A node that was told to leave is gone: should it be started again, it may stay.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeHasLeft(pub NodeId);
-
-impl WriteOp for NodeHasLeft {
-    type Output = ();
-
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let gone = node::table.find(Hex::of(self.0.0).text().to_owned());
-        let set = (node::is_leaving.eq(false), node::is_draining.eq(false), node::reason.eq(None::<String>));
-        diesel::update(gone).set(set).execute(tx.conn)?;
-        Ok(())
-    }
-}
-
 /// Forgets a node and all that it said.
 #[derive(Debug, Clone, Copy)]
 pub struct DeleteNode(pub NodeId);

@@ -62,6 +62,7 @@ impl WriteOp for DeletePackage {
         found.ok_or(StoreError::NotFound)?;
         let named = format!("%{}%", self.0);
         let of_jobs = job_property::table.filter(job_property::value.like(&named)).select(job_property::job_id);
+        let of_jobs: Vec<String> = of_jobs.load(tx.conn)?;
         let user = job::table.filter(job::id.eq_any(of_jobs)).filter(job::is_deleted.eq(false)).select(job::name);
         if let Some(name) = user.first::<String>(tx.conn).optional()? {
             return Err(StoreError::Conflict(format!("the job `{name}` uses it")));

@@ -3,6 +3,7 @@
 mod support;
 
 mod alerts;
+mod applications;
 mod bad_input;
 mod bounds;
 mod callbacks;

@@ -53,6 +53,10 @@ pub struct ApplicationActor {
     life: Option<Life>,
     instances: Vec<Place>,
     ticks: u32,
+    /// What is to be done first of all.
+    first: Vec<Effect>,
+    /// Somebody ended it while its places were on their way to the disk.
+    stop_reason: Option<String>,
     /// Who waits for its end.
     stops: Vec<Reply<RunOutput>>,
     /// The end is decided and on its way to the disk.
@@ -106,7 +110,7 @@ impl LoadedApplication {
 impl ApplicationActor {
     /// The actor of a run.
     #[must_use]
-    pub fn new(notice: Notice, house: House, loaded: LoadedApplication) -> (Self, Vec<Effect>) {
+    pub fn new(notice: Notice, house: House, loaded: LoadedApplication) -> Self {
         let LoadedApplication { run, epoch, instances: rows } = loaded;
         let settings = run.rules.application.clone();
         let instances = rows.iter().map(|row| Place { result: row.result.clone(), start_time: row.start_time, next_line: row.lines });
@@ -120,11 +124,13 @@ impl ApplicationActor {
             life: None,
             instances: instances.collect(),
             ticks: 0,
+            first: Vec::new(),
+            stop_reason: None,
             stops: Vec::new(),
             ending: false,
         };
-        let effects = this.restore(rows);
-        (this, effects)
+        this.first = this.restore(rows);
+        this
     }
 
     fn rules(&self) -> Rules {
@@ -225,7 +231,7 @@ impl ApplicationActor {
             this.carry_out(effects, ctx);
             this.remind();
             this.house.followers.ring(this.run.identity);
-            if let Some(stop) = this.run.reason.take_if(|_| !this.stops.is_empty()) {
+            if let Some(stop) = this.stop_reason.take() {
                 this.stop_all(stop, ctx);
             }
         });
@@ -307,6 +313,8 @@ impl Actor for ApplicationActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 12);
         ctx.run_interval(TICK, Self::tick);
+        let first = std::mem::take(&mut self.first);
+        self.carry_out(first, ctx);
         let now = Timestamp::now();
         match self.run.not_before {
             // Its job says when its turn has come: then there is another actor.
@@ -330,7 +338,7 @@ impl Handler<StopApplication> for ApplicationActor {
         }
         self.stops.push(reply);
         match &self.life {
-            None if is_placing => self.run.reason = Some(reason),
+            None if is_placing => self.stop_reason = Some(reason),
             None => self.end(RunState::Stopped, Some(reason), ctx),
             Some(_) if self.stops.len() == 1 => self.stop_all(reason, ctx),
             Some(_) => {}

@@ -199,7 +199,7 @@ impl CallbackActor {
 }
 
 /// Between 0 and 1.
-fn chance() -> f64 {
+pub(in crate::actors) fn chance() -> f64 {
     uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
 }
 

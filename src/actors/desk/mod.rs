@@ -9,6 +9,7 @@ mod logs;
 mod metrics;
 mod peers;
 mod plans;
+mod programs;
 mod queue;
 mod runs;
 mod transfer;

@@ -162,6 +162,7 @@ impl Room {
         run.retry_of = order.retry_of;
         run.trace_id = order.trace_id.clone().unwrap_or(run.trace_id);
         run.rules.by = order.by.clone();
+        super::input::check_arguments(&run)?;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
         let inserted = match self.house.store.write(insert).await {
@@ -283,8 +284,8 @@ impl Known {
     pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
         let job = &self.job;
         let failure = match job.job_type {
-            JobKind::Block | JobKind::Callback => None,
-            JobKind::Application | JobKind::Task => Some("this version carries out block and callback jobs only".to_owned()),
+            JobKind::Block | JobKind::Callback | JobKind::Application => None,
+            JobKind::Task => Some("this version carries out no tasks".to_owned()),
         };
         let identity = Identity::random();
         // It is over when it is made, and somebody may want to hear of that.
@@ -310,6 +311,7 @@ impl Known {
                 callback: job.callback.clone(),
                 by: None,
                 task: None,
+                application: super::input::application_of(job)?,
                 data: None,
                 after: None,
             },

@@ -1,5 +1,6 @@
 //! From what was sent to a job: every value is checked before anything is written.
 
+use crate::domain::application::ApplicationSettings;
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
 use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
@@ -7,6 +8,8 @@ use crate::domain::schedule::{InvalidSchedule, Schedule, Trigger};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
 use crate::protocol::problem::Problem;
+use crate::store::NewRun;
+use std::sync::Arc;
 
 /// The longest idempotency key, in characters.
 const MOST_KEY: usize = 200;
@@ -129,6 +132,7 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
     if job.job_type == JobKind::Callback && job.callback.is_none() {
         return Err(Problem::invalid("callback", "a callback job needs the request that it is to make"));
     }
+    application_of(job)?;
     if let Some(schedule) = schedule {
         job.schedule = Some(schedule).filter(|schedule| *schedule != Schedule::default());
         let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty());
@@ -137,6 +141,21 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         }
     }
     Ok(())
+}
+
+/// The program of an application job, checked.
+pub(super) fn application_of(job: &Job) -> Result<Option<Arc<ApplicationSettings>>, Problem> {
+    if job.job_type != JobKind::Application {
+        return Ok(None);
+    }
+    let read = ApplicationSettings::read(&job.properties);
+    read.map(|settings| Some(Arc::new(settings))).map_err(|e| Problem::invalid(format!("properties.{}", e.key), e.detail))
+}
+
+/// Checks the arguments that a trigger brought for a program.
+pub(super) fn check_arguments(run: &NewRun) -> Result<(), Problem> {
+    let Some(settings) = &run.rules.application else { return Ok(()) };
+    settings.words(settings.said(run.arguments.as_deref())).map(drop).map_err(|detail| Problem::invalid("arguments", detail))
 }
 
 /// The schedule that is meant, checked, if the input says anything of it.

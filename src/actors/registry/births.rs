@@ -5,6 +5,7 @@ use super::{
     WorkerConnected,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
+use crate::actors::application::{ApplicationActor, ApplicationHandle, LoadedApplication};
 use crate::actors::callback::{CallbackActor, CallbackHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::house::{AtWork, House};
@@ -32,6 +33,7 @@ enum Adopted {
     Over,
     Run(Box<LoadedRun>),
     Callback(Box<Run>, i64),
+    Application(Box<LoadedApplication>),
 }
 
 /// Takes a run over: a new epoch, and what is stored of it.
@@ -40,7 +42,8 @@ async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> 
     Ok(match run.kind {
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
-        JobKind::Block | JobKind::Application | JobKind::Task => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+        JobKind::Application => Adopted::Application(Box::new(LoadedApplication::load(&house, run, epoch).await?)),
+        JobKind::Block | JobKind::Task => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
     })
 }
 
@@ -104,10 +107,26 @@ impl Registry {
         at_work
     }
 
+    /// Starts the actor of a run of an application.
+    fn enter_application(&mut self, loaded: LoadedApplication) -> AtWork {
+        let identity = loaded.identity();
+        let notice = self.enter(ChildKey::Application(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = ApplicationActor::new(notice, self.house.clone(), loaded);
+        let at_work = AtWork::Application(ApplicationHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
+    }
+
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         match self.house.directory.others.take(identity) {
-            Some(at_work) => self.leave(at_work.key(identity)),
+            Some(at_work) => {
+                if matches!(at_work, AtWork::Application(_)) {
+                    self.house.fleet.leave(identity);
+                }
+                self.leave(at_work.key(identity));
+            }
             None => {
                 self.house.directory.runs.remove(identity);
                 // It died over the news of its end, and stands in no directory.
@@ -136,6 +155,7 @@ impl Registry {
                 }
                 Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
                 Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
+                Ok(Adopted::Application(loaded)) => this.enter_application(*loaded),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
@@ -164,7 +184,7 @@ impl Registry {
         let notice = self.enter(ChildKey::Node(id));
         let stats = Arc::clone(notice.stats());
         let session = self.node_sessions.get(&id).cloned();
-        let actor = NodeActor::new(notice, self.house.clone(), record.facts, record.is_enabled, session);
+        let actor = NodeActor::new(notice, self.house.clone(), record, session);
         let handle = NodeHandle(Link::new(actor.start(), stats));
         self.house.directory.nodes.put(id, handle.clone());
         handle
@@ -305,10 +325,10 @@ impl Handler<StartNewRun> for Registry {
         if is_at_work || directory.building.get(run.identity).is_some() {
             return;
         }
-        if run.kind == JobKind::Callback {
-            self.enter_callback(*run, Run::FIRST_EPOCH);
-        } else {
-            self.enter_run(LoadedRun::new(*run, properties));
+        match run.kind {
+            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
+            JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
+            JobKind::Block | JobKind::Task => drop(self.enter_run(LoadedRun::new(*run, properties))),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod logs;
 pub mod metrics;
 pub mod node;
 pub mod nodes;
+pub mod packages;
 pub mod plans;
 pub mod queue;
 pub mod runs;
