@@ -2,8 +2,8 @@
 //!
 //! One lock, held for the time of a choice: two runs that choose at the same moment never take the same place.
 
-use crate::domain::application::choice::{Candidate, Chosen, choose};
 use crate::domain::application::ApplicationSettings;
+use crate::domain::application::choice::{Candidate, Chosen, choose};
 use crate::domain::ids::{Identity, NodeId};
 use crate::protocol::application::ProgramRef;
 use std::collections::{BTreeMap, HashMap, HashSet};

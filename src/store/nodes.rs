@@ -92,7 +92,8 @@ impl WriteOp for SetNodeWork {
         let key = Hex::of(self.node.0);
         let node = node::table.find(key.text());
         let reason = node::reason.eq(self.reason.as_deref());
-        let (draining, leaving) = (node::is_draining.eq(self.work == NodeWork::Draining), node::is_leaving.eq(self.work == NodeWork::Leaving));
+        let (draining, leaving) =
+            (node::is_draining.eq(self.work == NodeWork::Draining), node::is_leaving.eq(self.work == NodeWork::Leaving));
         let row = match self.work {
             NodeWork::Enabled | NodeWork::Disabled => {
                 let enabled = node::is_enabled.eq(self.work == NodeWork::Enabled);

@@ -83,7 +83,8 @@ async fn job(api: &Api, name: &str, properties: &Value, policies: &Value) -> Str
     for (key, value) in properties.as_object().expect("an object") {
         all[key] = value.clone();
     }
-    let (status, job) = api.post("/api/v1/jobs", &json!({ "name": name, "jobType": "application", "properties": all, "policies": policies })).await;
+    let (status, job) =
+        api.post("/api/v1/jobs", &json!({ "name": name, "jobType": "application", "properties": all, "policies": policies })).await;
     assert_eq!(status, 201, "{job}");
     job["id"].as_str().expect("an id").to_owned()
 }
@@ -133,7 +134,10 @@ fn a_program_runs_on_the_nodes_that_there_are() {
         assert_eq!(api.get(&format!("/api/v1/nodes/{}", one.id)).await.1["programs"], 1);
         // Lines: what was taken is not taken again, and what is between them is not left out.
         let program = &first["program"];
-        one.socket.say("output", &json!({ "program": program, "first": 0, "lines": [{ "text": "a", "source": "stdout" }, { "text": "b", "source": "stderr" }] }));
+        one.socket.say(
+            "output",
+            &json!({ "program": program, "first": 0, "lines": [{ "text": "a", "source": "stdout" }, { "text": "b", "source": "stderr" }] }),
+        );
         assert_eq!(one.socket.find("outputTaken").await, json!({ "program": program, "next": 2 }));
         one.socket.say("output", &json!({ "program": program, "first": 1, "lines": [{ "text": "b" }, { "text": "c" }] }));
         assert_eq!(one.socket.find("outputTaken").await["next"], 3);
@@ -146,7 +150,10 @@ fn a_program_runs_on_the_nodes_that_there_are() {
         assert_eq!((&end["result"]["success"], &end["result"]["partial"]), (&json!(2), &end["reason"]));
         let rows = instances(&api, &run).await;
         let row = rows.iter().find(|row| row["instance"] == program["instance"]).expect("a row");
-        assert_eq!((&row["peer"], &row["state"], &row["result"]["code"], &row["lines"]), (&json!(one.id), &json!("success"), &json!(0), &json!(3)));
+        assert_eq!(
+            (&row["peer"], &row["state"], &row["result"]["code"], &row["lines"]),
+            (&json!(one.id), &json!("success"), &json!(0), &json!(3))
+        );
         let (_, log) = api.get(&format!("/api/v1/runs/{run}/logs")).await;
         let index = program["instance"].as_u64().expect("a number");
         let said: Vec<_> = log["items"].as_array().expect("lines").iter().filter(|line| line["source"] != "broker").cloned().collect();
@@ -224,7 +231,8 @@ fn a_run_is_the_sum_of_its_instances() {
         let end = over(&api, &run).await;
         assert_eq!(end["state"], "failed");
         assert!(end["reason"].as_str().is_some_and(|why| why.starts_with("2 of 3 instances failed; instance ")), "{end}");
-        let mut reasons: Vec<_> = instances(&api, &run).await.iter().map(|row| row["reason"].as_str().unwrap_or("none").to_owned()).collect();
+        let mut reasons: Vec<_> =
+            instances(&api, &run).await.iter().map(|row| row["reason"].as_str().unwrap_or("none").to_owned()).collect();
         reasons.sort();
         assert_eq!(reasons, ["exit code 3", "none", "package-not-found: 404"]);
     });

@@ -84,11 +84,7 @@ impl ApplicationActor {
             files: settings.files.clone(),
             timeout: run.rules.timeout,
             grace: settings.grace,
-            limits: ProgramLimits {
-                memory: settings.memory_limit,
-                cpu_seconds: settings.cpu_seconds,
-                open_files: settings.open_files,
-            },
+            limits: ProgramLimits { memory: settings.memory_limit, cpu_seconds: settings.cpu_seconds, open_files: settings.open_files },
             user: settings.user.clone(),
             trace_id: run.trace_id.clone(),
             fire_time,

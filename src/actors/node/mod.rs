@@ -9,8 +9,8 @@ mod message;
 mod programs;
 
 pub use message::{
-    Beat, BlockDone, Command, DescribeNode, ExpectPrograms, HangUp, Holds, NodeDescription, NodeHandle, OutputCame, ProgramsCame,
-    PullBeat, Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
+    Beat, BlockDone, Command, DescribeNode, ExpectPrograms, HangUp, Holds, NodeDescription, NodeHandle, OutputCame, ProgramsCame, PullBeat,
+    Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
 };
 
 pub use blocks::with_requests;

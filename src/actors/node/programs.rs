@@ -55,8 +55,7 @@ impl NodeActor {
     /// Tells each run concerned what the node has of it. What nobody counts on is to end.
     pub(super) fn compare_programs(&mut self, listed: Option<&[ProgramRef]>) {
         let Some(listed) = listed else { return };
-        let mut by_run: HashMap<Identity, Vec<ProgramRef>> =
-            self.expected.keys().map(|identity| (*identity, Vec::new())).collect();
+        let mut by_run: HashMap<Identity, Vec<ProgramRef>> = self.expected.keys().map(|identity| (*identity, Vec::new())).collect();
         for program in listed {
             by_run.entry(program.identity).or_default().push(*program);
         }

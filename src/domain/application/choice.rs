@@ -193,7 +193,10 @@ mod tests {
         let remark = chosen.remark().expect("partial");
         assert!(remark.starts_with("on 1 of 2 nodes: 1 of another group, 1 with another operating system, 1 offline"), "{remark}");
         let none = choose(&settings, &nodes[..3], |_| 0);
-        assert_eq!(none.remark().as_deref(), Some("no node for the program: 1 of another group, 1 with another operating system, 1 offline"));
+        assert_eq!(
+            none.remark().as_deref(),
+            Some("no node for the program: 1 of another group, 1 with another operating system, 1 offline")
+        );
         assert_eq!(choose(&settings, &[], |_| 0).remark().as_deref(), Some("no node for the program: no other node is known"));
     }
 

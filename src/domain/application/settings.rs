@@ -221,8 +221,7 @@ fn check_user(key: &str, user: &str) -> Result<String, InvalidProperty> {
 /// A property that is a JSON object of texts.
 fn texts(given: Option<(&str, &str)>, check: fn(&str, &str) -> Result<(), String>) -> Result<BTreeMap<String, String>, InvalidProperty> {
     let Some((key, text)) = given else { return Ok(BTreeMap::new()) };
-    let map: BTreeMap<String, String> =
-        serde_json::from_str(text).map_err(|e| wrong(key, format!("not a JSON object of texts: {e}")))?;
+    let map: BTreeMap<String, String> = serde_json::from_str(text).map_err(|e| wrong(key, format!("not a JSON object of texts: {e}")))?;
     for (name, value) in &map {
         check(name, value).map_err(|detail| wrong(key, detail))?;
     }
@@ -270,7 +269,10 @@ mod tests {
         assert_eq!(settings.sha256, Some(hash.to_lowercase()), "known by its address");
         assert_eq!((settings.choice, settings.max_cpu, settings.min_free_memory, settings.grace), (Choice::LeastLoaded, 90, 150, 30_000));
         assert_eq!(settings.files["etc/a.conf"], "x");
-        assert_eq!(read(&[("Package", "https://x.test/a.zip"), ("Pacakge", "ftp://x")]).expect("settings").package.as_deref(), Some("https://x.test/a.zip"));
+        assert_eq!(
+            read(&[("Package", "https://x.test/a.zip"), ("Pacakge", "ftp://x")]).expect("settings").package.as_deref(),
+            Some("https://x.test/a.zip")
+        );
     }
 
     #[test]

@@ -98,17 +98,8 @@ impl World {
         let (life, effects) = Life::begin(&nodes, RULES, Timestamp(0));
         let agents = (0..count).map(|_| Agent { is_here: true, ..Agent::default() }).collect();
         let disk = vec![(Phase::Told, None); count];
-        let mut world = Self {
-            dice,
-            now: 0,
-            life: Some(life),
-            disk,
-            stopped: false,
-            writes: VecDeque::new(),
-            end: None,
-            agents,
-            faults: true,
-        };
+        let mut world =
+            Self { dice, now: 0, life: Some(life), disk, stopped: false, writes: VecDeque::new(), end: None, agents, faults: true };
         world.carry_out(effects);
         world
     }

@@ -33,7 +33,12 @@ pub fn routes() -> Vec<Resource> {
             .get(read, |op| op.named("readRun").says("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
         resource("/api/v1/runs/{id}/stop").post(stop, |op| {
             op.named("stopRun")
-                .says("Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered as it stands.").needs(Need::Admin).answers::<RunOutput>(200, "The run.").may_fail(&[409])
+                .says(
+                    "Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered as it stands.",
+                )
+                .needs(Need::Admin)
+                .answers::<RunOutput>(200, "The run.")
+                .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/retry").post(retry, |op| {
             op.named("retryRun")
