@@ -12,12 +12,11 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 /// What a file is called before its name is known begins so.
 const UNFINISHED: &str = "unfinished-";
-/// A stray that is younger may be one whose row is on its way.
-const YOUNG: Duration = Duration::from_secs(3_600);
+/// A stray that is younger, in milliseconds, may be one whose row is on its way.
+const YOUNG_MS: i64 = 3_600_000;
 
 /// A package as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
@@ -145,15 +144,12 @@ impl PackageFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             entries => entries?,
         };
-        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(now.0.unsigned_abs());
         let mut removed = 0;
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
             let is_known = known.iter().any(|row| name == row.sha256.as_str());
-            // A clock that was set back makes files that come from the future: they are young.
-            let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
-            if !is_known && age > YOUNG {
+            if !is_known && now.since_ms(entry.metadata()?.modified()?.into()) > YOUNG_MS {
                 fs::remove_file(entry.path())?;
                 removed += 1;
             }
