@@ -5,6 +5,7 @@
 //! tells, and is answered by another message.
 
 pub mod alerts;
+pub mod allocator;
 pub mod application;
 pub mod callback;
 pub mod desk;
@@ -15,6 +16,7 @@ pub mod house;
 pub mod janitor;
 pub mod job;
 pub mod lateness;
+pub mod logbook;
 pub mod node;
 pub mod outlet;
 pub mod packages;
@@ -23,4 +25,10 @@ pub mod reply;
 pub mod run;
 pub mod scheduler;
 pub mod supervision;
+pub mod task;
 pub mod worker;
+
+/// Between 0 and 1.
+fn chance() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_u128() as u32) / f64::from(u32::MAX)
+}

@@ -173,6 +173,12 @@ pub struct RunOutput {
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// Of a task at work: 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<u8>,
+    /// What it is at, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_text: Option<String>,
     /// What it brought: of a callback, the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,

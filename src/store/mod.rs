@@ -36,6 +36,7 @@ mod results;
 mod retention;
 mod run_settling;
 mod runs;
+mod tasks;
 pub mod verify;
 mod workers;
 
@@ -58,6 +59,7 @@ pub use results::*;
 pub use retention::*;
 pub use run_settling::*;
 pub use runs::*;
+pub use tasks::*;
 pub use workers::*;
 
 pub use error::StoreError;

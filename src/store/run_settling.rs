@@ -12,6 +12,7 @@ use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::PlanState;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
 
 /// An attempt of a run failed; the next one waits.
 #[derive(Debug, Clone)]
@@ -185,6 +186,43 @@ impl ReadOp for UnsettledJobs {
             run::table.filter(is_open).filter(run::not_before.eq(Run::QUEUED.0)).select(run::job_id).distinct().load(from.conn)?;
         let ended = ended.into_iter().map(|(job, identity)| Ok((id(&job)?, Some(id(&identity)?))));
         ended.chain(waiting.into_iter().map(|job| Ok((id(&job)?, None)))).collect()
+    }
+}
+
+/// Jobs that should have dealt with something by now: runs of theirs that ended (each is named), or a run that waits for
+/// its turn though nothing is in front of it.
+#[derive(Debug, Clone, Copy)]
+pub struct OverdueJobs {
+    /// What is younger is left alone.
+    pub before: Timestamp,
+    /// At most this many of each.
+    pub limit: usize,
+}
+
+impl ReadOp for OverdueJobs {
+    type Output = Vec<(JobId, Option<Identity>)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = Text)]
+            job_id: String,
+            #[diesel(sql_type = Nullable<Text>)]
+            identity: Option<String>,
+        }
+        let (before, limit) = (self.before.0, self.limit as i64);
+        let ended = "SELECT job_id, identity FROM run INDEXED BY run_follow WHERE follow = 1 AND finish_time <= ? \
+            AND EXISTS (SELECT 1 FROM job WHERE id = job_id) ORDER BY no LIMIT ?";
+        let mut rows: Vec<Row> = diesel::sql_query(ended).bind::<BigInt, _>(before).bind::<BigInt, _>(limit).load(from.conn)?;
+        // The states as they stand in the index.
+        let waiting = "SELECT DISTINCT job_id, NULL AS identity FROM run AS waiting INDEXED BY run_open \
+            WHERE state IN ('pending', 'scheduled', 'running') AND not_before = ? AND creation_time <= ? \
+            AND EXISTS (SELECT 1 FROM job WHERE id = job_id) AND NOT EXISTS (SELECT 1 FROM run AS other INDEXED BY run_open \
+            WHERE other.job_id = waiting.job_id AND other.state IN ('pending', 'scheduled', 'running') \
+            AND other.not_before IS NOT waiting.not_before) LIMIT ?";
+        let waiting = diesel::sql_query(waiting).bind::<BigInt, _>(Run::QUEUED.0).bind::<BigInt, _>(before).bind::<BigInt, _>(limit);
+        rows.extend(waiting.load::<Row>(from.conn)?);
+        rows.into_iter().map(|row| Ok((id(&row.job_id)?, row.identity.as_deref().map(id).transpose()?))).collect()
     }
 }
 

@@ -23,3 +23,4 @@ mod schedule;
 mod scheduler_net;
 mod sockets;
 mod tokens;
+mod turns;

@@ -1,7 +1,7 @@
 //! The end of a run, or of one of its attempts.
 
 use super::ApplicationActor;
-use crate::actors::callback::chance;
+use crate::actors::chance;
 use crate::actors::run::stored_output;
 use crate::domain::application::life::Phase;
 use crate::domain::run::{Counters, RunState};
@@ -76,6 +76,10 @@ impl ApplicationActor {
 
     /// The attempt failed and there is another one: a new actor waits for its time.
     fn try_again(&mut self, pause: i64, reason: &str, ctx: &mut Context<Self>) {
+        self.again = true;
+        for reply in self.stops.drain(..) {
+            reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);

@@ -19,6 +19,11 @@ pub struct StopApplication {
     pub reply: Reply<RunOutput>,
 }
 
+/// From the registry: the turn of a run that waited for it may have come.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SeeTurn;
+
 /// From a node: where a program of the run is.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -70,6 +75,10 @@ impl ApplicationHandle {
         let (reply, answer) = reply();
         self.0.tell(StopApplication { reason, reply });
         answer
+    }
+    /// See [`SeeTurn`].
+    pub fn see_turn(&self) {
+        self.0.tell(SeeTurn);
     }
     /// See [`ProgramReported`].
     pub fn reported(&self, node: NodeId, report: ProgramReport) {

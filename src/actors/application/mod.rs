@@ -10,7 +10,7 @@ mod orders;
 mod output;
 mod reports;
 
-pub use message::{ApplicationHandle, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, StopApplication};
+pub use message::{ApplicationHandle, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, SeeTurn, StopApplication};
 
 use super::followers::Size;
 use super::house::House;
@@ -24,7 +24,8 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::node::ToNode;
-use crate::store::{AskExit, InstanceRow, ListInstances, LogSize, MoveInstance, PlaceRun, StoreError};
+use crate::protocol::problem::Problem;
+use crate::store::{AskExit, GetRun, InstanceRow, ListInstances, LogSize, MoveInstance, PlaceRun, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::future::Future;
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub struct ApplicationActor {
     stops: Vec<Reply<RunOutput>>,
     /// The end is decided and on its way to the disk.
     ending: bool,
+    /// Its next attempt is on its way to the disk.
+    again: bool,
 }
 
 /// What is stored of an instance besides where it is.
@@ -128,6 +131,7 @@ impl ApplicationActor {
             stop_reason: None,
             stops: Vec::new(),
             ending: false,
+            again: false,
         };
         this.first = this.restore(rows);
         this
@@ -328,11 +332,29 @@ impl Actor for ApplicationActor {
     }
 }
 
+impl Handler<SeeTurn> for ApplicationActor {
+    type Result = ();
+    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
+        self.notice.message("application.see_turn");
+        if self.run.is_queued() {
+            Self::then(ctx, self.house.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
+                if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
+                    this.run.not_before = None;
+                    this.begin(ctx);
+                }
+            });
+        }
+    }
+}
+
 impl Handler<StopApplication> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, StopApplication { reason, reply }: StopApplication, ctx: &mut Self::Context) {
         self.notice.message("application.stop");
         let is_placing = self.ending && self.life.is_none() && self.run.state == RunState::Scheduled;
+        if self.again {
+            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
         if self.ending && !is_placing {
             return reply.send(Err(self.over()));
         }

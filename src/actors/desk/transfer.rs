@@ -79,12 +79,15 @@ impl Desk {
     /// are written.
     pub async fn import_jobs(&self, inputs: Vec<JobInput>, dry_run: bool, by: Option<String>) -> Result<Vec<ImportedJob>, Problem> {
         let now = Timestamp::now();
-        let mut names = HashSet::new();
+        let (mut names, mut ids) = (HashSet::new(), HashSet::new());
         let mut steps = Vec::with_capacity(inputs.len());
         for (i, input) in inputs.iter().enumerate() {
             let name = input.name.clone().unwrap_or_default();
             if !names.insert(name) {
                 return Err(of_job(Problem::invalid("name", "another job of this file has the same name"), i));
+            }
+            if input.id.is_some_and(|id| !ids.insert(id)) {
+                return Err(of_job(Problem::invalid("id", "another job of this file has the same id"), i));
             }
             steps.push(self.plan_import(input, by.as_deref(), now).await.map_err(|problem| of_job(problem, i))?);
         }
@@ -105,6 +108,7 @@ impl Desk {
     }
 
     async fn plan_import(&self, input: &JobInput, by: Option<&str>, now: Timestamp) -> Result<Step, Problem> {
+        self.check_target(input)?;
         let store = &self.house.store;
         let name = input.name.clone().ok_or_else(|| Problem::invalid("name", "a job needs a name"))?;
         let Some(id) = store.read(JobNamed(name)).await.map_err(|e| problem_of(&e))? else {

@@ -24,6 +24,8 @@ impl Room {
         }
         let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
         self.settle_due(now).await?;
+        // When the job comes next may hang on a run of whose end nobody had to tell.
+        self.look_again().await?;
         let known = self.known().await?;
         let old = known.job.clone();
         let mut job = old.clone();

@@ -283,23 +283,17 @@ impl Known {
     /// A run of the job as it is now.
     pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
         let job = &self.job;
-        let failure = match job.job_type {
-            JobKind::Block | JobKind::Callback | JobKind::Application => None,
-            JobKind::Task => Some("this version carries out no tasks".to_owned()),
-        };
         let identity = Identity::random();
-        // It is over when it is made, and somebody may want to hear of that.
-        let failed = failure.is_some();
         Ok(NewRun {
             identity,
             job_id: job.id,
             job_name: job.name.clone(),
             class_name: class_of(job)?,
             arguments: job.properties.get("Arguments").map(str::to_owned),
-            state: if failed { RunState::Failed } else { RunState::Pending },
-            finish_time: failed.then_some(now),
-            not_before: (queued && !failed).then_some(Run::QUEUED),
-            reason: failure.or_else(|| queued.then(|| "waits until the other runs of the job are over".to_owned())),
+            state: RunState::Pending,
+            finish_time: None,
+            not_before: queued.then_some(Run::QUEUED),
+            reason: queued.then(|| "waits until the other runs of the job are over".to_owned()),
             priority: job.priority,
             download: job.properties.download().map_err(|e| of_property(&e))?,
             queue: job.properties.queue().map_err(|e| of_property(&e))?,
@@ -310,12 +304,12 @@ impl Known {
                 retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
-                task: None,
+                task: (job.job_type == JobKind::Task).then(|| self.task.clone()),
                 application: super::input::application_of(job)?,
                 data: None,
                 after: None,
             },
-            follow: self.follows() || failed,
+            follow: self.follows(),
             retry_of: None,
             // A trace of its own; both are 128 bits that are not 0.
             trace_id: identity.to_string(),
@@ -336,11 +330,12 @@ impl Known {
 }
 
 fn class_of(job: &Job) -> Result<String, Problem> {
-    match (job.job_type, job.properties.class_name(), &job.callback) {
+    match (job.job_type, if job.job_type == JobKind::Task { job.handler() } else { job.properties.class_name() }, &job.callback) {
         (JobKind::Callback, _, Some(callback)) => Ok(callback.title()),
         (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job names no request")),
         (_, Some(name), _) => Ok(name.to_owned()),
-        (JobKind::Application | JobKind::Task, None, _) => Ok(String::new()),
+        (JobKind::Application, None, _) => Ok(String::new()),
+        (JobKind::Task, None, _) => Err(Problem::invalid("task.handler", "the job names no handler")),
         (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job names no class")),
     }
 }

@@ -135,10 +135,11 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
     application_of(job)?;
     if let Some(schedule) = schedule {
         job.schedule = Some(schedule).filter(|schedule| *schedule != Schedule::default());
-        let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty());
-        if is_planned && job.job_type == JobKind::Block && job.properties.class_name().is_none() {
-            return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
-        }
+    }
+    // Whatever was changed: a plan whose runs cannot be made could not be decided any more, and the job not be changed.
+    let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty() || schedule.longest_silence.is_some());
+    if is_planned && job.job_type == JobKind::Block && job.properties.class_name().is_none() {
+        return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
     }
     Ok(())
 }

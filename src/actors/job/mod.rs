@@ -4,6 +4,7 @@
 //! Started on demand, gone when idle. What it knows of the job stands in a `Room`; what it decides is decided by
 //! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
+mod asked;
 mod changes;
 mod fires;
 mod input;
@@ -12,6 +13,7 @@ mod past;
 mod room;
 mod settling;
 
+pub use asked::ask_next;
 pub use changes::conflict;
 pub use input::{apply, check_trigger, job_from};
 pub use message::{AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
@@ -117,7 +119,14 @@ impl Handler<Due> for JobActor {
 impl Handler<RunOver> for JobActor {
     type Result = ();
     fn handle(&mut self, RunOver(identity): RunOver, ctx: &mut Self::Context) {
-        self.with_room("job.run_over", ctx, async move |room| room.run_over(identity).await, drop);
+        let work = async move |room: &mut Room| {
+            if identity.is_none() {
+                // Nobody knows which: what the room takes to be at work may be over.
+                room.known = None;
+            }
+            room.run_over(identity).await;
+        };
+        self.with_room("job.run_over", ctx, work, drop);
     }
 }
 

@@ -6,9 +6,11 @@ use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{InvalidProperty, Job};
 use crate::domain::run::Run;
 use crate::domain::schedule::{Open, Plan, Policies, Schedule};
+use crate::domain::task::TaskSettings;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
+use std::sync::Arc;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(super) struct Known {
     pub(super) plan: Plan,
     pub(super) stored: StoredPlan,
     pub(super) open: Vec<OpenRun>,
+    /// What runs of a task job take along of its task.
+    pub(super) task: Arc<TaskSettings>,
 }
 
 impl Known {
@@ -46,7 +50,8 @@ impl Known {
         // It was checked when it was stored; a later version may know other rules.
         let compiled = compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is not understood: {e}")))?;
         let rules = job.rules().map_err(|e| of_property(&e))?;
-        Ok(Self { job, rules, plan: compiled, stored: plan, open })
+        let task = Arc::new(TaskSettings { arguments: None, ..job.task.clone().unwrap_or_default() });
+        Ok(Self { job, rules, plan: compiled, stored: plan, open, task })
     }
 
     /// How many of its runs are not over.

@@ -5,6 +5,7 @@ use super::{
     WorkerConnected,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
+use crate::actors::allocator::{Allocator, AllocatorHandle};
 use crate::actors::application::{ApplicationActor, ApplicationHandle, LoadedApplication};
 use crate::actors::callback::{CallbackActor, CallbackHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
@@ -16,6 +17,7 @@ use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{LoadedRun, RunActor, RunHandle};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
+use crate::actors::task::{TaskActor, TaskHandle};
 use crate::actors::worker::{WorkerActor, WorkerHandle};
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
@@ -23,7 +25,7 @@ use crate::domain::node::NodeRecord;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{AdoptRun, StoreError, UpsertNode};
+use crate::store::{AdoptRun, InstanceRow, ListInstances, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
 
@@ -34,6 +36,7 @@ enum Adopted {
     Run(Box<LoadedRun>),
     Callback(Box<Run>, i64),
     Application(Box<LoadedApplication>),
+    Task(Box<Run>, i64, Vec<InstanceRow>),
 }
 
 /// Takes a run over: a new epoch, and what is stored of it.
@@ -43,7 +46,11 @@ async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> 
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
         JobKind::Application => Adopted::Application(Box::new(LoadedApplication::load(&house, run, epoch).await?)),
-        JobKind::Block | JobKind::Task => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+        JobKind::Task => {
+            let instances = house.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+            Adopted::Task(Box::new(run), epoch, instances)
+        }
+        JobKind::Block => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
     })
 }
 
@@ -53,6 +60,13 @@ impl Registry {
         let stats = Arc::clone(notice.stats());
         let handle = DispatcherHandle(Link::new(Dispatcher::new(notice).start(), stats));
         self.house.directory.set_dispatcher(handle);
+    }
+
+    pub(super) fn start_allocator(&mut self) {
+        let notice = self.enter(ChildKey::Allocator);
+        let stats = Arc::clone(notice.stats());
+        let handle = AllocatorHandle(Link::new(Allocator::new(notice).start(), stats));
+        self.house.directory.set_allocator(handle);
     }
 
     pub(super) fn start_scheduler(&mut self) {
@@ -118,6 +132,17 @@ impl Registry {
         at_work
     }
 
+    /// Starts the actor of a task that is owned under this epoch.
+    fn enter_task(&mut self, run: Run, epoch: i64, instances: Vec<InstanceRow>) -> AtWork {
+        let identity = run.identity;
+        let notice = self.enter(ChildKey::Task(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = TaskActor::new(notice, self.house.clone(), run, epoch, instances);
+        let at_work = AtWork::Task(TaskHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
+    }
+
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         match self.house.directory.others.take(identity) {
@@ -156,6 +181,7 @@ impl Registry {
                 Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
                 Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
                 Ok(Adopted::Application(loaded)) => this.enter_application(*loaded),
+                Ok(Adopted::Task(run, epoch, instances)) => this.enter_task(*run, epoch, instances),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
@@ -280,10 +306,10 @@ impl Handler<StartRunActor> for Registry {
     type Result = ();
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
         self.message("registry.start_run");
-        if let Some(handle) = self.house.directory.runs.get(identity) {
-            return reply.send(Ok(AtWork::Run(handle)));
-        }
-        if let Some(at_work) = self.house.directory.others.get(identity) {
+        let directory = &self.house.directory;
+        if let Some(at_work) = directory.runs.get(identity).map(AtWork::Run).or_else(|| directory.others.get(identity)) {
+            // Somebody asked for a run that waited for its turn, and that may have come now.
+            at_work.see_turn();
             return reply.send(Ok(at_work));
         }
         let waiting = self.awaited_runs.entry(identity).or_default();
@@ -326,9 +352,10 @@ impl Handler<StartNewRun> for Registry {
             return;
         }
         match run.kind {
-            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
             JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
-            JobKind::Block | JobKind::Task => drop(self.enter_run(LoadedRun::new(*run, properties))),
+            JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
+            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
+            JobKind::Block => drop(self.enter_run(LoadedRun::new(*run, properties))),
         }
     }
 }

@@ -6,6 +6,7 @@
 mod births;
 mod deaths;
 mod message;
+mod net;
 mod watches;
 
 pub use message::{
@@ -68,9 +69,11 @@ impl Registry {
                 turn: 0,
             };
             this.start_dispatcher();
+            this.start_allocator();
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();
+            this.look_for_overdue(ctx);
             for identity in open_runs {
                 this.start_run(identity, ctx);
             }

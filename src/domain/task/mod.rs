@@ -3,6 +3,8 @@
 //! [`TaskSettings`] is what a job says of its task; `roster` chooses a worker, `life` knows where one task is.
 
 #[cfg(feature = "broker")]
+pub mod life;
+#[cfg(feature = "broker")]
 pub mod roster;
 
 use serde::{Deserialize, Serialize};

@@ -71,7 +71,7 @@ fn stored() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/purge").post(purge, |op| {
             op.named("purgeJob")
-                .says("Takes a deleted job out of the store for good.")
+                .says("Takes a deleted job out of the store for good, when all its runs are over.")
                 .needs(Need::Admin)
                 .answers_nothing(204, "It is gone.")
                 .may_fail(&[409])
