@@ -114,7 +114,7 @@ impl Schemas {
                 content[BULK] = json!({});
             }
             if body.raw {
-                content = json!({ "application/octet-stream": {} });
+                content = json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary", "minLength": 1 } } });
             }
             out["requestBody"] = json!({ "required": body.required, "content": content });
         }

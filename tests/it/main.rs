@@ -2,6 +2,7 @@
 
 mod support;
 
+mod agent_programs;
 mod alerts;
 mod applications;
 mod bad_input;

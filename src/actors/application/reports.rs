@@ -62,7 +62,12 @@ impl Handler<ProgramReported> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, ProgramReported { node, report }: ProgramReported, ctx: &mut Self::Context) {
         self.notice.message("application.report");
-        let Some(nth) = self.meant(node, report.program) else { return self.dismiss(node, report.program) };
+        let Some(nth) = self.meant(node, report.program) else {
+            let is_over = !matches!(report.state, ProgramState::Accepted | ProgramState::Running);
+            // Told to end what is over, a node says again that it is over.
+            let settled = ToNode::ProgramsSettled(vec![report.program]);
+            return if is_over { self.tell_node(node, &settled) } else { self.dismiss(node, report.program) };
+        };
         let word = match report.state {
             ProgramState::Accepted => Word::Accepted,
             ProgramState::Running => Word::Running,
