@@ -64,7 +64,10 @@ impl Fleet {
     }
 
     async fn over(&self, run: &str) -> Value {
-        until("the run's end", || async { Some(self.api.state(run).await).filter(|run| !run["finishTime"].is_null()) }).await
+        // A broker that was killed leaves connections behind that answer nothing.
+        let path = format!("/api/v1/runs/{run}");
+        let ended = || async { Some(self.api.get(&path).await.1).filter(|run| !run["finishTime"].is_null()) };
+        until("the run's end", ended).await
     }
 
     async fn running(&self, run: &str) {
