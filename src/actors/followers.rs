@@ -5,6 +5,7 @@
 
 use crate::domain::ids::Identity;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -18,6 +19,9 @@ const REMEMBERED: usize = 10_000;
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Followers {
+    /// Those that are sent every line, and not only the next one.
+    pub(super) streams: AtomicUsize,
+    is_closed: AtomicBool,
     bells: Mutex<HashMap<Identity, Arc<Notify>>>,
     sizes: Mutex<HashMap<i64, Size>>,
 }
@@ -108,6 +112,20 @@ impl Followers {
         if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&identity) {
             bell.notify_waiters();
         }
+    }
+
+    /// The broker goes down: whoever waits is rung, and nobody waits any more.
+    pub fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        for bell in self.bells.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            bell.notify_waiters();
+        }
+    }
+
+    /// The broker goes down.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
     }
 
     /// Whether the size of this log is known.

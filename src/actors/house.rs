@@ -208,8 +208,7 @@ impl AtWork {
             Self::Run(run) => run.see_turn(),
             Self::Callback(callback) => callback.see_turn(),
             Self::Application(application) => application.see_turn(),
-            // One that waits for its turn asks for nothing yet, and is built anew when that comes.
-            Self::Task(_) => {}
+            Self::Task(task) => task.see_turn(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod run;
 mod table;
 mod value;
 mod verify_history;
+mod worker;
 
 use clap::{Parser, Subcommand};
 use remote::Failure;
@@ -49,7 +50,7 @@ enum Command {
     /// Packages: programs that nodes fetch from the broker
     Package(package::Args),
     /// The programs that say what is to be done
-    Worker(node::WorkerArgs),
+    Worker(worker::Args),
     /// Alerts: who is told when a job fails, is missed, late or silent
     Alert(alert::Args),
     /// Prove from a store file that every planned instant stands in the ledger, and nothing else
@@ -80,7 +81,7 @@ pub fn main() -> ExitCode {
         Command::Group(args) => group::run(args),
         Command::Node(args) => node::run(args),
         Command::Package(args) => package::run(args),
-        Command::Worker(args) => node::run_worker(args),
+        Command::Worker(args) => worker::run(args),
         Command::Alert(args) => alert::run(args),
         Command::VerifyHistory(args) => verify_history::run(&args),
     };

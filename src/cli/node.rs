@@ -1,4 +1,4 @@
-//! `webloom node` and `webloom worker`: who is there to carry work out.
+//! `webloom node`: the machines that carry work out.
 
 use super::remote::{Failure, Remote, Shell};
 use super::table::{card, cell, list as table, some, some_time, time};
@@ -71,25 +71,6 @@ struct WorkArgs {
     /// For people
     #[arg(long)]
     reason: Option<String>,
-}
-
-/// Flags of `webloom worker`.
-#[derive(Debug, ClapArgs)]
-pub struct WorkerArgs {
-    #[command(flatten)]
-    remote: Remote,
-    #[command(subcommand)]
-    command: WorkerCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum WorkerCommand {
-    /// List who watches which class, now or in the past
-    List {
-        /// At most so many
-        #[arg(long, default_value_t = 100, value_parser = super::limit())]
-        limit: u32,
-    },
 }
 
 /// Runs a command of `webloom node`.
@@ -194,25 +175,4 @@ fn describe(node: &Value) -> String {
         ("created", some_time(node, "creationTime")),
         ("last seen", some_time(node, "lastOnlineTime")),
     ])
-}
-
-/// Runs a command of `webloom worker`.
-///
-/// # Errors
-/// The broker refuses it or cannot be reached.
-pub fn run_worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
-    let WorkerCommand::List { limit } = args.command;
-    args.remote.run(async |shell| {
-        let answer = shell.client.list(&["workers"], &[], limit as usize).await?;
-        shell.show(&answer, |workers| {
-            table(workers, "there are no workers", &["WORKER", "CLASS", "SINCE", "UNTIL"], |worker| {
-                vec![
-                    cell(worker, "connectionId"),
-                    cell(worker, "fullClassName"),
-                    time(worker, "connectTime"),
-                    some_time(worker, "disconnectTime").unwrap_or_else(|| "now".to_owned()),
-                ]
-            })
-        })
-    })
 }

@@ -31,4 +31,8 @@ pub mod targets;
 pub mod task;
 pub mod time;
 #[cfg(feature = "broker")]
+pub mod worker;
+#[cfg(feature = "broker")]
+pub mod workflow;
+#[cfg(feature = "broker")]
 pub mod zone;

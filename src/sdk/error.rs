@@ -19,9 +19,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The worker watches no class, or one twice.
+    /// The worker watches neither a class nor the name of a task, or one twice.
     #[error("{0}")]
     Classes(String),
+    /// An operator put the worker out.
+    #[error("an operator put this worker out: {0}")]
+    Kicked(String),
     /// The broker said no, and would again.
     #[error("the broker refuses: {0}")]
     Refused(#[from] Problem),

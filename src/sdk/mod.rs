@@ -1,4 +1,4 @@
-//! The worker SDK: implement [`Spider`], name your class, run.
+//! The worker SDK. Implement [`Spider`], name your class, run:
 //!
 //! ```no_run
 //! use webloom::sdk::{Follow, Page, Request, Result, RunContext, Spider, Worker};
@@ -24,10 +24,29 @@
 //! }
 //! ```
 //!
+//! Or write functions, and have them called as tasks, see [`Worker::task`]:
+//!
+//! ```no_run
+//! use webloom::sdk::{TaskContext, TaskResult, Worker};
+//!
+//! async fn add(task: TaskContext) -> TaskResult<i64> {
+//!     let numbers: Vec<i64> = task.arguments()?;
+//!     Ok(numbers.iter().sum())
+//! }
+//!
+//! fn main() -> Result<(), webloom::sdk::Error> {
+//!     Worker::new("http://127.0.0.1:55626").task("math.add", add).slots(32).run_blocking()
+//! }
+//! ```
+//!
 //! What a worker may rely on: every page of a run is handed to it at least once, failed ones too. A block of pages is
 //! acknowledged together with the requests that follow from it, in one call that is repeated until it is taken, so a
 //! worker that dies loses nothing: the broker delivers the block again. Everything runs on one thread; handlers need
 //! not be `Send`, and should not compute for seconds without an `await`, since the heartbeat shares their thread.
+//!
+//! An attempt of a task is carried out at most once, and never at the same time as another attempt of it: the worker drops
+//! its future when the broker was not heard of for the task's lease, before the broker gives the task to another. A result
+//! is said until the broker has it on disk; if the worker dies before, the task is carried out again.
 
 mod backoff;
 mod carry;
@@ -35,6 +54,7 @@ mod charset;
 mod client;
 mod error;
 mod follow;
+mod hands;
 mod page;
 mod request;
 mod run;
@@ -42,6 +62,7 @@ mod sent;
 mod signal;
 mod socket;
 mod spider;
+mod task;
 mod worker;
 
 #[cfg(all(test, feature = "broker"))]
@@ -49,8 +70,10 @@ mod tests;
 
 pub use crate::domain::ids::{BlockId, Identity, JobId, WorkerId};
 pub use crate::domain::run::RunState;
+pub use crate::domain::time::Timestamp;
 pub use crate::protocol::node::{FetchError, FetchErrorKind};
 pub use crate::protocol::push::Request;
+pub use ::log::Level;
 pub use charset::{decode, encoding_of};
 pub use client::{Answer, Client, Failure};
 pub use error::{Abort, BoxError, Error, Result};
@@ -59,4 +82,5 @@ pub use page::{FinishedBlock, Page};
 pub use run::RunContext;
 pub use signal::stop_signal;
 pub use spider::{Failed, Spider};
+pub use task::{TaskContext, TaskFailure, TaskHandler, TaskResult};
 pub use worker::Worker;

@@ -1,29 +1,31 @@
-//! The worker: some spiders, a connection, and the runs in hand.
+//! The worker: what it watches, a connection, and what it has in hand.
 
-use super::carry::{Over, carry};
 use super::client::Client;
 use super::error::Error;
-use super::run::RunContext;
+use super::hands::Hands;
 use super::signal::stop_signal;
 use super::socket::Session;
 use super::spider::{AnySpider, Spider};
-use crate::domain::ids::{Identity, WorkerId};
-use crate::protocol::worker::{StartRun, ToWorker};
+use super::task::{AnyHandler, Function, TaskContext, TaskHandler, TaskResult, Tasks};
+use crate::domain::ids::WorkerId;
+use crate::protocol::worker::WorkerFacts;
+use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Blocks of a run in hand at a time.
 const IN_FLIGHT: usize = 4;
-/// The time that blocks in hand have to be finished when the worker is to stop.
+/// Tasks in hand at a time.
+const SLOTS: u32 = 16;
+/// The time that what is in hand has to be finished when the worker is to stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// The time that the last message to the broker may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// A program that carries out runs. Build it, give it spiders, run it.
+/// A program that carries out runs and tasks. Build it, give it spiders and functions, run it.
 pub struct Worker {
     broker: String,
     token: Option<String>,
@@ -32,7 +34,9 @@ pub struct Worker {
     in_flight: usize,
     grace: Duration,
     ready: Option<oneshot::Sender<()>>,
+    facts: WorkerFacts,
     spiders: Vec<Rc<dyn AnySpider>>,
+    handlers: Vec<(String, Rc<dyn AnyHandler>)>,
 }
 
 impl Worker {
@@ -41,8 +45,19 @@ impl Worker {
     pub fn new(broker: impl Into<String>) -> Self {
         let program = std::env::args().next().unwrap_or_default();
         let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-        let (id, spiders) = (WorkerId::random(), Vec::new());
-        Self { broker: broker.into(), token: None, name, id, in_flight: IN_FLIGHT, grace: GRACE, ready: None, spiders }
+        let facts = WorkerFacts { slots: Some(SLOTS), ..WorkerFacts::default() };
+        Self {
+            broker: broker.into(),
+            token: None,
+            name,
+            id: WorkerId::random(),
+            in_flight: IN_FLIGHT,
+            grace: GRACE,
+            ready: None,
+            facts,
+            spiders: Vec::new(),
+            handlers: Vec::new(),
+        }
     }
 
     /// The token that the broker asks for.
@@ -73,8 +88,36 @@ impl Worker {
         self
     }
 
-    /// The time that blocks in hand have to be finished when the worker is to stop; else 10 s. What is not finished is
-    /// delivered again.
+    /// The group that it belongs to: jobs can ask for it.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.facts.group = Some(group.into());
+        self
+    }
+
+    /// The version of the program: jobs can ask for it.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.facts.version = Some(version.into());
+        self
+    }
+
+    /// What it can or has, in words of its operator: jobs can ask for it.
+    #[must_use]
+    pub fn tags<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
+        self.facts.tags.extend(tags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Tasks in hand at a time, at least one; else 16. They share one thread.
+    #[must_use]
+    pub fn slots(mut self, tasks: u32) -> Self {
+        self.facts.slots = Some(tasks.max(1));
+        self
+    }
+
+    /// The time that blocks and tasks in hand have to be finished when the worker is to stop; else 10 s. Tasks are told in
+    /// the last fifth of it. What is not finished is given to another worker.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -95,6 +138,25 @@ impl Worker {
         self
     }
 
+    /// Takes tasks of this name, by a function: `async fn f(task: TaskContext) -> TaskResult<impl Serialize>`.
+    #[must_use]
+    pub fn task<F, Fut, T>(mut self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(TaskContext) -> Fut + 'static,
+        Fut: Future<Output = TaskResult<T>> + 'static,
+        T: Serialize,
+    {
+        self.handlers.push((name.into(), Rc::new(Function(function))));
+        self
+    }
+
+    /// Takes tasks by a value that has state of its own.
+    #[must_use]
+    pub fn handler(mut self, handler: impl TaskHandler) -> Self {
+        self.handlers.push((handler.name().to_owned(), Rc::new(handler)));
+        self
+    }
+
     /// Starts a runtime and works until Ctrl-C or SIGTERM.
     ///
     /// # Errors
@@ -103,51 +165,60 @@ impl Worker {
         actix_rt::System::new().block_on(self.run(stop_signal()))
     }
 
-    /// Works until `stop` is ready, then finishes the blocks in hand. To be called within an actix runtime.
+    /// Works until `stop` is ready or the broker says that it is to drain, then finishes what is in hand. To be called within
+    /// an actix runtime. If this future is dropped, so is what is in hand.
     ///
     /// # Errors
-    /// The address is none, no class is watched, the broker does not want this worker, or a spider returned an
-    /// [`super::Abort`]. A broker that is away is no error: it is waited for.
+    /// The address is none, nothing is watched, the broker does not want this worker or an operator puts it out
+    /// ([`Error::Kicked`]), or a spider returned an [`super::Abort`]. A broker that is away is no error: it is waited for.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let spiders: BTreeMap<String, Rc<dyn AnySpider>> = self.spiders.iter().map(|s| (s.name().to_owned(), Rc::clone(s))).collect();
-        if spiders.is_empty() || spiders.len() < self.spiders.len() {
-            return Err(Error::Classes("a worker watches one class or more, each once".to_owned()));
+        let handlers: HashMap<String, Rc<dyn AnyHandler>> = self.handlers.iter().cloned().collect();
+        let classes: BTreeSet<String> = spiders.keys().chain(handlers.keys()).cloned().collect();
+        if classes.is_empty() || classes.len() < self.spiders.len() + self.handlers.len() {
+            return Err(Error::Classes("a worker watches one class or task or more, each once".to_owned()));
         }
+        let slots = if handlers.is_empty() { 0 } else { self.facts.slots.unwrap_or(SLOTS) };
+        let facts = WorkerFacts { name: Some(self.name.clone()), slots: Some(slots), ..self.facts };
         let client = Rc::new(Client::new(&self.broker, self.token.as_deref())?);
         let (send, mut orders) = mpsc::unbounded_channel();
         let known = Rc::new(RefCell::new(BTreeSet::new()));
+        let tasks = Rc::new(Tasks::new(handlers, slots as usize));
+        let _dropped = StopAll(&tasks);
         let session = Session {
             client: Rc::clone(&client),
             worker: self.id,
-            name: self.name.clone(),
-            classes: spiders.keys().cloned().collect(),
+            name: self.name,
+            classes: classes.into_iter().collect(),
+            facts,
+            tasks: Rc::clone(&tasks),
             runs: Rc::clone(&known),
             orders: send,
             leave: Notify::new(),
         };
-        let mut hands = Hands {
-            worker: self.id,
-            in_flight: self.in_flight,
-            client,
-            spiders,
-            known,
-            ready: self.ready,
-            runs: BTreeMap::new(),
-            tasks: JoinSet::new(),
+        let mut hands = Hands::new(self.id, self.in_flight, client, spiders, known, self.ready);
+        let keep = async {
+            tokio::select! {
+                left = session.keep() => left,
+                () = tasks.keep_leases() => Ok(()),
+            }
         };
-        let (mut keep, mut stop) = (std::pin::pin!(session.keep()), std::pin::pin!(stop));
+        let (mut keep, mut stop) = (std::pin::pin!(keep), std::pin::pin!(stop));
         loop {
+            let is_last = tasks.is_closed() && hands.is_idle();
             tokio::select! {
                 () = &mut stop => break,
-                refused = &mut keep => return refused,
-                Some(order) = orders.recv() => hands.take(order),
-                Some(done) = hands.tasks.join_next(), if !hands.tasks.is_empty() => hands.done(done)?,
+                refused = &mut keep => return put_out(&tasks, refused).await,
+                Some(order) = orders.recv() => hands.take(order, &tasks),
+                Some(done) = hands.next(), if !hands.is_idle() => hands.done(done)?,
+                () = tasks.idle(), if is_last => break,
             }
         }
-        // The session goes on meanwhile, or the broker would give our runs to another.
+        // The session goes on meanwhile, or the broker would give what we have to another.
+        tasks.close("the worker stops");
         tokio::select! {
-            refused = &mut keep => return refused,
-            finished = hands.finish(self.grace) => finished?,
+            refused = &mut keep => return put_out(&tasks, refused).await,
+            (runs, ()) = async { tokio::join!(hands.finish(self.grace), finish(&tasks, self.grace)) } => runs?,
         }
         session.leave.notify_one();
         // A broker that does not read is not waited for.
@@ -155,100 +226,38 @@ impl Worker {
     }
 }
 
-/// The runs in hand.
-struct Hands {
-    worker: WorkerId,
-    in_flight: usize,
-    client: Rc<Client>,
-    spiders: BTreeMap<String, Rc<dyn AnySpider>>,
-    known: Rc<RefCell<BTreeSet<Identity>>>,
-    ready: Option<oneshot::Sender<()>>,
-    runs: BTreeMap<Identity, (Rc<RunContext>, watch::Sender<Option<Over>>)>,
-    tasks: JoinSet<(Identity, Result<(), Error>)>,
+/// Lets the tasks end, and their results arrive.
+async fn finish(tasks: &Tasks, grace: Duration) {
+    const WHY: &str = "the worker stops";
+    let last = (grace / 5).min(Duration::from_secs(2));
+    if tokio::time::timeout(grace - last, tasks.settled()).await.is_ok() {
+        return;
+    }
+    tasks.cancel_all(WHY);
+    if tokio::time::timeout(last, tasks.settled()).await.is_ok() {
+        return;
+    }
+    tasks.stop_all(WHY);
+    if tokio::time::timeout(GOODBYE, tasks.settled()).await.is_err() {
+        log::warn!("the broker has not settled all that was reported");
+    }
 }
 
-impl Hands {
-    fn take(&mut self, order: ToWorker) {
-        match order {
-            ToWorker::Start(order) => self.start(order),
-            ToWorker::Ended { identity, state, .. } => {
-                if let Some((_, halt)) = self.runs.get(&identity) {
-                    halt.send_replace(Some(Over::Ended(state)));
-                }
-            }
-            ToWorker::Error(problem) => log::warn!("message was not taken by the broker: {problem}"),
-            ToWorker::Watching { class_names } => {
-                log::info!("watching classes={}", class_names.join(","));
-                // Who asked may have lost interest.
-                self.ready.take().map(|ready| ready.send(()));
-            }
-            ToWorker::Welcome { .. } => {}
-            ToWorker::Tasks(_) | ToWorker::Cancel { .. } | ToWorker::Settled(_) | ToWorker::Drain { .. } | ToWorker::Kicked { .. } => {}
-        }
+/// The broker does not want this worker: what is in hand is told, and is dropped soon.
+async fn put_out(tasks: &Tasks, refused: Result<(), Error>) -> Result<(), Error> {
+    if let Err(error) = &refused {
+        tasks.cancel_all(&error.to_string());
+        // What does not end by then is dropped with the worker.
+        drop(tokio::time::timeout(GOODBYE, tasks.idle()).await);
     }
+    refused
+}
 
-    fn start(&mut self, order: StartRun) {
-        let identity = order.identity;
-        if let Some((run, _)) = self.runs.get(&identity) {
-            // Said again: the broker has not heard, or has forgotten, that the start returned.
-            if run.start_returned.get() && !order.start_returned {
-                let run = Rc::clone(run);
-                actix_rt::spawn(async move { run.client.start_returned(identity, None).await });
-            }
-            return;
-        }
-        let Some(spider) = self.spiders.get(&order.class_name).cloned() else {
-            log::warn!("run of a class that is not watched run={identity} class={}", order.class_name);
-            return;
-        };
-        log::info!("run begins run={identity} class={} again={}", order.class_name, order.start_returned);
-        let run = Rc::new(RunContext::new(order, Rc::clone(&self.client)));
-        let (halt, halted) = watch::channel(None);
-        self.runs.insert(identity, (Rc::clone(&run), halt));
-        self.known.borrow_mut().insert(identity);
-        let (worker, in_flight) = (self.worker, self.in_flight);
-        self.tasks.spawn_local(async move {
-            let done = carry(&run, &*spider, worker, in_flight, halted).await;
-            if let Ok(Over::Ended(state)) = done {
-                spider.end(&run, state);
-            }
-            (identity, done.map(drop))
-        });
-    }
+/// Drops what is at work when the worker is dropped.
+struct StopAll<'a>(&'a Tasks);
 
-    fn done(&mut self, done: Result<(Identity, Result<(), Error>), tokio::task::JoinError>) -> Result<(), Error> {
-        match done {
-            Ok((identity, done)) => {
-                self.runs.remove(&identity);
-                self.known.borrow_mut().remove(&identity);
-                match done {
-                    // These concern the worker; anything else only this run.
-                    Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
-                        log::error!("run cannot be gone on with run={identity}: {problem}");
-                        Ok(())
-                    }
-                    done => done,
-                }
-            }
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Lets the runs finish what they have in hand.
-    async fn finish(&mut self, grace: Duration) -> Result<(), Error> {
-        for (_, halt) in self.runs.values() {
-            halt.send_if_modified(|over| over.is_none().then(|| *over = Some(Over::Stop)).is_some());
-        }
-        let all = async {
-            while let Some(done) = self.tasks.join_next().await {
-                self.done(done)?;
-            }
-            Ok(())
-        };
-        tokio::time::timeout(grace, all).await.unwrap_or_else(|_| {
-            log::warn!("blocks in hand are not finished in {} s, they will be delivered again", grace.as_secs());
-            Ok(())
-        })
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.stop_all("the worker is gone");
     }
 }

@@ -15,7 +15,8 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
 
-/// Stores a new job, and where its plan begins. [`StoreError::Conflict`] says `id` or `name` if another one has it.
+/// Stores a new job, and where its plan begins. [`StoreError::Conflict`] says `id` or `name` if another one has it,
+/// or what [`super::FlowFault`] reads.
 #[derive(Debug, Clone)]
 pub struct InsertJob {
     /// The job; `create_by` says who makes it.
@@ -33,6 +34,7 @@ impl WriteOp for InsertJob {
             return Err(StoreError::Conflict("id".into()));
         }
         check_name(tx.conn, &self.job, &key)?;
+        super::workflow::check_flow(tx.conn, &self.job)?;
         insert_job(tx.conn, &self.job, &key)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
         plans::insert_plan(tx.conn, &key, &PlanState::new(self.job.creation_time), self.next_at)?;
@@ -71,6 +73,11 @@ impl WriteOp for UpdateJob {
         }
         check_name(tx.conn, &self.job, &key)?;
         plans::check_plan(tx.conn, &key, &self.was)?;
+        super::workflow::check_flow(tx.conn, &self.job)?;
+        if !self.job.successors.is_empty() {
+            // Also the runs that were made before: their ends begin others.
+            super::runs::follow_open(tx.conn, &key)?;
+        }
         let (creation_time, create_by) = update_job(tx.conn, &self.job, &key)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
@@ -107,6 +114,7 @@ impl WriteOp for PurgeJob {
         diesel::update(runs.filter(run::follow.eq(true))).set(run::follow.eq(false)).execute(tx.conn)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         diesel::delete(plan::table.find(&key)).execute(tx.conn)?;
+        super::job_data::remove(tx.conn, &key)?;
         diesel::delete(job::table.find(&key)).execute(tx.conn)?;
         Ok(())
     }

@@ -27,6 +27,7 @@ mod fires;
 mod groups;
 mod history;
 mod instances;
+mod job_data;
 mod jobs;
 mod logs;
 mod nodes;
@@ -38,7 +39,9 @@ mod run_settling;
 mod runs;
 mod tasks;
 pub mod verify;
+mod worker_records;
 mod workers;
+mod workflow;
 
 // The operations, flat: who stores says what, not where.
 pub use alerts::*;
@@ -50,6 +53,7 @@ pub use fires::*;
 pub use groups::*;
 pub use history::*;
 pub use instances::*;
+pub use job_data::*;
 pub use jobs::*;
 pub use logs::*;
 pub use nodes::*;
@@ -60,7 +64,9 @@ pub use retention::*;
 pub use run_settling::*;
 pub use runs::*;
 pub use tasks::*;
+pub use worker_records::*;
 pub use workers::*;
+pub use workflow::*;
 
 pub use error::StoreError;
 pub use gauge::StoreStats;

@@ -293,7 +293,26 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    worker_record (id) {
+        id -> Text,
+        name -> Nullable<Text>,
+        group_name -> Nullable<Text>,
+        version -> Nullable<Text>,
+        tags -> Text,
+        class_names -> Text,
+        slots -> Nullable<Integer>,
+        state -> Text,
+        reason -> Nullable<Text>,
+        by -> Nullable<Text>,
+        update_time -> BigInt,
+        creation_time -> BigInt,
+        last_seen -> BigInt,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);
 diesel::allow_tables_to_appear_in_same_query!(job, run);
+diesel::allow_tables_to_appear_in_same_query!(worker, worker_record);

@@ -13,6 +13,8 @@ use diesel::connection::Connection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// An attempt of a task is over, and another one comes.
 #[derive(Debug, Clone)]
@@ -114,7 +116,7 @@ impl WriteOp for FinishTask {
             return Err(StoreError::NotFound);
         };
         if let Some((job, identity, data)) = &self.data {
-            put_data(tx, *job, *identity, data, self.now)?;
+            super::job_data::put(tx.conn, Hex::of(job.0).text(), data, Hex::of(identity.0).text(), self.now)?;
         }
         Ok(follow)
     }
@@ -173,13 +175,19 @@ impl Query for End<'_> {
 
 impl<C: Connection> RunQueryDsl<C> for End<'_> {}
 
-fn put_data(tx: &mut Tx<'_>, job: JobId, identity: Identity, data: &str, now: Timestamp) -> Result<(), StoreError> {
-    let (job, identity) = (job.to_string(), identity.to_string());
-    let values =
-        (job_data::job_id.eq(&job), job_data::data.eq(data), job_data::run_identity.eq(&identity), job_data::update_time.eq(now.0));
-    let changed = (job_data::data.eq(data), job_data::run_identity.eq(&identity), job_data::update_time.eq(now.0));
-    diesel::insert_into(job_data::table).values(values).on_conflict(job_data::job_id).do_update().set(changed).execute(tx.conn)?;
-    Ok(())
+/// What the last runs of jobs left for the next ones, as JSON.
+#[derive(Debug, Clone)]
+pub struct DataOf(pub Vec<JobId>);
+
+impl ReadOp for DataOf {
+    type Output = HashMap<JobId, Arc<str>>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let rows: Vec<(String, String)> =
+            job_data::table.filter(job_data::job_id.eq_any(keys)).select((job_data::job_id, job_data::data)).load(from.conn)?;
+        rows.into_iter().map(|(job, data)| Ok((super::columns::id(&job)?, data.into()))).collect()
+    }
 }
 
 /// The instances of a run are decided: so many, each for the worker that is named, or for any.

@@ -1,7 +1,7 @@
 //! Jobs: created here, asked and changed through their actors.
 
 use super::Desk;
-use crate::actors::job::{JobChange, TriggerOrder, check_trigger, conflict, job_from};
+use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, flow_problem, job_from};
 use crate::actors::reply::{problem_of, reply};
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{Job, JobKind, limits};
@@ -10,7 +10,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
 use crate::protocol::management::{AskInput, BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
+use crate::store::{CheckFlow, GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +43,9 @@ fn output(job: Job, plan: &StoredPlan) -> JobOutput {
         failures: plan.state.failures,
     }
 }
+
+/// Triggers of one call.
+const MOST_TRIGGERS: usize = 1_000;
 
 impl Desk {
     /// Refuses a callback to where the broker will never make a request. What a name leads to is seen when it is called.
@@ -89,6 +92,10 @@ impl Desk {
         let named = self.house.store.read(crate::store::JobNamed(job.name.clone())).await.map_err(|e| problem_of(&e))?;
         if named.is_some() {
             return Err(conflict(&StoreError::Conflict("name".to_owned()), &job));
+        }
+        let fault = self.house.store.read(CheckFlow(vec![job.clone()])).await.map_err(|e| problem_of(&e))?;
+        if let Some((_, fault)) = fault {
+            return Err(flow_problem(&fault));
         }
         let state = crate::domain::schedule::PlanState::new(now);
         let plan =
@@ -211,9 +218,37 @@ impl Desk {
     /// There is none, it is disabled, or it cannot be run as it stands.
     pub async fn trigger(&self, id: JobId, order: TriggerOrder) -> Result<RunOutput, Problem> {
         check_trigger(&order.input)?;
-        let job = self.house.registry().open_job(id).wait().await?;
-        let identity = job.trigger(order).wait().await?;
-        self.run(identity).await
+        let job = self.job_actor(id).await?;
+        let triggered = job.trigger(order).wait().await?;
+        match triggered.run {
+            Some(run) => Ok(*run),
+            None => self.run(triggered.identity).await,
+        }
+    }
+
+    /// The actor of a job, started if need be.
+    async fn job_actor(&self, id: JobId) -> Result<JobHandle, Problem> {
+        match self.house.directory.jobs.get(id) {
+            Some(job) => Ok(job),
+            None => self.house.registry().open_job(id).wait().await,
+        }
+    }
+
+    /// Triggers a job many times; each has its own answer, in their order.
+    ///
+    /// # Errors
+    /// There is no such job, or so many are not taken at once; then none is made.
+    pub async fn trigger_batch(&self, id: JobId, orders: Vec<TriggerOrder>) -> Result<Vec<Result<Identity, Problem>>, Problem> {
+        if orders.is_empty() || orders.len() > MOST_TRIGGERS {
+            return Err(Problem::invalid("body", format!("1 to {MOST_TRIGGERS} triggers are taken at once")));
+        }
+        for (i, order) in orders.iter().enumerate() {
+            check_trigger(&order.input).map_err(|problem| {
+                let field = problem.field.clone().unwrap_or_default();
+                problem.at(format!("[{i}].{field}"))
+            })?;
+        }
+        self.job_actor(id).await?.trigger_batch(orders).wait().await
     }
 
     /// Runs what a run did once more, as a run of its own.
@@ -223,8 +258,9 @@ impl Desk {
     pub async fn retry_run(&self, identity: Identity, by: Option<String>) -> Result<RunOutput, Problem> {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
-        let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
-        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, waits: false }).await
+        let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
+        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, ..TriggerOrder::default() })
+            .await
     }
 
     /// A run says when its job is to be run next.

@@ -4,8 +4,8 @@
 //! made when the log is read. Ten thousand fires a second would else write twice as much.
 
 use super::Desk;
-use crate::actors::logbook::{self, ERROR, INFO, WARNING, check_lines, invalid_level, level_name, level_of};
 use crate::actors::reply::problem_of;
+use crate::actors::run_logs::{ERROR, INFO, WARNING, check_lines, invalid_level, level_name, level_of};
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
@@ -39,18 +39,32 @@ pub struct LogFilter {
     pub wait: Duration,
 }
 
+/// The number of the level that a filter names; the lowest if it names none.
+pub(super) fn level_number(level: Option<&str>) -> Result<i16, Problem> {
+    level.map_or(Ok(0), |text| level_of(text).ok_or_else(|| invalid_level("level", text)))
+}
+
+impl LogFilter {
+    /// Whether a line that the row tells is among those that are to be shown.
+    pub(super) fn fits(&self, level: i16, (own, line): &(i16, LogLine)) -> bool {
+        let says = self.text.as_ref().is_none_or(|text| line.text.to_lowercase().contains(&text.to_lowercase()));
+        *own >= level && says && self.since.is_none_or(|at| line.at >= at) && self.until.is_none_or(|at| line.at <= at)
+    }
+}
+
 fn shown(line: StoredLine) -> LogLine {
     let StoredLine { id, line } = line;
     LogLine { id, at: line.at, level: level_name(line.level), source: line.source, text: line.text }
 }
 
 /// The lines that stand in no log since the row of the run says the same: with id 0 those of its beginning.
-fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
+pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     let line = |id, at, level, text| (level, LogLine { id, at, level: level_name(level), source: "broker".to_owned(), text });
     let by = run.rules.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-    let made = match run.planned_at {
-        Some(planned) => format!("made for {planned}{by}"),
-        None => format!("made by hand{by}"),
+    let made = match (run.planned_at, run.rules.after) {
+        (Some(planned), _) => format!("made for {planned}{by}"),
+        (None, Some(before)) => format!("made after run {before}"),
+        (None, None) => format!("made by hand{by}"),
     };
     let mut lines = vec![line(0, run.creation_time, INFO, made)];
     lines.extend(run.start_time.map(|at| line(0, at, INFO, "the first attempt began".to_owned())));
@@ -67,7 +81,7 @@ fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
 }
 
 impl Desk {
-    async fn run_row(&self, identity: Identity) -> Result<Run, Problem> {
+    pub(super) async fn run_row(&self, identity: Identity) -> Result<Run, Problem> {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))
     }
@@ -83,7 +97,7 @@ impl Desk {
         if run.finish_time.is_some_and(|end| now.since_ms(end) > LATE_MS) {
             return Err(Problem::conflict("run-over", format!("run {identity} was over more than {LATE_MS} ms ago")));
         }
-        logbook::append(&self.house, run.no, identity, lines, now).await
+        self.house.take_lines(run.no, identity, lines, now).await
     }
 
     /// Reads the log of a run; waits for a line if asked to.
@@ -91,17 +105,16 @@ impl Desk {
     /// # Errors
     /// There is no such run, or the filter is not understood.
     pub async fn logs(&self, identity: Identity, filter: LogFilter) -> Result<LogPage, Problem> {
-        let level = match &filter.level {
-            None => 0,
-            Some(text) => level_of(text).ok_or_else(|| invalid_level("level", text))?,
-        };
+        let level = level_number(filter.level.as_deref())?;
         let waiting = self.house.followers.wait_for(identity);
         let deadline = tokio::time::Instant::now() + filter.wait;
         loop {
             // From here on no ring is missed, whatever happens while the store is read.
             let ring = waiting.ring();
-            let page = self.read_logs(identity, level, &filter).await?;
-            if !page.items.is_empty() || page.state.is_final() || filter.wait.is_zero() {
+            // The row first: a line that was written before the end is not missed behind it.
+            let run = self.run_row(identity).await?;
+            let page = self.page_of(&run, level, &filter).await?;
+            if !page.items.is_empty() || page.state.is_final() || filter.wait.is_zero() || self.house.followers.is_closed() {
                 return Ok(page);
             }
             if tokio::time::timeout_at(deadline, ring).await.is_err() {
@@ -110,9 +123,8 @@ impl Desk {
         }
     }
 
-    async fn read_logs(&self, identity: Identity, level: i16, filter: &LogFilter) -> Result<LogPage, Problem> {
-        // The row first: a line that was written before the end is not missed behind it.
-        let run = self.run_row(identity).await?;
+    /// A page of the log of a run whose row was read before.
+    pub(super) async fn page_of(&self, run: &Run, level: i16, filter: &LogFilter) -> Result<LogPage, Problem> {
         let after = filter.after.unwrap_or(0);
         let query = ListLogs {
             run_no: run.no,
@@ -126,12 +138,8 @@ impl Desk {
         let mut rows = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
         let more = rows.len() > filter.limit;
         rows.truncate(filter.limit);
-        let fits = |(own, line): &(i16, LogLine)| {
-            let says = filter.text.as_ref().is_none_or(|text| line.text.to_lowercase().contains(&text.to_lowercase()));
-            *own >= level && says && filter.since.is_none_or(|at| line.at >= at) && filter.until.is_none_or(|at| line.at <= at)
-        };
         let (mut items, ends): (Vec<_>, Vec<_>) =
-            told_by_row(&run).into_iter().filter(fits).map(|(_, line)| line).partition(|line| line.id == 0);
+            told_by_row(run).into_iter().filter(|line| filter.fits(level, line)).map(|(_, line)| line).partition(|line| line.id == 0);
         if filter.after.is_some() {
             items.clear();
         }

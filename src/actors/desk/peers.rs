@@ -8,11 +8,11 @@ use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
-use crate::protocol::api::{NodeOutput, WorkerOutput};
+use crate::protocol::api::{NodeOutput, WorkerInput};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
-use crate::store::{DeleteNode, GetNode, ListNodes, ListWorkers, NodeStatus, SetNodeWork, StoreError};
+use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::store::{DeleteNode, GetNode, ListNodes, NodeStatus, SetNodeWork, StoreError};
 use std::time::Duration;
 
 /// A node that calls by HTTP.
@@ -74,10 +74,12 @@ impl Desk {
     /// A worker without a session says which classes it watches.
     ///
     /// # Errors
-    /// A name is not allowed, or it could not be stored.
-    pub async fn register_worker(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) -> Result<(), Problem> {
+    /// A name is not allowed, it was put out, or it could not be stored.
+    pub async fn register_worker(&self, id: WorkerId, input: WorkerInput) -> Result<(), Problem> {
+        self.admit_worker(id).await?;
+        let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
         let worker = self.house.registry().worker_connected(id, None).wait().await?;
-        worker.said(FromWorker::Watch { class_names, runs, tasks: Vec::new(), worker: WorkerFacts::default() }).wait().await
+        worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
     }
 
     /// What the broker has to say to a worker without a session.
@@ -85,8 +87,11 @@ impl Desk {
     /// # Errors
     /// The worker is not known (any more).
     pub async fn worker_messages(&self, id: WorkerId, wait: Duration) -> Result<Vec<ToWorker>, Problem> {
-        let unknown = || Problem::not_found(format!("worker {id} is not registered, or was silent for too long"));
-        self.worker_handle(id).ok_or_else(unknown)?.fetch(wait).wait().await
+        let Some(worker) = self.worker_handle(id) else {
+            self.admit_worker(id).await?;
+            return Err(Problem::not_found(format!("worker {id} is not registered, or was silent for too long")));
+        };
+        worker.fetch(wait).wait().await
     }
 
     /// All nodes that were ever there.
@@ -176,23 +181,5 @@ impl Desk {
         }
         self.node(id).await?;
         self.house.store.read(NodeStatus { node: id, from, to, limit }).await.map_err(|e| problem_of(&e))
-    }
-
-    /// Who watches or watched what, newest first.
-    ///
-    /// # Errors
-    /// The store fails.
-    pub async fn workers(&self, limit: usize) -> Result<Vec<WorkerOutput>, Problem> {
-        let rows = self.house.store.read(ListWorkers { limit }).await.map_err(|e| problem_of(&e))?;
-        Ok(rows
-            .into_iter()
-            .map(|row| WorkerOutput {
-                id: row.id,
-                full_class_name: row.full_class_name,
-                connection_id: row.connection_id,
-                connect_time: row.connect_time,
-                disconnect_time: row.disconnect_time,
-            })
-            .collect())
     }
 }

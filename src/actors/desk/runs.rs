@@ -1,6 +1,7 @@
 //! Runs: asked of their actors while they work, read from the store after.
 
 use super::Desk;
+use crate::actors::house::AtWork;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::{BlockId, Identity, JobId, Seq};
@@ -50,12 +51,21 @@ impl Desk {
     /// # Errors
     /// There is none.
     pub async fn run(&self, identity: Identity) -> Result<RunOutput, Problem> {
-        if let Some(handle) = self.house.directory.runs.get(identity)
-            && let Ok(description) = handle.describe().wait().await
-        {
-            return Ok(description.output);
+        if let Some(output) = self.described(identity).await {
+            return Ok(output);
         }
         Ok(stored_output(&self.stored_run(identity).await?))
+    }
+
+    /// What the actor of a run that is at work says of it.
+    async fn described(&self, identity: Identity) -> Option<RunOutput> {
+        if let Some(run) = self.house.directory.runs.get(identity) {
+            return run.describe().wait().await.ok().map(|description| description.output);
+        }
+        match self.house.directory.others.get(identity)? {
+            AtWork::Task(task) => task.describe().wait().await.ok(),
+            _ => None,
+        }
     }
 
     /// Lists runs, newest first unless the filter says otherwise.
@@ -92,11 +102,7 @@ impl Desk {
         let next_cursor = runs.last().filter(|_| more).map(|run| run.no.to_string());
         let mut items = Vec::with_capacity(runs.len());
         for run in &runs {
-            let at_work = if run.state.is_final() { None } else { self.house.directory.runs.get(run.identity) };
-            let asked = match at_work {
-                Some(handle) => handle.describe().wait().await.ok().map(|description| description.output),
-                None => None,
-            };
+            let asked = if run.state.is_final() { None } else { self.described(run.identity).await };
             items.push(asked.unwrap_or_else(|| stored_output(run)));
         }
         Ok(Page { items, next_cursor })

@@ -5,7 +5,7 @@ use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
     DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneNodeStatus, Store, StoreError, WriteOp,
+    PruneNodeStatus, PruneWorkers, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -32,6 +32,7 @@ pub(super) struct Gone {
     changes: usize,
     statuses: usize,
     events: usize,
+    workers: usize,
     log_bytes: u64,
     stray_files: usize,
 }
@@ -44,8 +45,8 @@ impl Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, fires, changes, statuses, events, log_bytes, stray_files } = self;
-        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events}")?;
+        let Self { runs, fires, changes, statuses, events, workers, log_bytes, stray_files } = self;
+        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers}")?;
         write!(f, " log_bytes={log_bytes} stray_files={stray_files}")
     }
 }
@@ -84,6 +85,7 @@ impl Broom {
         self.sweep_changes(before, &mut gone).await?;
         self.sweep_events(before, &mut gone).await?;
         self.sweep_statuses(now, &mut gone).await?;
+        self.sweep_workers(before, &mut gone).await?;
         gone.stray_files = self.packages.remove_strays(&self.store).await?;
         Ok(gone)
     }
@@ -194,6 +196,16 @@ impl Broom {
             let statuses = self.step(PruneNodeStatus { before }).await?;
             gone.statuses += statuses;
             if statuses == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn sweep_workers(&mut self, before: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        loop {
+            let workers = self.step(PruneWorkers { before }).await?;
+            gone.workers += workers;
+            if workers == 0 {
                 return Ok(());
             }
         }

@@ -4,7 +4,9 @@ use crate::domain::application::ApplicationSettings;
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
 use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
+use crate::domain::run::Run;
 use crate::domain::schedule::{InvalidSchedule, Schedule, Trigger};
+use crate::domain::task::limits as task;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
 use crate::protocol::problem::Problem;
@@ -127,6 +129,7 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         return Err(Problem::invalid("task.handler", "a task job needs the name that workers watch"));
     }
     if let Some(successors) = input.successors {
+        super::successors::check(&successors)?;
         job.successors = successors;
     }
     if job.job_type == JobKind::Callback && job.callback.is_none() {
@@ -227,14 +230,36 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The text that is stored of a run's arguments: of a task they are JSON, of the other kinds a text.
+pub(super) fn arguments_text(kind: JobKind, arguments: &serde_json::Value) -> Result<String, Problem> {
+    let text = match (kind, arguments) {
+        (JobKind::Task, value) => value.to_string(),
+        (_, serde_json::Value::String(text)) => text.clone(),
+        (_, value) => value.to_string(),
+    };
+    if kind != JobKind::Task {
+        check_length("arguments", &text, limits::VALUE)?;
+    } else if text.len() > task::PAYLOAD {
+        return Err(Problem::invalid("arguments", format!("{} bytes are too many: at most {} are taken", text.len(), task::PAYLOAD)));
+    }
+    Ok(text)
+}
+
+/// What a trigger would have to bring for a run like this one.
+#[must_use]
+pub fn arguments_of(run: &Run) -> Option<serde_json::Value> {
+    let text = run.arguments.as_deref()?;
+    match run.kind {
+        JobKind::Task => serde_json::from_str(text).ok(),
+        _ => Some(text.into()),
+    }
+}
+
 /// Checks how a job is to be triggered.
 ///
 /// # Errors
 /// A text is too long.
 pub fn check_trigger(input: &TriggerInput) -> Result<(), Problem> {
-    if let Some(arguments) = &input.arguments {
-        check_length("arguments", arguments, limits::VALUE)?;
-    }
     if let Some(key) = &input.idempotency_key {
         check_length("idempotencyKey", key, MOST_KEY)?;
         if key.is_empty() {

@@ -381,7 +381,10 @@ impl Handler<RunEnded> for Registry {
         if follow {
             self.job(job_id).run_over(identity);
         } else if let Some(job) = self.house.directory.jobs.get(job_id) {
-            job.run_over(identity);
+            match identity {
+                Some(identity) => job.run_left(identity),
+                None => job.run_over(None),
+            }
         }
     }
 }

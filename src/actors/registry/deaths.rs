@@ -132,6 +132,7 @@ impl Registry {
         self.house.directory.workers.remove(id);
         self.worker_sessions.remove(&id);
         self.watches.remove(&id);
+        self.closed_workers.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.house.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
         if let Some(allocator) = self.house.allocator() {
@@ -232,6 +233,7 @@ impl Handler<Shutdown> for Registry {
     type Result = ();
     fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
         self.message("registry.shutdown");
+        self.house.followers.close();
         for (_, node) in self.house.directory.nodes.all() {
             node.hang_up("the broker goes down");
         }

@@ -66,6 +66,16 @@ pub struct WorkerWatches {
     pub runs: Vec<Identity>,
 }
 
+/// From a worker's actor: it gets runs, or nothing new.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerOpen {
+    /// Who.
+    pub id: WorkerId,
+    /// Whether.
+    pub open: bool,
+}
+
 /// From a run: who watches this class? The one that was chosen longest ago is answered with `WorkerFound`.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -216,6 +226,10 @@ impl RegistryHandle {
     /// See [`RunBeginsAnew`].
     pub fn run_begins_anew(&self, identity: Identity) {
         self.0.tell(RunBeginsAnew(identity));
+    }
+    /// See [`WorkerOpen`].
+    pub fn worker_open(&self, id: WorkerId, open: bool) {
+        self.0.tell(WorkerOpen { id, open });
     }
     /// See [`RunEnded`].
     pub fn run_ended(&self, identity: Identity, job_id: JobId, follow: bool) {

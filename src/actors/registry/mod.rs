@@ -11,7 +11,7 @@ mod watches;
 
 pub use message::{
     ChildDied, FindWorker, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew, RunEnded,
-    Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerWatches,
+    Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerOpen, WorkerWatches,
 };
 
 use super::house::{AtWork, House};
@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::supervision::{Budget, ChildKey, Link, Notice, Stats};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use actix::{Actor, AsyncContext, Context};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// See the module's text.
@@ -34,6 +34,8 @@ pub struct Registry {
     node_sessions: HashMap<NodeId, (Outlet, bool)>,
     worker_sessions: HashMap<WorkerId, Outlet>,
     watches: HashMap<WorkerId, watches::Watch>,
+    /// Workers that get no new run, by the word of an operator.
+    closed_workers: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
     awaited_runs: HashMap<Identity, Vec<Reply<AtWork>>>,
     turn: u64,
@@ -65,6 +67,7 @@ impl Registry {
                 node_sessions: HashMap::new(),
                 worker_sessions: HashMap::new(),
                 watches: HashMap::new(),
+                closed_workers: HashSet::new(),
                 awaited_runs: HashMap::new(),
                 turn: 0,
             };

@@ -318,6 +318,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
         not_before: run.not_before.filter(|_| !run.is_queued()),
         planned_at: run.planned_at,
         retry_of: run.retry_of,
+        after: run.rules.after,
         trace_id: run.trace_id.clone(),
         result: run.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
         progress: None,

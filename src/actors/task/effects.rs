@@ -158,14 +158,14 @@ impl TaskActor {
         self.run.state = RunState::Pending;
         self.run.reason = Some(reason.clone());
         (self.parts[i].result, self.parts[i].began) = (None, None);
-        if self.parts.len() == 1 {
+        if !self.is_placed {
             self.run.attempt = instance.attempt;
             self.is_begun = false;
         }
         let write = RetryTask {
             no: self.run.no,
             epoch: self.epoch,
-            instance: (self.parts.len() > 1).then_some(i as u32),
+            instance: self.is_placed.then_some(i as u32),
             attempt: instance.attempt,
             failures: instance.failures,
             not_before,
@@ -195,7 +195,7 @@ impl TaskActor {
 
     /// The result of the run: that of its only instance, or a list of all.
     fn result(&self, state: RunState) -> Option<String> {
-        if let [part] = self.parts.as_slice() {
+        if let ([part], false) = (self.parts.as_slice(), self.is_placed) {
             return part.result.as_ref().filter(|_| state == RunState::Success).map(|raw| raw.get().to_owned());
         }
         let mut out = String::from("[");
@@ -232,7 +232,7 @@ impl TaskActor {
             result: result.clone(),
             failures: self.life.instances.iter().map(|instance| instance.failures).sum(),
             start_time: self.run.start_time,
-            worker: self.parts.first().filter(|_| self.parts.len() == 1).and_then(|part| part.worker),
+            worker: self.parts.first().filter(|_| !self.is_placed).and_then(|part| part.worker),
             // What it leaves is told to the job, which knows what was left before.
             follow: self.run.follow || state == RunState::Failed || data.is_some(),
             data,

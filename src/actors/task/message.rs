@@ -104,6 +104,11 @@ pub struct StopTask {
     pub reply: Reply<RunOutput>,
 }
 
+/// From the registry: if it waits for its turn, look whether that has come.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SeeTurn;
+
 /// From the desk: how is it?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -156,6 +161,10 @@ impl TaskHandle {
         let (reply, answer) = reply();
         self.0.tell(StopTask { reason, reply });
         answer
+    }
+    /// See [`SeeTurn`].
+    pub fn see_turn(&self) {
+        self.0.tell(SeeTurn);
     }
     /// See [`DescribeTask`].
     #[must_use]

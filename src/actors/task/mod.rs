@@ -8,7 +8,7 @@ mod message;
 mod reports;
 
 pub use message::{
-    AskAgain, Claimed, DescribeTask, Granted, LeaseOver, Nobody, Occupied, Report, StillAtWork, StopTask, TaskHandle, WorkerBack,
+    AskAgain, Claimed, DescribeTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask, TaskHandle, WorkerBack,
 };
 
 use super::allocator::Place;
@@ -54,6 +54,8 @@ pub struct TaskActor {
     stops: Vec<Reply<RunOutput>>,
     /// That it began is stored.
     is_begun: bool,
+    /// Its instances are stored.
+    is_placed: bool,
 }
 
 /// What is known of an instance beside where it is.
@@ -80,7 +82,10 @@ impl TaskActor {
         let settings = run.rules.task.clone().unwrap_or_default();
         let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
         let now = Timestamp::now();
-        let is_fresh = epoch == Run::FIRST_EPOCH;
+        // A run that had to wait for its turn has its first actor under the next epoch.
+        let had_turn = epoch == Run::FIRST_EPOCH + 1 && run.attempt == 1 && run.not_before.is_some_and(|at| at >= house.since && at <= now);
+        let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
+        let is_placed = !stored.is_empty();
         let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
             let phase = match run.not_before {
                 Some(at) if at > now => Phase::Pausing(at),
@@ -100,7 +105,7 @@ impl TaskActor {
             house,
             epoch,
             handler: run.class_name.as_str().into(),
-            life: Life::new(Arc::clone(&settings), run.rules.clone(), instances),
+            life: Life::new(Arc::clone(&settings), run.rules.clone(), instances, is_placed),
             settings,
             arguments,
             run,
@@ -110,6 +115,7 @@ impl TaskActor {
             timer: None,
             stops: Vec::new(),
             is_begun: false,
+            is_placed,
         }
     }
 
@@ -222,7 +228,8 @@ impl TaskActor {
             if this.life.is_finished() {
                 return;
             }
-            this.life = Life::new(Arc::clone(&this.settings), this.run.rules.clone(), vec![Instance::new(); peers.len()]);
+            this.is_placed = true;
+            this.life = Life::new(Arc::clone(&this.settings), this.run.rules.clone(), vec![Instance::new(); peers.len()], true);
             this.parts = peers.into_iter().map(|only| Part { only, ..Part::default() }).collect();
             this.run.reason = None;
             let effects = this.life.begin();
@@ -268,7 +275,7 @@ impl TaskActor {
     }
 
     fn output(&self) -> RunOutput {
-        let several = self.parts.len() > 1;
+        let several = self.is_placed;
         let done = self.life.instances.iter().filter(|instance| matches!(instance.phase, Phase::Over(_))).count();
         let part = self.parts.first();
         RunOutput {
@@ -298,26 +305,45 @@ fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Insta
     (instance, Part { only, result, worker: peer, ..Part::default() })
 }
 
-impl Actor for TaskActor {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        // Its job says when its turn has come: then there is another actor.
-        if self.run.is_queued() {
-            return;
-        }
+impl TaskActor {
+    /// Its turn has come, or it goes on.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
         let is_several = matches!(self.settings.strategy, Strategy::Broadcast | Strategy::Shard);
-        if is_several
-            && self.parts.len() == 1
-            && self.parts[0].only.is_none()
-            && self.life.instances[0].attempt == 1
-            && self.run.not_before.is_none_or(|at| at <= Timestamp::now())
-            && self.parts[0].worker.is_none()
-        {
+        if is_several && !self.is_placed && matches!(self.life.instances[0].phase, Phase::Asking | Phase::Unclear(_)) {
+            self.life.instances[0].phase = Phase::Asking;
             return self.place(ctx);
         }
         let effects = self.life.begin();
         self.then(effects, ctx);
+    }
+}
+
+impl Actor for TaskActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // Its job says when its turn has come.
+        if !self.run.is_queued() {
+            self.begin(ctx);
+        }
+    }
+}
+
+impl Handler<SeeTurn> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
+        self.notice.message("task.see_turn");
+        if !self.run.is_queued() {
+            return;
+        }
+        let stored = self.house.store.read(crate::store::GetRun(self.run.identity));
+        ctx.spawn(wrap_future(stored).map(|stored, this: &mut Self, ctx: &mut Context<Self>| {
+            if this.run.is_queued() && stored.is_ok_and(|run| run.is_some_and(|run| !run.is_queued())) {
+                this.run.not_before = None;
+                this.life.instances[0].phase = Phase::Asking;
+                this.begin(ctx);
+            }
+        }));
     }
 }
 

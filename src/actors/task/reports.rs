@@ -1,7 +1,6 @@
 //! What is heard of a task: from its worker, and from those who watch over it.
 
 use super::{Claimed, Granted, LeaseOver, MARGIN, Nobody, Occupied, Report, StillAtWork, TaskActor};
-use crate::actors::logbook;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::RunState;
 use crate::domain::task::life::{Phase, Said};
@@ -108,11 +107,7 @@ impl TaskActor {
         }
         if !lines.is_empty() {
             let (house, no, identity) = (self.house.clone(), self.run.no, self.run.identity);
-            let now = Timestamp::now();
-            let written = async move {
-                let lines = logbook::check_lines(lines, now)?;
-                logbook::append(&house, no, identity, lines, now).await
-            };
+            let written = async move { house.append_lines(no, identity, lines).await };
             ctx.spawn(wrap_future(written).map(move |done, _: &mut Self, _| {
                 if let Err(problem) = done {
                     log::warn!("lines of a task could not be kept run={identity}: {problem}");

@@ -1,10 +1,12 @@
 //! What a worker's actor is told, and its handle.
 
 use super::WorkerActor;
+use super::control::{Control, DescribeWorker, WorkerDescription};
 use super::tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled};
 use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
+use crate::domain::worker::WorkerRecord;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
 use crate::protocol::worker::{FromWorker, ToWorker};
 use actix::Message;
@@ -80,6 +82,17 @@ impl WorkerHandle {
     pub fn fetch(&self, wait: Duration) -> Answer<Vec<ToWorker>> {
         let (reply, answer) = reply();
         self.0.tell(FetchMessages { wait, reply });
+        answer
+    }
+    /// See [`Control`].
+    pub fn control(&self, record: WorkerRecord) {
+        self.0.tell(Control(Box::new(record)));
+    }
+    /// See [`DescribeWorker`].
+    #[must_use]
+    pub fn describe(&self) -> Answer<WorkerDescription> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeWorker(reply));
         answer
     }
     /// See [`Hold`].

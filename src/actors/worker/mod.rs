@@ -2,11 +2,13 @@
 //!
 //! A worker has a socket, or it asks by HTTP now and then; what is for it waits here until it comes.
 
+mod control;
 mod message;
 mod tasks;
 
-pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled};
+pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled, check_reports};
 
+pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::house::House;
@@ -43,6 +45,7 @@ pub struct WorkerActor {
     /// Calls that wait for a message, and until when.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
     hands: tasks::Hands,
+    standing: control::Standing,
 }
 
 impl WorkerActor {
@@ -60,6 +63,7 @@ impl WorkerActor {
             waiting: VecDeque::new(),
             fetchers: VecDeque::new(),
             hands: tasks::Hands::default(),
+            standing: control::Standing::default(),
         }
     }
 
@@ -138,8 +142,17 @@ impl WorkerActor {
         if class_names.is_empty() || class_names.len() > MOST_CLASSES {
             return reply.send(Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected"))));
         }
-        let stored = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
-        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, _| match result {
+        if let Err(problem) = control::check_facts(&facts) {
+            return reply.send(Err(problem));
+        }
+        let met = self.meet(&facts, &class_names);
+        let watched = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
+        let stored = async move {
+            let record = met.await?;
+            watched.await.map(|()| record)
+        };
+        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(record) if !this.heed(&record, true, ctx) => reply.send(Err(kicked(&record))),
             Ok(_) => {
                 this.send(ToWorker::Watching { class_names: class_names.clone() });
                 this.meet_hand(&class_names, &facts, &tasks);
@@ -171,6 +184,7 @@ impl Actor for WorkerActor {
         if self.outlet.is_some() {
             self.welcome();
         }
+        self.recall(ctx);
         let period = (self.house.times.grace / 3).clamp(20, 1_000);
         ctx.run_interval(Duration::from_millis(period), Self::watch_life);
     }
@@ -218,11 +232,13 @@ impl Handler<Said> for WorkerActor {
                 if let Some(tasks) = tasks {
                     self.renew(&tasks);
                     self.send_unlisted(&tasks, tasks::UNHEARD);
+                    self.standing.tasks = tasks;
                 }
                 reply.send(Ok(()));
             }
             FromWorker::Reports(reports) => self.take_reports(reports, reply, ctx),
             FromWorker::Watch { class_names, runs, tasks, worker } => {
+                self.standing.tasks.clone_from(&tasks);
                 self.watch_classes(Watching { class_names, runs, tasks, facts: worker }, reply, ctx);
             }
             FromWorker::StartReturned { identity, error } => match self.house.directory.runs.get(identity) {

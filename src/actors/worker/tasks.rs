@@ -124,7 +124,14 @@ impl Held {
 }
 
 /// Checks what is reported.
-pub(super) fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
+///
+/// # Errors
+/// One of them is not allowed.
+pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
+    reports.iter().enumerate().try_for_each(|(i, report)| check_report(i, report))
+}
+
+fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
     if report.progress.is_some_and(|progress| progress > 100) {
         return Err(Problem::invalid(format!("[{i}].progress"), "0 to 100 is expected"));
     }
@@ -136,7 +143,7 @@ pub(super) fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem>
     if report.attempt == 0 {
         return Err(Problem::invalid(format!("[{i}].attempt"), "attempts count from 1"));
     }
-    crate::actors::logbook::check_lines(report.logs.clone(), Timestamp::default()).map(drop).map_err(|problem| {
+    crate::actors::run_logs::check_lines(report.logs.clone(), Timestamp::default()).map(drop).map_err(|problem| {
         let field = problem.field.clone().unwrap_or_default();
         problem.at(format!("[{i}].logs{field}"))
     })
@@ -182,6 +189,7 @@ impl WorkerActor {
     pub(super) fn announce_hand(&self) {
         if let (Some(allocator), Some(hand)) = (self.house.allocator(), &self.hands.hand) {
             allocator.hand_here(self.id, hand.clone(), self.is_reachable());
+            allocator.worker_open(self.id, self.standing.open);
         }
     }
 
@@ -243,10 +251,8 @@ impl WorkerActor {
 
     /// Reports on the socket: all of them are taken, or none.
     pub(super) fn take_reports(&mut self, reports: Vec<TaskReport>, reply: Reply<()>, ctx: &mut Context<Self>) {
-        for (i, report) in reports.iter().enumerate() {
-            if let Err(problem) = check_report(i, report) {
-                return reply.send(Err(problem));
-            }
+        if let Err(problem) = check_reports(&reports) {
+            return reply.send(Err(problem));
         }
         let has_lines = reports.iter().any(|report| !report.logs.is_empty());
         for report in reports {

@@ -106,6 +106,7 @@ pub fn describe(run: &Value) -> String {
         ),
         ("worker", some(run, "workerId")),
         ("repeats", some(run, "retryOf")),
+        ("after run", some(run, "after")),
         ("trace", some(run, "traceId")),
         ("result", run.get("result").map(|result| plain(&result.to_string()))),
     ])

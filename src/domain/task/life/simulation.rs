@@ -124,7 +124,7 @@ impl World {
         let mut world = Self {
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             now: 0,
-            life: Life::new(settings(), rules(), vec![Instance::new()]),
+            life: Life::new(settings(), rules(), vec![Instance::new()], false),
             disk: Disk { attempt: 1, failures: 0, not_before: None, end: None, ends: 0 },
             held: vec![None; WORKERS],
             hands: (0..WORKERS).map(hand).collect(),
@@ -229,7 +229,7 @@ impl World {
             _ => Phase::Unclear(self.at().plus_ms(LEASE as i64)),
         };
         let (attempt, failures) = (self.disk.attempt, self.disk.failures);
-        self.life = Life::new(settings(), rules(), vec![Instance { phase, attempt, failures, ..Instance::new() }]);
+        self.life = Life::new(settings(), rules(), vec![Instance { phase, attempt, failures, ..Instance::new() }], false);
         if self.disk.end.is_some() {
             self.life.finished = true;
         } else {

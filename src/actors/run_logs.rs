@@ -1,4 +1,4 @@
-//! Lines for the logs of runs: checked, and kept as far as there is room.
+//! Lines for the logs of runs: checked, and taken in within bounds, whichever road they come by.
 
 use super::followers::{MOST_BYTES, MOST_LINES, Size};
 use super::house::House;
@@ -16,16 +16,12 @@ const MOST_IN_CALL: usize = 1_000;
 const MOST_IN_LINE: usize = 8_192;
 
 const LEVELS: [&str; 6] = ["trace", "debug", "info", "warning", "error", "critical"];
-/// What is worth knowing.
-pub const INFO: i16 = 2;
-/// What may go wrong.
-pub const WARNING: i16 = 3;
-/// What went wrong.
-pub const ERROR: i16 = 4;
+pub(super) const INFO: i16 = 2;
+pub(super) const WARNING: i16 = 3;
+pub(super) const ERROR: i16 = 4;
 
 /// The number of a level that is given by name or by number.
-#[must_use]
-pub fn level_of(text: &str) -> Option<i16> {
+pub(super) fn level_of(text: &str) -> Option<i16> {
     let text = text.trim();
     let short = match text.to_ascii_lowercase().as_str() {
         "information" => Some(INFO),
@@ -37,23 +33,16 @@ pub fn level_of(text: &str) -> Option<i16> {
     short.or_else(named).or_else(|| text.parse().ok().filter(|n| (0..=5).contains(n)))
 }
 
-/// The name of a level.
-#[must_use]
-pub fn level_name(level: i16) -> String {
+pub(super) fn level_name(level: i16) -> String {
     LEVELS.get(level as usize).copied().unwrap_or("info").to_owned()
 }
 
-/// What to say to a level that is none.
-#[must_use]
-pub fn invalid_level(field: &str, text: &str) -> Problem {
+pub(super) fn invalid_level(field: &str, text: &str) -> Problem {
     Problem::invalid(field, format!("`{text}` is none of {} and 0 to 5", LEVELS.join(", ")))
 }
 
 /// Checks lines that were sent.
-///
-/// # Errors
-/// A line, or their number, is not allowed.
-pub fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
+pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
     if input.len() > MOST_IN_CALL {
         return Err(Problem::invalid("lines", format!("{} lines are too many: at most {MOST_IN_CALL} are taken", input.len())));
     }
@@ -80,29 +69,46 @@ pub fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>,
     input.into_iter().enumerate().map(line).collect()
 }
 
-/// Appends lines to the log of a run, as far as it has room, and rings for those who follow it.
-///
-/// # Errors
-/// The store fails; then none is kept.
-pub async fn append(house: &House, no: i64, identity: Identity, mut lines: Vec<NewLine>, now: Timestamp) -> Result<LogAccepted, Problem> {
-    let followers = &house.followers;
-    if !followers.knows(no) {
-        let (lines, bytes) = house.store.read(LogSize { run_no: no }).await.map_err(|e| problem_of(&e))?;
-        followers.learn(no, Size { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES });
+impl House {
+    /// Checks lines that a worker sent of a run, and takes in those that its log has room for. Those who follow are rung.
+    ///
+    /// # Errors
+    /// A line is not allowed: then none is taken. Or the store would not.
+    pub async fn append_lines(&self, run_no: i64, identity: Identity, input: Vec<LogInput>) -> Result<LogAccepted, Problem> {
+        let now = Timestamp::now();
+        self.take_lines(run_no, identity, check_lines(input, now)?, now).await
     }
-    let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
-    let room = followers.make_room(no, &lengths);
-    lines.truncate(room.taken);
-    if room.filled {
-        let text = format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped");
-        lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text });
+
+    /// Takes in the lines that the log of a run has room for.
+    ///
+    /// # Errors
+    /// The store would not.
+    pub async fn take_lines(
+        &self,
+        run_no: i64,
+        identity: Identity,
+        mut lines: Vec<NewLine>,
+        now: Timestamp,
+    ) -> Result<LogAccepted, Problem> {
+        let followers = &self.followers;
+        if !followers.knows(run_no) {
+            let (lines, bytes) = self.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
+            followers.learn(run_no, Size { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES });
+        }
+        let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
+        let room = followers.make_room(run_no, &lengths);
+        lines.truncate(room.taken);
+        if room.filled {
+            let text = format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped");
+            lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text });
+        }
+        let accepted = LogAccepted { accepted: room.taken, dropped: lengths.len() - room.taken };
+        if !lines.is_empty() {
+            self.store.write(AppendLogs { run_no, lines }).await.map_err(|e| problem_of(&e))?;
+            followers.ring(identity);
+        }
+        Ok(accepted)
     }
-    let accepted = LogAccepted { accepted: room.taken, dropped: lengths.len() - room.taken };
-    if !lines.is_empty() {
-        house.store.write(AppendLogs { run_no: no, lines }).await.map_err(|e| problem_of(&e))?;
-        followers.ring(identity);
-    }
-    Ok(accepted)
 }
 
 #[cfg(test)]

@@ -1,0 +1,144 @@
+//! The runs in hand: one future each.
+
+use super::carry::{Over, carry};
+use super::client::Client;
+use super::error::Error;
+use super::run::RunContext;
+use super::spider::AnySpider;
+use super::task::Tasks;
+use crate::domain::ids::{Identity, WorkerId};
+use crate::protocol::worker::{StartRun, ToWorker};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
+
+/// The runs in hand.
+pub(super) struct Hands {
+    worker: WorkerId,
+    in_flight: usize,
+    client: Rc<Client>,
+    spiders: BTreeMap<String, Rc<dyn AnySpider>>,
+    known: Rc<RefCell<BTreeSet<Identity>>>,
+    ready: Option<oneshot::Sender<()>>,
+    runs: BTreeMap<Identity, (Rc<RunContext>, watch::Sender<Option<Over>>)>,
+    at_work: JoinSet<Carried>,
+}
+
+/// A run that was carried out, and how that ended.
+pub(super) type Carried = (Identity, Result<(), Error>);
+
+impl Hands {
+    pub(super) fn new(
+        worker: WorkerId,
+        in_flight: usize,
+        client: Rc<Client>,
+        spiders: BTreeMap<String, Rc<dyn AnySpider>>,
+        known: Rc<RefCell<BTreeSet<Identity>>>,
+        ready: Option<oneshot::Sender<()>>,
+    ) -> Self {
+        Self { worker, in_flight, client, spiders, known, ready, runs: BTreeMap::new(), at_work: JoinSet::new() }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.at_work.is_empty()
+    }
+
+    /// The next run that ends here.
+    pub(super) async fn next(&mut self) -> Option<Result<Carried, JoinError>> {
+        self.at_work.join_next().await
+    }
+
+    /// Takes an order of the broker.
+    pub(super) fn take(&mut self, order: ToWorker, tasks: &Tasks) {
+        match order {
+            ToWorker::Start(order) => self.start(order),
+            ToWorker::Ended { identity, state, .. } => {
+                if let Some((_, halt)) = self.runs.get(&identity) {
+                    halt.send_replace(Some(Over::Ended(state)));
+                }
+            }
+            ToWorker::Error(problem) => log::warn!("message was not taken by the broker: {problem}"),
+            ToWorker::Watching { class_names } => {
+                log::info!("watching classes={}", class_names.join(","));
+                // Who asked may have lost interest.
+                self.ready.take().map(|ready| ready.send(()));
+            }
+            ToWorker::Drain { reason } => {
+                log::info!("draining: {}", reason.as_deref().unwrap_or("no reason given"));
+                tasks.close("the worker is draining");
+            }
+            // The socket sees to these.
+            ToWorker::Welcome { .. } | ToWorker::Kicked { .. } => {}
+            ToWorker::Tasks(_) | ToWorker::Cancel { .. } | ToWorker::Settled(_) => {}
+        }
+    }
+
+    fn start(&mut self, order: StartRun) {
+        let identity = order.identity;
+        if let Some((run, _)) = self.runs.get(&identity) {
+            // Said again: the broker has not heard, or has forgotten, that the start returned.
+            if run.start_returned.get() && !order.start_returned {
+                let run = Rc::clone(run);
+                actix_rt::spawn(async move { run.client.start_returned(identity, None).await });
+            }
+            return;
+        }
+        let Some(spider) = self.spiders.get(&order.class_name).cloned() else {
+            log::warn!("run of a class that is not watched run={identity} class={}", order.class_name);
+            return;
+        };
+        log::info!("run begins run={identity} class={} again={}", order.class_name, order.start_returned);
+        let run = Rc::new(RunContext::new(order, Rc::clone(&self.client)));
+        let (halt, halted) = watch::channel(None);
+        self.runs.insert(identity, (Rc::clone(&run), halt));
+        self.known.borrow_mut().insert(identity);
+        let (worker, in_flight) = (self.worker, self.in_flight);
+        self.at_work.spawn_local(async move {
+            let done = carry(&run, &*spider, worker, in_flight, halted).await;
+            if let Ok(Over::Ended(state)) = done {
+                spider.end(&run, state);
+            }
+            (identity, done.map(drop))
+        });
+    }
+
+    /// A run ended here. An error of it may be the worker's.
+    pub(super) fn done(&mut self, done: Result<Carried, JoinError>) -> Result<(), Error> {
+        match done {
+            Ok((identity, done)) => {
+                self.runs.remove(&identity);
+                self.known.borrow_mut().remove(&identity);
+                match done {
+                    // These concern the worker; anything else only this run.
+                    Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
+                        log::error!("run cannot be gone on with run={identity}: {problem}");
+                        Ok(())
+                    }
+                    done => done,
+                }
+            }
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Lets the runs finish what they have in hand.
+    pub(super) async fn finish(&mut self, grace: Duration) -> Result<(), Error> {
+        for (_, halt) in self.runs.values() {
+            halt.send_if_modified(|over| over.is_none().then(|| *over = Some(Over::Stop)).is_some());
+        }
+        let all = async {
+            while let Some(done) = self.at_work.join_next().await {
+                self.done(done)?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(grace, all).await.unwrap_or_else(|_| {
+            log::warn!("blocks in hand are not finished in {} s, they will be delivered again", grace.as_secs());
+            Ok(())
+        })
+    }
+}
