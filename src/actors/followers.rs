@@ -38,6 +38,12 @@ pub struct Size {
 }
 
 impl Size {
+    /// As it was read from the store.
+    #[must_use]
+    pub fn read(lines: u64, bytes: u64) -> Self {
+        Self { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES }
+    }
+
     /// How many of these lines still fit, given the bytes of each; they are counted.
     fn take(&mut self, lengths: &[usize]) -> usize {
         let mut taken = 0;
@@ -51,6 +57,12 @@ impl Size {
         }
         taken
     }
+}
+
+/// What the last line of a log says that is full.
+#[must_use]
+pub fn full() -> String {
+    format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped")
 }
 
 /// What may be written.

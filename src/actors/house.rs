@@ -2,12 +2,15 @@
 
 use super::alerts::AlertsHandle;
 use super::allocator::AllocatorHandle;
+use super::application::ApplicationHandle;
 use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
+use super::fleet::Fleet;
 use super::followers::Followers;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
+use super::packages::Packages;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
@@ -170,6 +173,8 @@ pub enum AtWork {
     Run(RunHandle),
     /// A request.
     Callback(CallbackHandle),
+    /// Programs.
+    Application(ApplicationHandle),
     /// A task on a worker.
     Task(TaskHandle),
 }
@@ -181,6 +186,7 @@ impl AtWork {
         match self {
             Self::Run(_) => ChildKey::Run(identity),
             Self::Callback(_) => ChildKey::Callback(identity),
+            Self::Application(_) => ChildKey::Application(identity),
             Self::Task(_) => ChildKey::Task(identity),
         }
     }
@@ -191,6 +197,7 @@ impl AtWork {
         match self {
             Self::Run(run) => run.stop(reason),
             Self::Callback(callback) => callback.stop(reason),
+            Self::Application(application) => application.stop(reason),
             Self::Task(task) => task.stop(reason),
         }
     }
@@ -200,6 +207,7 @@ impl AtWork {
         match self {
             Self::Run(run) => run.see_turn(),
             Self::Callback(callback) => callback.see_turn(),
+            Self::Application(application) => application.see_turn(),
             Self::Task(task) => task.see_turn(),
         }
     }
@@ -282,6 +290,10 @@ pub struct House {
     pub outbound: Arc<Outbound>,
     /// Who waits for more of the logs of runs, and how much these hold.
     pub followers: Arc<Followers>,
+    /// What each node has room for.
+    pub fleet: Arc<Fleet>,
+    /// The packages that the broker keeps.
+    pub packages: Arc<Packages>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -307,6 +319,8 @@ impl House {
             keep: KeepConfig::default(),
             outbound: Arc::default(),
             followers: Arc::default(),
+            fleet: Arc::default(),
+            packages: Arc::default(),
             registry: Arc::default(),
         }
     }
@@ -315,6 +329,13 @@ impl House {
     #[must_use]
     pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
         Self { alerts: Arc::new(alerts), keep, ..self }
+    }
+
+    /// With packages.
+    #[must_use]
+    pub fn with_packages(mut self, packages: Packages) -> Self {
+        self.packages = Arc::new(packages);
+        self
     }
 
     /// With these bounds for the requests of callbacks.

@@ -6,9 +6,11 @@
 
 pub mod alerts;
 pub mod allocator;
+pub mod application;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;
+pub mod fleet;
 pub mod followers;
 pub mod house;
 pub mod janitor;
@@ -16,6 +18,7 @@ pub mod job;
 pub mod lateness;
 pub mod node;
 pub mod outlet;
+pub mod packages;
 pub mod registry;
 pub mod reply;
 pub mod run;

@@ -9,6 +9,7 @@ mod group;
 mod house;
 mod job;
 mod node;
+mod package;
 mod remote;
 mod run;
 mod table;
@@ -46,6 +47,8 @@ enum Command {
     Group(group::Args),
     /// The machines that carry work out
     Node(node::NodeArgs),
+    /// Packages: programs that nodes fetch from the broker
+    Package(package::Args),
     /// The programs that say what is to be done
     Worker(worker::Args),
     /// Alerts: who is told when a job fails, is missed, late or silent
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Group(args) => group::run(args),
         Command::Node(args) => node::run(args),
+        Command::Package(args) => package::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Alert(args) => alert::run(args),
         Command::VerifyHistory(args) => verify_history::run(&args),

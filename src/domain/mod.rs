@@ -5,6 +5,8 @@
 
 #[cfg(feature = "broker")]
 pub mod alert;
+#[cfg(feature = "broker")]
+pub mod application;
 pub mod block;
 #[cfg(feature = "broker")]
 pub mod callback;

@@ -284,6 +284,8 @@ pub struct NodeOutput {
     pub load: Option<crate::domain::node::NodeLoad>,
     /// Blocks in its hands.
     pub holding: u32,
+    /// Programs that runs count on there.
+    pub programs: u32,
 }
 
 /// What a node said of itself in one heartbeat.

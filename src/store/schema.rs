@@ -193,6 +193,19 @@ diesel::table! {
         result -> Nullable<Text>,
         start_time -> Nullable<BigInt>,
         finish_time -> Nullable<BigInt>,
+        lines -> BigInt,
+        exit_reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    package (sha256) {
+        sha256 -> Text,
+        size -> BigInt,
+        name -> Nullable<Text>,
+        media_type -> Text,
+        create_by -> Nullable<Text>,
+        creation_time -> BigInt,
     }
 }
 
@@ -253,6 +266,9 @@ diesel::table! {
         is_enabled -> Bool,
         creation_time -> BigInt,
         last_online_time -> BigInt,
+        is_draining -> Bool,
+        is_leaving -> Bool,
+        reason -> Nullable<Text>,
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod support;
 
+mod agent_programs;
 mod alerts;
+mod applications;
 mod bad_input;
 mod bounds;
 mod callbacks;

@@ -11,6 +11,7 @@ mod logs;
 mod metrics;
 mod peers;
 mod plans;
+mod programs;
 mod queue;
 mod redrive;
 mod runs;

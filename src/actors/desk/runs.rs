@@ -12,6 +12,10 @@ use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, ListBlocks, ListRuns, NodeCounts};
 use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long whoever ends a run waits for that.
+const STOP: Duration = Duration::from_secs(3);
 
 /// Which runs to list.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +41,7 @@ pub struct RunFilter {
 }
 
 impl Desk {
-    async fn stored_run(&self, identity: Identity) -> Result<Run, Problem> {
+    pub(super) async fn stored_run(&self, identity: Identity) -> Result<Run, Problem> {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))
     }
@@ -104,13 +108,18 @@ impl Desk {
         Ok(Page { items, next_cursor })
     }
 
-    /// Ends a run.
+    /// Ends a run. One whose programs take their time is answered as it stands.
     ///
     /// # Errors
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, by: Option<&str>) -> Result<RunOutput, Problem> {
         let reason = by.map_or_else(|| "stopped by hand".to_owned(), |by| format!("stopped by {by}"));
-        self.house.stop_run(identity, reason).await
+        let stop = self.house.stop_run(identity, reason);
+        match tokio::time::timeout(STOP, stop).await {
+            Ok(stopped) => stopped,
+            // Its programs have their time of grace: that they are to end is stored.
+            Err(_) => self.run(identity).await,
+        }
     }
 
     /// The blocks of a run, in the order of their numbers.

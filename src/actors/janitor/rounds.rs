@@ -1,5 +1,6 @@
 //! One round of cleaning after the other.
 
+use crate::actors::packages::Packages;
 use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
@@ -8,6 +9,7 @@ use crate::store::{
 };
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// After a step that wrote something comes a pause of so many times what it took, so that the writer is the others' for
@@ -32,6 +34,7 @@ pub(super) struct Gone {
     events: usize,
     workers: usize,
     log_bytes: u64,
+    stray_files: usize,
 }
 
 impl Gone {
@@ -42,11 +45,9 @@ impl Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, fires, changes, statuses, events, workers, log_bytes } = self;
-        write!(
-            f,
-            "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers} log_bytes={log_bytes}"
-        )
+        let Self { runs, fires, changes, statuses, events, workers, log_bytes, stray_files } = self;
+        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers}")?;
+        write!(f, " log_bytes={log_bytes} stray_files={stray_files}")
     }
 }
 
@@ -63,11 +64,12 @@ pub(super) struct Broom {
     store: Store,
     keep: KeepConfig,
     logs: Logs,
+    packages: Arc<Packages>,
 }
 
 impl Broom {
-    pub(super) fn new(store: Store, keep: KeepConfig) -> Self {
-        Self { store, keep, logs: Logs::default() }
+    pub(super) fn new(store: Store, keep: KeepConfig, packages: Arc<Packages>) -> Self {
+        Self { store, keep, logs: Logs::default(), packages }
     }
 
     /// One round over everything.
@@ -84,6 +86,7 @@ impl Broom {
         self.sweep_events(before, &mut gone).await?;
         self.sweep_statuses(now, &mut gone).await?;
         self.sweep_workers(before, &mut gone).await?;
+        gone.stray_files = self.packages.remove_strays(&self.store).await?;
         Ok(gone)
     }
 

@@ -173,6 +173,7 @@ impl Room {
         let known = self.living().await?;
         let mut run = known.new_run(now, queued)?;
         known.fill_in(&mut run, &order)?;
+        super::input::check_arguments(&run)?;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
         // What follows from the end of a run was taken on with that run.
@@ -344,16 +345,7 @@ impl Known {
     /// A run of the job as it is now.
     pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
         let job = &self.job;
-        let failure = match job.job_type {
-            JobKind::Block | JobKind::Callback | JobKind::Task => None,
-            JobKind::Application => Some("this version carries out no applications".to_owned()),
-        };
         let mut run = self.bare_run(now, class_of(job)?);
-        if let Some(reason) = failure {
-            // It is over when it is made, and somebody may want to hear of that.
-            (run.state, run.reason, run.finish_time, run.follow) = (RunState::Failed, Some(reason), Some(now), true);
-            return Ok(run);
-        }
         if queued {
             run.not_before = Some(Run::QUEUED);
             run.reason = Some("waits until the other runs of the job are over".to_owned());
@@ -362,6 +354,7 @@ impl Known {
             run.download = job.properties.download().map_err(|e| of_property(&e))?;
             run.queue = job.properties.queue().map_err(|e| of_property(&e))?;
         }
+        run.rules.application = super::input::application_of(job)?;
         Ok(run)
     }
 
@@ -389,6 +382,7 @@ impl Known {
                 callback: job.callback.clone(),
                 by: None,
                 task: (job.job_type == JobKind::Task).then(|| self.task.clone()),
+                application: None,
                 data: self.data.clone(),
                 after: None,
             },

@@ -1,5 +1,6 @@
 //! From what was sent to a job: every value is checked before anything is written.
 
+use crate::domain::application::ApplicationSettings;
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
 use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
@@ -9,6 +10,8 @@ use crate::domain::task::limits as task;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
 use crate::protocol::problem::Problem;
+use crate::store::NewRun;
+use std::sync::Arc;
 
 /// The longest idempotency key, in characters.
 const MOST_KEY: usize = 200;
@@ -132,6 +135,7 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
     if job.job_type == JobKind::Callback && job.callback.is_none() {
         return Err(Problem::invalid("callback", "a callback job needs the request that it is to make"));
     }
+    application_of(job)?;
     if let Some(schedule) = schedule {
         job.schedule = Some(schedule).filter(|schedule| *schedule != Schedule::default());
     }
@@ -141,6 +145,21 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
     }
     Ok(())
+}
+
+/// The program of an application job, checked.
+pub(super) fn application_of(job: &Job) -> Result<Option<Arc<ApplicationSettings>>, Problem> {
+    if job.job_type != JobKind::Application {
+        return Ok(None);
+    }
+    let read = ApplicationSettings::read(&job.properties);
+    read.map(|settings| Some(Arc::new(settings))).map_err(|e| Problem::invalid(format!("properties.{}", e.key), e.detail))
+}
+
+/// Checks the arguments that a trigger brought for a program.
+pub(super) fn check_arguments(run: &NewRun) -> Result<(), Problem> {
+    let Some(settings) = &run.rules.application else { return Ok(()) };
+    settings.words(settings.said(run.arguments.as_deref())).map(drop).map_err(|detail| Problem::invalid("arguments", detail))
 }
 
 /// The schedule that is meant, checked, if the input says anything of it.

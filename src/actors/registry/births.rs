@@ -6,6 +6,7 @@ use super::{
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
 use crate::actors::allocator::{Allocator, AllocatorHandle};
+use crate::actors::application::{ApplicationActor, ApplicationHandle, LoadedApplication};
 use crate::actors::callback::{CallbackActor, CallbackHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::house::{AtWork, House};
@@ -34,6 +35,7 @@ enum Adopted {
     Over,
     Run(Box<LoadedRun>),
     Callback(Box<Run>, i64),
+    Application(Box<LoadedApplication>),
     Task(Box<Run>, i64, Vec<InstanceRow>),
 }
 
@@ -43,11 +45,12 @@ async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> 
     Ok(match run.kind {
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
+        JobKind::Application => Adopted::Application(Box::new(LoadedApplication::load(&house, run, epoch).await?)),
         JobKind::Task => {
             let instances = house.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
             Adopted::Task(Box::new(run), epoch, instances)
         }
-        JobKind::Block | JobKind::Application => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+        JobKind::Block => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
     })
 }
 
@@ -118,6 +121,17 @@ impl Registry {
         at_work
     }
 
+    /// Starts the actor of a run of an application.
+    fn enter_application(&mut self, loaded: LoadedApplication) -> AtWork {
+        let identity = loaded.identity();
+        let notice = self.enter(ChildKey::Application(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = ApplicationActor::new(notice, self.house.clone(), loaded);
+        let at_work = AtWork::Application(ApplicationHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
+    }
+
     /// Starts the actor of a task that is owned under this epoch.
     fn enter_task(&mut self, run: Run, epoch: i64, instances: Vec<InstanceRow>) -> AtWork {
         let identity = run.identity;
@@ -132,7 +146,12 @@ impl Registry {
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         match self.house.directory.others.take(identity) {
-            Some(at_work) => self.leave(at_work.key(identity)),
+            Some(at_work) => {
+                if matches!(at_work, AtWork::Application(_)) {
+                    self.house.fleet.leave(identity);
+                }
+                self.leave(at_work.key(identity));
+            }
             None => {
                 self.house.directory.runs.remove(identity);
                 // It died over the news of its end, and stands in no directory.
@@ -161,6 +180,7 @@ impl Registry {
                 }
                 Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
                 Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
+                Ok(Adopted::Application(loaded)) => this.enter_application(*loaded),
                 Ok(Adopted::Task(run, epoch, instances)) => this.enter_task(*run, epoch, instances),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
@@ -190,7 +210,7 @@ impl Registry {
         let notice = self.enter(ChildKey::Node(id));
         let stats = Arc::clone(notice.stats());
         let session = self.node_sessions.get(&id).cloned();
-        let actor = NodeActor::new(notice, self.house.clone(), record.facts, record.is_enabled, session);
+        let actor = NodeActor::new(notice, self.house.clone(), record, session);
         let handle = NodeHandle(Link::new(actor.start(), stats));
         self.house.directory.nodes.put(id, handle.clone());
         handle
@@ -332,9 +352,10 @@ impl Handler<StartNewRun> for Registry {
             return;
         }
         match run.kind {
+            JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
             JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
             JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
-            JobKind::Block | JobKind::Application => drop(self.enter_run(LoadedRun::new(*run, properties))),
+            JobKind::Block => drop(self.enter_run(LoadedRun::new(*run, properties))),
         }
     }
 }

@@ -107,6 +107,7 @@ impl Registry {
                         log::error!("a run that was given up could not be closed run={identity}: {error}");
                     }
                     this.house.directory.building.remove(identity);
+                    this.house.fleet.leave(identity);
                     this.leave(key);
                 }));
             }
@@ -118,6 +119,7 @@ impl Registry {
 
     fn forget_node(&mut self, id: NodeId) {
         self.house.directory.nodes.remove(id);
+        self.house.fleet.forget(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
         // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.

@@ -43,6 +43,8 @@ enum RunCommand {
     Watch(RunRef),
     /// List the blocks of a run
     Blocks(look::BlocksArgs),
+    /// List the instances of a run on several nodes or workers
+    Instances(look::BlocksArgs),
     /// Show what each node did for a run
     Status(RunRef),
 }
@@ -92,6 +94,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         RunCommand::Logs(args) => logs::logs(&shell, args).await,
         RunCommand::Watch(run) => follow(&shell, &run.find(&shell).await?).await,
         RunCommand::Blocks(args) => look::blocks(&shell, args).await,
+        RunCommand::Instances(args) => look::instances(&shell, args).await,
         RunCommand::Status(run) => look::status(&shell, &run).await,
     })
 }

@@ -9,6 +9,7 @@ pub mod logs;
 pub mod metrics;
 pub mod node;
 pub mod nodes;
+pub mod packages;
 pub mod plans;
 pub mod queue;
 pub mod redrive;
