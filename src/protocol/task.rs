@@ -24,7 +24,7 @@ pub struct TaskRef {
     pub attempt: u32,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -75,7 +75,7 @@ fn one() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
 fn is_one(n: &u32) -> bool {
     *n == 1
 }

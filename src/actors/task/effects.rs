@@ -111,7 +111,7 @@ impl TaskActor {
         let attempt = self.life.instances[i].attempt;
         let Some(worker) = self.house.directory.workers.get(id) else {
             // It was not sent, so nobody has it.
-            let effects = self.life.lease_over(i, id, attempt, now, "its worker is not there", now, crate::actors::chance());
+            let effects = self.life.lease_over(i, id, attempt, now, "its worker is not there", super::moment(now));
             self.effects.extend(effects);
             return;
         };

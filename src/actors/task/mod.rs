@@ -18,7 +18,7 @@ use super::run::stored_output;
 use super::supervision::{Link, Notice};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
-use crate::domain::task::life::{Effect, Instance, Life, Phase};
+use crate::domain::task::life::{Effect, Instance, Life, Moment, Phase};
 use crate::domain::task::{NoWorker, Strategy, TaskSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
@@ -186,7 +186,7 @@ impl TaskActor {
             // What is being written decides what comes next; the time is minded then.
             return;
         }
-        let effects = self.life.tick(Timestamp::now(), super::chance());
+        let effects = self.life.tick(moment(Timestamp::now()));
         self.then(effects, ctx);
     }
 
@@ -291,6 +291,10 @@ impl TaskActor {
     fn over(&self) -> Problem {
         Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
     }
+}
+
+fn moment(now: Timestamp) -> Moment {
+    Moment { now, chance: super::chance() }
 }
 
 fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Instance, Part) {

@@ -42,7 +42,7 @@ impl TaskActor {
         let said = said(report.state, report.error.as_ref());
         let now = Timestamp::now();
         let knew = self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
-        let decided = self.life.report(i, worker, report.attempt, said, now, crate::actors::chance());
+        let decided = self.life.report(i, worker, report.attempt, said, super::moment(now));
         let effects = match decided {
             Ok(effects) => effects,
             Err(why) => {
@@ -227,7 +227,7 @@ impl Handler<LeaseOver> for TaskActor {
         for i in 0..self.life.instances.len() {
             let attempt = self.life.instances[i].attempt;
             if task.is_none_or(|task| task.instance as usize == i && task.attempt == attempt) {
-                let effects = self.life.lease_over(i, worker, attempt, at, why, now, crate::actors::chance());
+                let effects = self.life.lease_over(i, worker, attempt, at, why, super::moment(now));
                 self.then(effects, ctx);
             }
         }

@@ -67,6 +67,15 @@ pub enum Phase {
     Over(RunState),
 }
 
+/// When something happens, and a number between 0 and 1 for what is left to chance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// When.
+    pub now: Timestamp,
+    /// For the jitter of pauses.
+    pub chance: f64,
+}
+
 /// What follows when an attempt has ended that was to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Then {
@@ -179,7 +188,8 @@ impl Life {
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: Timestamp, chance: f64) -> Vec<Effect> {
+    pub fn tick(&mut self, moment: Moment) -> Vec<Effect> {
+        let now = moment.now;
         let mut effects = Vec::new();
         for i in 0..self.instances.len() {
             match self.instances[i].phase.clone() {
@@ -192,7 +202,7 @@ impl Life {
                 }
                 Phase::Ending(worker, until, then) if until <= now => {
                     effects.push(Effect::LetGo(i, worker, self.instances[i].attempt));
-                    self.ended(i, then, now, chance, &mut effects);
+                    self.ended(i, then, moment, &mut effects);
                 }
                 _ => {}
             }
@@ -240,15 +250,8 @@ impl Life {
     ///
     /// # Errors
     /// The attempt is not the current one, or not this worker's.
-    pub fn report(
-        &mut self,
-        i: usize,
-        worker: WorkerId,
-        attempt: u32,
-        said: Said,
-        now: Timestamp,
-        chance: f64,
-    ) -> Result<Vec<Effect>, String> {
+    pub fn report(&mut self, i: usize, worker: WorkerId, attempt: u32, said: Said, moment: Moment) -> Result<Vec<Effect>, String> {
+        let now = moment.now;
         let Some(instance) = self.instances.get_mut(i) else { return Err(format!("there is no instance {i}")) };
         if instance.is_over() || self.finished {
             return Err("it is over".to_owned());
@@ -274,8 +277,8 @@ impl Life {
         match (said, ending) {
             // It was quicker than the word to end: what is done is done.
             (Said::Success, _) => self.over(i, RunState::Success, None, &mut effects),
-            (_, Some(then)) => self.ended(i, then, now, chance, &mut effects),
-            (Said::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, now, chance, &mut effects),
+            (_, Some(then)) => self.ended(i, then, moment, &mut effects),
+            (Said::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
             (Said::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
             (Said::Cancelled | Said::AtWork, None) => {
                 self.lost(i, Some(worker), "its worker gave it up".to_owned(), now, &mut effects);
@@ -287,16 +290,8 @@ impl Life {
     }
 
     /// Its worker's lease is over at this instant, or will be.
-    pub fn lease_over(
-        &mut self,
-        i: usize,
-        worker: WorkerId,
-        attempt: u32,
-        at: Timestamp,
-        why: &str,
-        now: Timestamp,
-        chance: f64,
-    ) -> Vec<Effect> {
+    pub fn lease_over(&mut self, i: usize, worker: WorkerId, attempt: u32, at: Timestamp, why: &str, moment: Moment) -> Vec<Effect> {
+        let now = moment.now;
         let mut effects = Vec::new();
         let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return effects };
         if instance.worker() != Some(worker) || self.finished {
@@ -304,7 +299,7 @@ impl Life {
         }
         effects.push(Effect::LetGo(i, worker, attempt));
         match instance.phase.clone() {
-            Phase::Ending(_, _, then) if at <= now => self.ended(i, then, now, chance, &mut effects),
+            Phase::Ending(_, _, then) if at <= now => self.ended(i, then, moment, &mut effects),
             Phase::Ending(_, until, then) => instance.phase = Phase::Ending(worker, until.min(at), then),
             _ if at <= now => self.lost(i, Some(worker), why.to_owned(), now, &mut effects),
             _ => {
@@ -360,36 +355,26 @@ impl Life {
     }
 
     /// It has ended, as it was to.
-    fn ended(&mut self, i: usize, then: Then, now: Timestamp, chance: f64, effects: &mut Vec<Effect>) {
+    fn ended(&mut self, i: usize, then: Then, moment: Moment, effects: &mut Vec<Effect>) {
         match then {
             Then::Stop => self.over(i, RunState::Stopped, self.stopping.clone(), effects),
             Then::Fail(reason) => {
                 let worker = self.instances[i].worker();
                 match worker {
-                    Some(worker) => self.failed(i, worker, reason, false, now, chance, effects),
+                    Some(worker) => self.failed(i, worker, reason, false, moment, effects),
                     None => self.over(i, RunState::Failed, Some(reason), effects),
                 }
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // it is called in two places of this file
-    fn failed(
-        &mut self,
-        i: usize,
-        worker: WorkerId,
-        reason: String,
-        permanent: bool,
-        now: Timestamp,
-        chance: f64,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn failed(&mut self, i: usize, worker: WorkerId, reason: String, permanent: bool, moment: Moment, effects: &mut Vec<Effect>) {
         let instance = &mut self.instances[i];
         instance.failures += 1;
         exclude(instance, worker);
         // The policy counts failures; attempts that were lost with their worker are not the function's.
-        match self.rules.next_attempt(instance.failures, chance).filter(|_| !permanent && self.stopping.is_none()) {
-            Some(pause) => self.again(i, now.plus_ms(pause), reason, effects),
+        match self.rules.next_attempt(instance.failures, moment.chance).filter(|_| !permanent && self.stopping.is_none()) {
+            Some(pause) => self.again(i, moment.now.plus_ms(pause), reason, effects),
             None => self.over(i, RunState::Failed, Some(reason), effects),
         }
     }

@@ -255,7 +255,7 @@ impl World {
             if let Some((attempt, renewed)) = self.held[i].filter(|(_, renewed)| self.now - renewed > LEASE as i64) {
                 self.held[i] = None;
                 let over = Timestamp(renewed + LEASE as i64);
-                let effects = self.life.lease_over(0, worker(i), attempt, over, "its lease is over", self.at(), chance);
+                let effects = self.life.lease_over(0, worker(i), attempt, over, "its lease is over", Moment { now: self.at(), chance });
                 self.carry_out(effects);
             }
         }
@@ -263,7 +263,7 @@ impl World {
             return;
         }
         if self.life.wake().is_some_and(|at| at <= self.at()) {
-            let effects = self.life.tick(self.at(), chance);
+            let effects = self.life.tick(Moment { now: self.at(), chance });
             self.carry_out(effects);
         }
         if self.asking && self.down_until.is_none() {
@@ -307,7 +307,7 @@ impl World {
                 self.send_down(i, Down::Pong(sent, tasks));
             }
             Up::Report(attempt, said) => {
-                match self.life.report(0, worker(i), attempt, said.clone(), self.at(), chance) {
+                match self.life.report(0, worker(i), attempt, said.clone(), Moment { now: self.at(), chance }) {
                     Ok(effects) => {
                         self.failures += u32::from(matches!(said, Said::Failed(..)));
                         self.carry_out(effects);
