@@ -19,6 +19,7 @@ mod facts;
 mod failure;
 mod holdings;
 mod node_id;
+pub mod program;
 mod report;
 mod session;
 mod socket;

@@ -1,0 +1,2 @@
+//! Programs.
+pub mod launch;
