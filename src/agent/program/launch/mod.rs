@@ -16,9 +16,7 @@ mod text;
 mod watch;
 
 pub use kill::kill_marked;
-pub use record::{
-    CLAIM, Claim, END, EXIT, EndOrder, Ended, OUTPUT, SPEC, STATE, Spec, Started, WORK, claim, read, sync_dir, write_atomic,
-};
+pub use record::{Claim, END, EXIT, EndOrder, Ended, SPEC, STATE, Spec, Started, WORK, claim, read, sync_dir, write_atomic};
 
 use std::ffi::OsStr;
 use std::path::Path;

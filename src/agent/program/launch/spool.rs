@@ -168,6 +168,7 @@ pub struct Tail {
     /// Where in the file the next line begins.
     offset: u64,
     next: u64,
+    first: u64,
 }
 
 impl Tail {
@@ -176,13 +177,19 @@ impl Tail {
     pub fn new(program: &Path) -> Self {
         let folder = program.join(OUTPUT);
         let next = segments(&folder).first().copied().unwrap_or(0);
-        Self { folder, file: None, offset: 0, next }
+        Self { folder, file: None, offset: 0, next, first: next }
     }
 
     /// The number of the line that comes next.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The number of the first line that was there when this was made or last went to a line.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// Goes to a line; one that is gone already becomes the first that is there.
@@ -193,6 +200,7 @@ impl Tail {
         let segments = segments(&self.folder);
         self.file = None;
         self.offset = 0;
+        self.first = segments.first().copied().unwrap_or(0);
         self.next = segments.iter().rev().find(|&&first| first <= line).or(segments.first()).copied().unwrap_or(0);
         while self.next < line && !self.read(usize::try_from(line - self.next).unwrap_or(usize::MAX))?.is_empty() {}
         Ok(())
