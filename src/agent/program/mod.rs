@@ -343,3 +343,9 @@ fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
     }
     launch::sync_dir(home)
 }
+
+/// The packages alone.
+#[cfg(test)]
+pub fn packages_for_tests(config: &AgentConfig, data_dir: &std::path::Path) -> Packages {
+    Packages::new(config, data_dir)
+}
