@@ -205,7 +205,7 @@ impl ProgramLayer {
         };
         let max_package_bytes = bytes("maxPackageBytes", self.max_package_bytes, defaults.max_package_bytes);
         let cache_bytes = bytes("cacheBytes", self.cache_bytes, defaults.cache_bytes);
-        let max_programs = self.max_programs.unwrap_or(max_process_count);
+        let max_programs = self.max_programs.unwrap_or(max_process_count.clamp(1, 1_000));
         if !(1..=1_000).contains(&max_programs) {
             wrong.push(format!("maxPrograms: {max_programs} is not from 1 to 1000"));
         }

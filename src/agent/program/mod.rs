@@ -82,16 +82,11 @@ impl Programs {
         for record in record::load(home) {
             log::info!("a program of an earlier agent run={} instance={}", record.order.program.identity, record.order.program.instance);
             let folder = record::folder(home, &record.order.program);
-            self.carry(Program::new(record, folder));
+            let program = Rc::new(Program::new(record, folder));
+            let of = program.report.borrow().program;
+            self.by_ref.borrow_mut().insert(of, Rc::clone(&program));
+            actix_rt::spawn(life::live(Rc::clone(self), program));
         }
-    }
-
-    fn carry(self: &Rc<Self>, program: Program) -> Rc<Program> {
-        let program = Rc::new(program);
-        let of = program.report.borrow().program;
-        self.by_ref.borrow_mut().insert(of, Rc::clone(&program));
-        actix_rt::spawn(life::live(Rc::clone(self), Rc::clone(&program)));
-        program
     }
 
     fn get(&self, program: &ProgramRef) -> Option<Rc<Program>> {
@@ -116,7 +111,10 @@ impl Programs {
             Some(report) => report,
             None => match self.check(&order) {
                 Ok(home) => {
-                    actix_rt::spawn(Rc::clone(self).accept(order, record::folder(&home, &of)));
+                    // In the list at once: the order may be said again while its record is written, and places are counted.
+                    let program = Rc::new(Program::new(Record::new(order), record::folder(&home, &of)));
+                    self.by_ref.borrow_mut().insert(of, Rc::clone(&program));
+                    actix_rt::spawn(Rc::clone(self).accept(program));
                     return;
                 }
                 Err(error) => {
@@ -149,11 +147,8 @@ impl Programs {
     }
 
     /// Takes an order: its record is on disk before anything is answered.
-    async fn accept(self: Rc<Self>, order: ProgramOrder, folder: PathBuf) {
-        let of = order.program;
-        // In the list at once: the order may be said again while the record is written, and places are counted.
-        let program = Rc::new(Program::new(Record::new(order), folder));
-        self.by_ref.borrow_mut().insert(of, Rc::clone(&program));
+    async fn accept(self: Rc<Self>, program: Rc<Program>) {
+        let of = program.report.borrow().program;
         let record = program.record.borrow().clone();
         let written = match make_folder(&program.folder) {
             Ok(()) => record.write(&program.folder).await,

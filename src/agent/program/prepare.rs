@@ -7,7 +7,7 @@ use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramLimits
 use nix::unistd::{Uid, User};
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
@@ -103,6 +103,19 @@ fn write_file(work: &Path, path: &Path, text: &str) -> io::Result<()> {
 
 /// The file of the program: in the package, or on this machine.
 fn resolve(application: &str, work: &Path, search: &str) -> Result<PathBuf, ProgramError> {
+    let path = find(application, work, search)?;
+    let mut magic = [0; 4];
+    // One that may be executed and not read is left to the system.
+    let read = File::open(&path).and_then(|mut file| file.read(&mut magic));
+    if read.is_ok() && !magic.starts_with(b"#!") && magic != *b"\x7fELF" {
+        // Handed to the system, it would be run by a shell.
+        let why = format!("`{application}` is no program: neither an executable nor a script that begins with `#!`");
+        return Err(refusal(ProgramErrorKind::Spawn, why));
+    }
+    Ok(path)
+}
+
+fn find(application: &str, work: &Path, search: &str) -> Result<PathBuf, ProgramError> {
     let missing = |why: &str| refusal(ProgramErrorKind::NotFound, format!("`{application}` {why}"));
     let path = Path::new(application);
     if path.is_absolute() {

@@ -20,8 +20,9 @@ const HEAD: usize = 13;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Between two tries to write, on a disk that takes nothing.
 const RETRY: Duration = Duration::from_millis(500);
-/// Most bytes that a reader takes at once; more than the longest line.
-const READ_BYTES: usize = 256 << 10;
+/// Most bytes that a reader takes at once: more than the longest line, and with every character escaped less than the MiB
+/// that a message to the broker may have.
+const READ_BYTES: usize = 128 << 10;
 
 /// Which stream a line came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-const MOST_ENTRIES: usize = 50_000;
+const MOST_ENTRIES: usize = 20_000;
 const MOST_PATH: usize = 1_024;
 const MOST_NAME: usize = 255;
 const MOST_DEPTH: usize = 32;

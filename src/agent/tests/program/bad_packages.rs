@@ -45,8 +45,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
         writer.add_symlink("link", target, zip::write::SimpleFileOptions::default()).expect("a link");
         writer.finish().expect("a zip").into_inner()
     };
-    let zeros = vec![0; 64 << 20];
-    let many: Vec<String> = (0..50_002).map(|i| i.to_string()).collect();
+    let zeros = vec![0; 20 << 20];
+    let many: Vec<String> = (0..20_001).map(|i| i.to_string()).collect();
     let many: Vec<(&str, u8, &str, &[u8])> = many.iter().map(|name| (name.as_str(), b'0', "", &b""[..])).collect();
     let whole = zip(&[("run", 0o755, &SCRIPT.repeat(50))]);
     vec![

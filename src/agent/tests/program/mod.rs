@@ -76,7 +76,7 @@ impl Scene {
     /// Waits until it is said to be in this state.
     async fn reached(&self, order: &ProgramOrder, state: ProgramState) -> ProgramReport {
         let mut found = None;
-        until(&format!("it is {state:?}, and not only {:?}", self.reports(order)), || {
+        until(&format!("it is {state:?}"), || {
             found = self.reports(order).into_iter().find(|report| report.state == state);
             let is_over = |r: &ProgramReport| matches!(r.state, ProgramState::Refused | ProgramState::Lost | ProgramState::Exited);
             if found.is_none()
