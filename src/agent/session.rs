@@ -1,8 +1,8 @@
 //! What is said on a socket while it lives: blocks and orders come in, heartbeats and what programs say go out.
 
-use super::{Agent, Ending};
 use super::facts::Machine;
 use super::socket::Socket;
+use super::{Agent, Ending};
 use crate::protocol::node::{FromNode, Heartbeat, ToNode};
 use bytes::Bytes;
 use futures_util::future::FusedFuture;

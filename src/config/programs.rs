@@ -128,9 +128,7 @@ impl HostPattern {
     /// It is no host; says why.
     pub fn new(text: &str) -> Result<Self, String> {
         let (name, port) = match text.rsplit_once(':') {
-            Some((name, port)) if !text.ends_with(']') => {
-                (name, Some(port.parse().map_err(|_| format!("`{text}`: `{port}` is no port"))?))
-            }
+            Some((name, port)) if !text.ends_with(']') => (name, Some(port.parse().map_err(|_| format!("`{text}`: `{port}` is no port"))?)),
             _ => (text, None),
         };
         let host = name.strip_prefix("*.").unwrap_or(name);

@@ -33,7 +33,12 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
                 {
                     let mut report = program.report.borrow_mut();
                     (report.state, report.at, report.pid) = (ProgramState::Running, started.at, u32::try_from(started.program.pid).ok());
-                    log::info!("program runs run={} instance={} pid={}", report.program.identity, report.program.instance, started.program.pid);
+                    log::info!(
+                        "program runs run={} instance={} pid={}",
+                        report.program.identity,
+                        report.program.instance,
+                        started.program.pid
+                    );
                 }
                 programs.say(&program);
                 carry(&program, &mut teller, child, started).await
@@ -92,7 +97,8 @@ async fn begin(programs: &Programs, program: &Program) -> Result<(Option<Child>,
         record.clone()
     };
     record.write(&program.folder).await.map_err(|e| spawn(format!("its record cannot be written: {e}")))?;
-    let (child, said) = launch(&programs.settings.inner.launcher, program).await.map_err(|e| spawn(format!("the launcher does not start: {e}")))?;
+    let (child, said) =
+        launch(&programs.settings.inner.launcher, program).await.map_err(|e| spawn(format!("the launcher does not start: {e}")))?;
     if let Some(why) = said.refused {
         let kind = if said.is_missing { ProgramErrorKind::NotFound } else { ProgramErrorKind::Spawn };
         return Err(refused(refusal(kind, why)));

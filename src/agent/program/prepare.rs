@@ -160,7 +160,8 @@ fn environment(order: &ProgramOrder, work: &Path, user: Option<&str>) -> Result<
         environment.insert(name.clone(), value.clone());
     }
     let program = &order.program;
-    environment.extend(launch::proc::mark(program).iter().filter_map(|pair| pair.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())));
+    environment
+        .extend(launch::proc::mark(program).iter().filter_map(|pair| pair.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())));
     for (name, value) in [
         ("WEBLOOM_JOB_ID", order.job_id.to_string()),
         ("WEBLOOM_INSTANCES", order.instances.to_string()),

@@ -122,7 +122,10 @@ impl Fetcher {
         }
         let mut response = request.send().await.map_err(|e| {
             if is_not_allowed(&e) {
-                fatal(ProgramErrorKind::Forbidden, format!("the package's address leads on to a host that this agent does not allow: {}", host(url)))
+                fatal(
+                    ProgramErrorKind::Forbidden,
+                    format!("the package's address leads on to a host that this agent does not allow: {}", host(url)),
+                )
             } else {
                 passing(format!("{}: {}", host(url), reason(e)))
             }
@@ -138,8 +141,12 @@ impl Fetcher {
             }
             status => return Err(fatal(ProgramErrorKind::PackageFetch, format!("{} answered {status}", host(url)))),
         }
-        let too_large =
-            || fatal(ProgramErrorKind::PackageTooLarge, format!("the package has more than the {} bytes that this agent allows", self.most_bytes));
+        let too_large = || {
+            fatal(
+                ProgramErrorKind::PackageTooLarge,
+                format!("the package has more than the {} bytes that this agent allows", self.most_bytes),
+            )
+        };
         if response.content_length().is_some_and(|length| length > self.most_bytes) {
             return Err(too_large());
         }

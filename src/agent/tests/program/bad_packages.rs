@@ -76,9 +76,25 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
         ("text", b"<html>not found</html>".to_vec(), PackageFormat),
         ("nothing", Vec::new(), PackageFormat),
         ("half a zip", whole[..whole.len() / 2].to_vec(), PackageFormat),
-        ("half a tar", { let all = file("x"); all[..all.len() / 2].to_vec() }, PackageFormat),
+        (
+            "half a tar",
+            {
+                let all = file("x");
+                all[..all.len() / 2].to_vec()
+            },
+            PackageFormat,
+        ),
         ("gz of no tar", gz(&[b'x'; 2_000]), PackageFormat),
-        ("damaged zip", { let mut bytes = whole; bytes[45] ^= 0xff; bytes[46] ^= 0xff; bytes }, PackageFormat),
+        (
+            "damaged zip",
+            {
+                let mut bytes = whole;
+                bytes[45] ^= 0xff;
+                bytes[46] ^= 0xff;
+                bytes
+            },
+            PackageFormat,
+        ),
     ]
 }
 
@@ -104,13 +120,13 @@ async fn each_bad_package_is_refused_for_what_it_is_and_leaves_nothing() {
 async fn good_ones_of_both_kinds_run_with_links_that_stay_within() {
     let scene = Scene::new();
     let agent = Running::start(scene.config());
-    let links = [("a/link", b'2', "../b/text", &b""[..]), ("b/text", b'0', "", b"linked\n"), ("hard", b'1', "b/text", b""), ("./", b'5', "", b"")];
+    let links =
+        [("a/link", b'2', "../b/text", &b""[..]), ("b/text", b'0', "", b"linked\n"), ("hard", b'1', "b/text", b""), ("./", b'5', "", b"")];
     let all: Vec<_> = [("./run", b'0', "", SCRIPT)].into_iter().chain(links).collect();
     // A zip of Windows: no permission to execute, and backslashes.
-    for (bytes, application, lines) in [
-        (tar(&all), "run", &["linked", "linked", "ran"][..]),
-        (zip(&[("sub\\run", 0o644, SCRIPT)]), "sub/run", &["ran"]),
-    ] {
+    for (bytes, application, lines) in
+        [(tar(&all), "run", &["linked", "linked", "ran"][..]), (zip(&[("sub\\run", 0o644, SCRIPT)]), "sub/run", &["ran"])]
+    {
         let site = site(bytes);
         let order = packed(application, &site, None);
         scene.start(&order).await;

@@ -93,11 +93,7 @@ async fn a_path_is_the_brokers_own_and_the_token_goes_nowhere_else() {
     let bytes = package.clone();
     let broker = Site::new(move |hit| if hit.path.starts_with("/base/api/") { answer(200, "", &bytes) } else { answer(404, "", "") });
     let elsewhere = site(package.clone());
-    let config = AgentConfig {
-        broker: broker.url("/base/").parse().expect("a URL"),
-        token: Some("secret".to_owned()),
-        ..scene.config()
-    };
+    let config = AgentConfig { broker: broker.url("/base/").parse().expect("a URL"), token: Some("secret".to_owned()), ..scene.config() };
     let packages = crate::agent::program::packages_for_tests(&config, scene.data.path());
     let get = async |url: String| packages.get(&Package { url, sha256: None }).await.map(|kept| std::fs::read(&kept.path).expect("kept"));
     assert_eq!(get("/api/v1/packages/x?y=1".to_owned()).await.expect("fetched"), package);

@@ -66,18 +66,16 @@ async fn what_was_perhaps_started_is_not_started_again() {
     let scene = Scene::new();
     let mut config = scene.config();
     let witness = scene.data.path().join("witness");
-    // A launcher that dies before it does anything.
-    let launcher = std::mem::replace(&mut config.programs.inner.launcher, vec!["sleep".to_owned(), "1000".to_owned()]);
-    config.programs.inner.launcher = vec!["sh".to_owned(), "-c".to_owned(), "exec sleep 1000".to_owned()];
+    let hung = scene.data.path().join("hung");
+    // A launcher that hangs before it does anything.
+    let hangs = ["sh".to_owned(), "-c".to_owned(), format!("echo $$ >{}; exec sleep 1000", hung.display())];
+    let launcher = std::mem::replace(&mut config.programs.inner.launcher, hangs.to_vec());
     let first = Killable::start(config.clone());
     let order = sh(&format!("echo ran >>{}", witness.display()));
     scene.start(&order).await;
     scene.reached(&order, ProgramState::Accepted).await;
-    let record = || {
-        let entries = scene.data.path().join("programs").read_dir().into_iter().flatten().flatten();
-        entries.filter_map(|e| std::fs::read_to_string(e.path().join("program.json")).ok()).any(|text| text.contains("launching"))
-    };
-    until("it is about to be launched", record).await;
+    let pid = || std::fs::read_to_string(&hung).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    until("it is launched", || pid().is_some()).await;
     first.kill().await;
     config.programs.inner.launcher = launcher;
     let second = Killable::start(config);
@@ -87,13 +85,8 @@ async fn what_was_perhaps_started_is_not_started_again() {
     assert!(!witness.exists());
     scene.is_clean(&order).await;
     second.kill().await;
-    // The launcher that hung.
-    for pid in launch::proc::descendants(i32::try_from(std::process::id()).expect("small")) {
-        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        if line.starts_with("sleep\01000\0") && std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap_or_default().is_empty() {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
-        }
-    }
+    let pid = nix::unistd::Pid::from_raw(pid().expect("it hangs"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
     scene.broker.server.stop(false).await;
 }
 

@@ -56,7 +56,8 @@ async fn an_allowed_user_is_what_the_program_runs_as() {
     let agent = Running::start(config);
     // So that nobody may go through it.
     std::fs::set_permissions(scene.data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).expect("its owner");
-    let named = ProgramOrder { user: Some("nobody".to_owned()), ..sh("id -un; id -Gn; echo x >mine; cat mine; cat ../spec.json || echo closed") };
+    let named =
+        ProgramOrder { user: Some("nobody".to_owned()), ..sh("id -un; id -Gn; echo x >mine; cat mine; cat ../spec.json || echo closed") };
     if nix::unistd::Uid::effective().is_root() {
         for order in [ProgramOrder { user: None, program: sh("").program, ..named.clone() }, named] {
             scene.start(&order).await;

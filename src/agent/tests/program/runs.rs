@@ -175,7 +175,13 @@ async fn limits_hold_and_the_agents_are_above_the_orders() {
     let agent = Running::start(config);
     let hungry = |memory| ProgramOrder {
         limits: ProgramLimits { memory, open_files: Some(40), ..ProgramLimits::default() },
-        ..order("python3", &["-c", "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[1], r.getrlimit(r.RLIMIT_CORE)[1]); x = bytearray(150 << 20); print(len(x) >> 20)"])
+        ..order(
+            "python3",
+            &[
+                "-c",
+                "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[1], r.getrlimit(r.RLIMIT_CORE)[1]); x = bytearray(150 << 20); print(len(x) >> 20)",
+            ],
+        )
     };
     for (memory, lines) in [(Some(100 << 20), &["40 0"][..]), (Some(1 << 40), &["40 0", "150"])] {
         let order = hungry(memory);
