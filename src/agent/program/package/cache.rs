@@ -4,8 +4,9 @@ use super::fetch::{Fetched, Fetcher};
 use super::refusal;
 use crate::agent::program::launch;
 use crate::config::agent::AgentConfig;
-use crate::domain::time::Timestamp;
 use crate::protocol::application::{Package, ProgramError, ProgramErrorKind};
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::cell::RefCell;
@@ -157,10 +158,8 @@ fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// When a package was last used is when its file was last changed, so that it is known after a restart too.
 fn touch(path: &Path) {
-    let now = u64::try_from(Timestamp::now().0).unwrap_or(0);
-    let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(now);
     if let Ok(file) = File::options().append(true).open(path) {
-        let _ = file.set_modified(now);
+        let _ = futimens(&file, &TimeSpec::UTIME_OMIT, &TimeSpec::UTIME_NOW);
     }
 }
 
