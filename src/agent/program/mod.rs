@@ -79,6 +79,9 @@ impl Programs {
     /// Finds what earlier agents have started here, also if nothing may be started any more.
     pub fn find(self: &Rc<Self>) {
         let Some(home) = &self.home else { return };
+        if self.settings.are_allowed {
+            self.packages.clean();
+        }
         for record in record::load(home) {
             log::info!("a program of an earlier agent run={} instance={}", record.order.program.identity, record.order.program.instance);
             let folder = record::folder(home, &record.order.program);

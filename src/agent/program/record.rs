@@ -2,6 +2,7 @@
 //! started twice, and none is forgotten.
 
 use super::launch::{self, read, write_atomic};
+use crate::domain::ids::Identity;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramOrder, ProgramRef, ProgramReport};
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,13 @@ pub fn folder(home: &Path, program: &ProgramRef) -> PathBuf {
     home.join(format!("{}-{}-{}", program.identity, program.instance, program.attempt))
 }
 
+/// Whether a folder has a name as [`folder`] gives it.
+fn is_ours(name: &str) -> bool {
+    let mut parts = name.splitn(3, '-');
+    let mut next = || parts.next().unwrap_or_default();
+    next().parse::<Identity>().is_ok() && next().parse::<u32>().is_ok() && next().parse::<u32>().is_ok()
+}
+
 /// All records of earlier agents. Folders without one are of orders that nobody was told of as taken; they go, and so do
 /// those that are over since long ago.
 #[must_use]
@@ -75,6 +83,10 @@ pub fn load(home: &Path) -> Vec<Record> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(home).into_iter().flatten().flatten() {
         let path = entry.path();
+        // The data directory is the working directory unless said: what else lies there is not ours.
+        if !entry.file_name().to_str().is_some_and(is_ours) {
+            continue;
+        }
         match read::<Record>(&path, FILE) {
             Ok(Some(record)) if record.last.as_ref().is_none_or(|last| Timestamp::now().since_ms(last.at) < MOST_AGE_MS) => {
                 records.push(record);
@@ -85,4 +97,21 @@ pub fn load(home: &Path) -> Vec<Record> {
         }
     }
     records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_the_agents_is_left_alone() {
+        let home = tempfile::tempdir().expect("a folder");
+        let of = ProgramRef { identity: Identity::random(), instance: 0, attempt: 1 };
+        for path in [folder(home.path(), &of), home.path().join("mine"), home.path().join(of.identity.to_string())] {
+            std::fs::create_dir(path).expect("made");
+        }
+        assert!(load(home.path()).is_empty());
+        assert!(!folder(home.path(), &of).exists() && home.path().join("mine").exists());
+        assert_eq!(home.path().read_dir().expect("there").count(), 2);
+    }
 }

@@ -48,13 +48,17 @@ struct Meta {
 }
 
 impl Packages {
-    /// In this data directory. What an earlier agent left half-done goes.
+    /// In this data directory.
     pub fn new(config: &AgentConfig, data_dir: &Path) -> Self {
         let folder = data_dir.join(FOLDER);
-        for path in files(&folder).filter(|path| path.extension().is_some_and(|e| e == DRAFT)) {
+        Self { folder, fetcher: Fetcher::new(config), most_bytes: config.programs.cache_bytes, slots_by_key: RefCell::default() }
+    }
+
+    /// Deletes what an earlier agent left half-done.
+    pub fn clean(&self) {
+        for path in files(&self.folder).filter(|path| path.extension().is_some_and(|e| e == DRAFT) && is_ours(path)) {
             let _ = std::fs::remove_file(path);
         }
-        Self { folder, fetcher: Fetcher::new(config), most_bytes: config.programs.cache_bytes, slots_by_key: RefCell::default() }
     }
 
     /// Whether a package may be fetched at all.
@@ -118,7 +122,7 @@ impl Packages {
         // The map itself holds one.
         slots.retain(|_, slot| Rc::strong_count(slot) > 1);
         let mut kept: Vec<(SystemTime, u64, PathBuf)> = files(&self.folder)
-            .filter(|path| path.extension().is_none())
+            .filter(|path| path.extension().is_none() && is_ours(path))
             .filter_map(|path| {
                 let meta = path.metadata().ok()?;
                 Some((meta.modified().ok()?, meta.len(), path))
@@ -146,6 +150,13 @@ impl Drop for Draft {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// Whether a file has a name as this gives it: whatever else lies in the folder is left alone.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let hash = name.strip_prefix("url-").unwrap_or(name);
+    hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 fn meta_name(key: &str) -> String {
