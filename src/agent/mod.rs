@@ -1,8 +1,8 @@
 //! The agent: a program that downloads blocks for a broker.
 //!
 //! It owns the HTTP clients and the blocks in its hands. It promises to report every request of a block that it took, and
-//! to hold on to the report until the broker has accepted it, over any number of lost connections. It never runs anything
-//! that the broker names.
+//! to hold on to the report until the broker has accepted it, over any number of lost connections. It runs nothing that
+//! the broker names, unless the machine's owner has allowed it in the agent's own settings: see `program`.
 //!
 //! One thread does it all, in an actix system. The way of a block: `session` takes it in, `holdings` remembers it,
 //! `block` downloads it request by request (`download`, `attempt`) with the `clients` of its sites, `report`
@@ -19,6 +19,7 @@ mod facts;
 mod failure;
 mod holdings;
 mod node_id;
+mod program;
 mod report;
 mod session;
 mod socket;
@@ -39,6 +40,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -69,6 +71,12 @@ pub enum AgentError {
     },
 }
 
+/// Runs a step of the launcher of a program: what `webloom launch` does, which only an agent calls.
+#[must_use]
+pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
+    program::launch::run(folder, step)
+}
+
 /// Runs an agent in the current actix system until `stop` is ready. Then no more blocks are taken, those at work get a
 /// few seconds to be reported, and the socket is closed.
 ///
@@ -80,6 +88,7 @@ pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<
     let node_id = node_id::resolve(&config)?;
     let client = socket::client();
     let agent = Rc::new(Agent::new(config, node_id, client.clone()));
+    agent.programs.find();
     let ended = agent.stay_connected(&client, pin!(stop.fuse())).await;
     agent.holdings.drop_all();
     ended
@@ -92,6 +101,7 @@ struct Agent {
     downloader: download::Downloader,
     reporter: report::Reporter,
     holdings: holdings::Holdings,
+    programs: Rc<program::Programs>,
     /// Places for blocks at work.
     places: Semaphore,
 }
@@ -102,6 +112,7 @@ impl Agent {
             downloader: download::Downloader::new(&config),
             reporter: report::Reporter::new(&config, client),
             holdings: holdings::Holdings::default(),
+            programs: program::Programs::new(&config),
             places: Semaphore::new(config.max_process_count as usize),
             node_id,
             config,
@@ -127,6 +138,10 @@ impl Agent {
             match opened {
                 Ok(socket) => match session::run(self, &mut machine, socket, stop.as_mut()).await {
                     End::Stopped => return Ok(()),
+                    End::Left(why) => {
+                        log::warn!("this agent ends and does not come back broker={broker} node={} reason={why}", self.node_id);
+                        return Ok(());
+                    }
                     End::Lost(why, was_welcome) => {
                         if was_welcome {
                             backoff.reset();
@@ -153,14 +168,48 @@ impl Agent {
                 () = stop.as_mut() => break,
             }
         }
-        self.drained(Some(Instant::now() + self.config.waits.drain)).await;
+        self.drained(&self.ending(false)).await;
         Ok(())
     }
 
-    /// Waits until no block is held, or until the deadline.
-    async fn drained(&self, deadline: Option<Instant>) {
-        if let Some(deadline) = deadline {
-            let _ = tokio::time::timeout_at(deadline, self.holdings.emptied()).await;
+    /// Begins to end: takes nothing new, and tells programs to end unless they are to stay.
+    fn ending(&self, ends_kept: bool) -> Ending {
+        self.programs.close("this agent is about to end");
+        let ends_programs = ends_kept || !self.programs.are_kept();
+        let longest = if ends_programs { self.programs.longest_grace() } else { Duration::ZERO };
+        if ends_programs {
+            self.programs.end_all();
+        }
+        Ending { since: Instant::now(), longest, ends_programs }
+    }
+
+    /// Waits until nothing is held and all is taken by the broker, or has had its time.
+    async fn drained(&self, ending: &Ending) {
+        let quiet = ending.since + self.config.waits.drain;
+        if ending.ends_programs {
+            self.programs_over(ending).await;
+            let quiet = quiet.max(self.programs.last_end() + self.config.waits.drain);
+            let _ = tokio::time::timeout_at(quiet, async { tokio::join!(self.programs.all_settled(), self.holdings.emptied()) }).await;
+        } else {
+            let _ = tokio::time::timeout_at(quiet, self.holdings.emptied()).await;
+        }
+    }
+
+    /// Waits until no program is at work, unless they are to stay.
+    async fn programs_over(&self, ending: &Ending) {
+        if ending.ends_programs {
+            let _ = tokio::time::timeout_at(ending.since + ending.longest, self.programs.all_over()).await;
+        }
+    }
+
+    /// Waits until there is nothing left to do, however long it takes.
+    async fn emptied(&self) {
+        loop {
+            self.holdings.emptied().await;
+            self.programs.all_settled().await;
+            if self.holdings.len() == 0 {
+                return;
+            }
         }
     }
 
@@ -189,6 +238,14 @@ impl Agent {
             self.reporter.send(holding.block_id, pack.into()).await;
         }
     }
+}
+
+/// The end of the agent.
+struct Ending {
+    since: Instant,
+    /// What programs get.
+    longest: Duration,
+    ends_programs: bool,
 }
 
 /// Lets go of a block when it is dropped.

@@ -1,14 +1,15 @@
-//! What is said on a socket while it lives: blocks come in, heartbeats go out.
+//! What is said on a socket while it lives: blocks and orders come in, heartbeats and what programs say go out.
 
-use super::Agent;
 use super::facts::Machine;
 use super::socket::Socket;
+use super::{Agent, Ending};
 use crate::protocol::node::{FromNode, Heartbeat, ToNode};
 use bytes::Bytes;
 use futures_util::future::FusedFuture;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, MissedTickBehavior};
 
 /// Until the broker has said what it counts as silence; also the least that the agent takes for silence.
@@ -22,6 +23,27 @@ pub enum End {
     Lost(String, bool),
     /// The agent was stopped, and its blocks are reported or have had their time.
     Stopped,
+    /// The broker wanted the agent to end, and why.
+    Left(String),
+}
+
+/// What the broker, or whoever runs the agent, wants besides work.
+enum Course {
+    /// To go on.
+    On,
+    /// To take nothing new, and to end when nothing is left. Why.
+    Drain(String),
+    /// To end soon. Why, if the broker wants it.
+    End(Ending, Option<String>),
+}
+
+/// Takes the messages of programs out of a session that is over.
+struct Connection<'a>(&'a Agent);
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        self.0.programs.disconnected();
+    }
 }
 
 /// Carries on until the socket is lost or the agent is stopped.
@@ -30,7 +52,9 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
     let mut heard = Instant::now();
     let mut is_welcome = false;
     let mut heartbeat = ticks(agent.config.heartbeat);
-    let mut drained: Option<Instant> = None;
+    let mut course = Course::On;
+    let (outbox, mut outgoing) = unbounded_channel();
+    let _connection = Connection(agent);
     loop {
         let step: Result<(), String> = tokio::select! {
             incoming = socket.next() => {
@@ -43,15 +67,17 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                         silence = LEAST_SILENCE.max(Duration::from_millis(offline));
                         heartbeat = ticks(agent.config.heartbeat.min(Duration::from_millis(every)));
                         agent.reporter.online.notify_waiters();
+                        agent.programs.connected(outbox.clone());
                         log::info!("connected broker={} node={}", agent.config.broker, agent.node_id);
                         Ok(())
                     }
                     Ok(Some((message, bulk))) => {
-                        receive(agent, message, bulk, drained.is_none());
+                        receive(agent, message, bulk, &mut course);
                         Ok(())
                     }
                 }
             }
+            Some(message) = outgoing.recv() => socket.send(&message).await,
             // The first tick comes at once: the broker learns what is held before it sends anything again.
             _ = heartbeat.tick() => {
                 agent.downloader.clients.evict_idle(Instant::now());
@@ -63,17 +89,47 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                     Ok(())
                 }
             }
-            () = stop.as_mut(), if drained.is_none() => {
-                drained = Some(Instant::now() + agent.config.waits.drain);
+            () = stop.as_mut(), if !matches!(course, Course::End(..)) => {
+                course = Course::End(agent.ending(false), None);
                 Ok(())
             }
-            () = agent.drained(drained), if drained.is_some() => {
+            why = course.run(agent) => {
+                // What was said last is on its way still.
+                while let Ok(message) = outgoing.try_recv() {
+                    if socket.send(&message).await.is_err() {
+                        break;
+                    }
+                }
                 socket.close().await;
-                return End::Stopped;
+                return why.map_or(End::Stopped, End::Left);
             }
         };
         if let Err(why) = step {
-            return if drained.is_some() { End::Stopped } else { End::Lost(why, is_welcome) };
+            return match course {
+                Course::End(ending, reason) => {
+                    // The broker learns of it from the next agent in this directory, if there is one.
+                    agent.programs_over(&ending).await;
+                    reason.map_or(End::Stopped, End::Left)
+                }
+                Course::On | Course::Drain(_) => End::Lost(why, is_welcome),
+            };
+        }
+    }
+}
+
+impl Course {
+    /// Ready when it is at its end: with the reason if the broker wanted it.
+    async fn run(&self, agent: &Agent) -> Option<String> {
+        match self {
+            Self::On => std::future::pending().await,
+            Self::Drain(why) => {
+                agent.emptied().await;
+                Some(why.clone())
+            }
+            Self::End(ending, why) => {
+                agent.drained(ending).await;
+                why.clone()
+            }
         }
     }
 }
@@ -87,21 +143,40 @@ fn ticks(every: Duration) -> tokio::time::Interval {
 async fn beat(agent: &Rc<Agent>, machine: &mut Machine, socket: &mut Socket) -> Result<(), String> {
     let load = machine.refresh();
     let holding = agent.holdings.list();
-    let process_count = u32::try_from(holding.len()).unwrap_or(u32::MAX);
-    let heartbeat = Heartbeat { process_count, cpu: load.cpu, free_memory: load.free_memory, holding: Some(holding), programs: None };
+    let process_count = u32::try_from(holding.len() + agent.programs.at_work()).unwrap_or(u32::MAX);
+    let programs = Some(agent.programs.list());
+    let heartbeat = Heartbeat { process_count, cpu: load.cpu, free_memory: load.free_memory, holding: Some(holding), programs };
     socket.send(&FromNode::Heartbeat(heartbeat)).await?;
     // The broker need not answer a heartbeat, but it answers this: so a dead connection is noticed.
     socket.ping().await
 }
 
-fn receive(agent: &Rc<Agent>, message: ToNode, bulk: Option<Bytes>, takes_blocks: bool) {
+fn receive(agent: &Rc<Agent>, message: ToNode, bulk: Option<Bytes>, course: &mut Course) {
+    let programs = &agent.programs;
     match message {
-        ToNode::Block(block) if takes_blocks => agent.take(*block, bulk),
-        ToNode::Block(block) => log::debug!("a block comes while the agent stops block={}", block.block_id),
+        ToNode::Block(block) if matches!(course, Course::On) => agent.take(*block, bulk),
+        ToNode::Block(block) => log::debug!("a block comes while the agent ends block={}", block.block_id),
         ToNode::Drop { block_id, attempt } => agent.holdings.drop_block(block_id, attempt),
         ToNode::Error(problem) => log::warn!("the broker could not take a message reason={problem}"),
         ToNode::Welcome { .. } => {}
-        ToNode::Start(_) | ToNode::Exit { .. } | ToNode::ProgramsSettled(_) | ToNode::OutputTaken { .. } => {}
-        ToNode::Drain { .. } | ToNode::Leave { .. } => {}
+        ToNode::Start(order) => programs.start(*order),
+        ToNode::Exit { program, grace, reason } => programs.exit(program, grace, &reason),
+        ToNode::ProgramsSettled(settled) => programs.settled(&settled),
+        ToNode::OutputTaken { program, next } => programs.taken(&program, next),
+        ToNode::Drain { reason } => {
+            if matches!(course, Course::On) {
+                let why = reason.unwrap_or_else(|| "it was drained".to_owned());
+                log::info!("the broker drains this agent reason={why}");
+                programs.close("this agent is being drained");
+                *course = Course::Drain(why);
+            }
+        }
+        ToNode::Leave { reason } => {
+            if !matches!(course, Course::End(..)) {
+                log::warn!("the broker ends this agent reason={reason}");
+                agent.holdings.drop_all();
+                *course = Course::End(agent.ending(true), Some(reason));
+            }
+        }
     }
 }

@@ -72,6 +72,9 @@ pub fn address(config: &AgentConfig, node_id: NodeId, machine: &Machine) -> Url 
         query.append_pair("sign", &sign(token, node_id));
     }
     query.append_pair("maxprocesscount", &config.max_process_count.to_string());
+    // So that no program is sent where none is started.
+    query.append_pair("applications", if config.programs.are_allowed { "true" } else { "false" });
+    query.append_pair("maxprograms", &config.programs.max_programs.to_string());
     if let Some(ip) = &config.ip {
         query.append_pair("ip", &ip.to_string());
     }

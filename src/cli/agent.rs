@@ -2,9 +2,12 @@
 
 use crate::agent;
 use crate::config::agent::AgentLayer;
+use crate::config::programs::AtStop;
+use crate::protocol::application::ProgramLimits;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Flags of `webloom agent`; each may also stand in the file, under the name that the seeds give it.
 #[derive(ClapArgs)]
@@ -45,6 +48,36 @@ pub struct Args {
     /// The address to be known by, where the broker cannot see it
     #[arg(long, env = "WEBLOOM_IP")]
     ip: Option<String>,
+    /// Let the broker start programs on this machine [default: false]
+    #[arg(long, env = "WEBLOOM_APPLICATIONS", num_args = 0..=1, default_missing_value = "true")]
+    applications: Option<bool>,
+    /// Hosts, besides the broker, that packages may come from: example.com, *.example.com, host:port, * [default: none]
+    #[arg(long, env = "WEBLOOM_PACKAGE_HOSTS", value_delimiter = ',')]
+    package_hosts: Option<Vec<String>>,
+    /// Users that programs may run as, if the agent is root; the first is for programs that name none [default: none]
+    #[arg(long, env = "WEBLOOM_APPLICATION_USERS", value_delimiter = ',')]
+    application_users: Option<Vec<String>>,
+    /// Most bytes of a package [default: 536870912]
+    #[arg(long, env = "WEBLOOM_MAX_PACKAGE_BYTES")]
+    max_package_bytes: Option<u64>,
+    /// Most bytes of all packages that are kept [default: 4294967296]
+    #[arg(long, env = "WEBLOOM_CACHE_BYTES")]
+    cache_bytes: Option<u64>,
+    /// Programs at once [default: as many as blocks]
+    #[arg(long, env = "WEBLOOM_MAX_PROGRAMS")]
+    max_programs: Option<u32>,
+    /// Most bytes of memory (address space) of each process of a program [default: as the system has it]
+    #[arg(long, env = "WEBLOOM_PROGRAM_MEMORY")]
+    program_memory: Option<u64>,
+    /// Most seconds of processor time of each process of a program [default: as the system has it]
+    #[arg(long, env = "WEBLOOM_PROGRAM_CPU_SECONDS")]
+    program_cpu_seconds: Option<u64>,
+    /// Most open files of each process of a program [default: as the system has it]
+    #[arg(long, env = "WEBLOOM_PROGRAM_OPEN_FILES")]
+    program_open_files: Option<u64>,
+    /// What becomes of programs when the agent is told to end: end or keep [default: end]
+    #[arg(long, env = "WEBLOOM_PROGRAMS_AT_STOP")]
+    programs_at_stop: Option<AtStop>,
 }
 
 impl std::fmt::Debug for Args {
@@ -52,6 +85,20 @@ impl std::fmt::Debug for Args {
         // Without the token.
         f.debug_struct("Args").field("config", &self.config).field("broker", &self.broker).finish_non_exhaustive()
     }
+}
+
+/// Arguments of `webloom launch`, which only an agent calls.
+#[derive(Debug, ClapArgs)]
+pub struct LaunchArgs {
+    /// The folder of the program
+    folder: PathBuf,
+    /// Which step
+    step: Option<std::ffi::OsString>,
+}
+
+/// Carries one program, for an agent.
+pub fn launch(args: &LaunchArgs) -> ExitCode {
+    agent::launch(&args.folder, args.step.as_deref()).into()
 }
 
 fn read(path: &Path) -> Result<AgentLayer, String> {
@@ -77,6 +124,18 @@ pub fn run(args: Args) -> Result<(), String> {
         data_dir: args.data_dir,
         change_ip_command: args.change_ip_command,
         ip: args.ip,
+        applications: args.applications,
+        package_hosts: args.package_hosts,
+        application_users: args.application_users,
+        max_package_bytes: args.max_package_bytes,
+        cache_bytes: args.cache_bytes,
+        max_programs: args.max_programs,
+        program_limits: Some(ProgramLimits {
+            memory: args.program_memory,
+            cpu_seconds: args.program_cpu_seconds,
+            open_files: args.program_open_files,
+        }),
+        programs_at_stop: args.programs_at_stop,
     };
     let config = flags.over(file).validate().map_err(|wrong| wrong.join("\n         "))?;
     actix_rt::System::new().block_on(agent::run(config, stop_signal())).map_err(|e| e.to_string())

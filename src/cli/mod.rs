@@ -35,6 +35,9 @@ enum Command {
     Broker(broker::Args),
     /// Run a node: it downloads what a broker hands it
     Agent(agent::Args),
+    /// What an agent starts programs with
+    #[command(hide = true)]
+    Launch(agent::LaunchArgs),
     /// Crawl a site with a broker, an agent and a worker in this one process
     Crawl(crawl::CrawlArgs),
     /// Crawl a small site that is generated on the spot; needs no network
@@ -74,6 +77,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Broker(args) => done(broker::run(args)),
         Command::Agent(args) => done(agent::run(args)),
+        Command::Launch(args) => Ok(agent::launch(&args)),
         Command::Crawl(args) => done(crawl::crawl(args)),
         Command::Demo(args) => done(crawl::demo(args)),
         Command::Job(args) => job::run(args),

@@ -3,7 +3,9 @@
 //! They come in layers: flags over the environment over a file over the defaults. A layer says only what it knows;
 //! [`AgentLayer::over`] puts one on another, [`AgentLayer::validate`] checks the whole.
 
+use super::programs::{AtStop, ProgramLayer, ProgramSettings};
 use crate::domain::ids::NodeId;
+use crate::protocol::application::ProgramLimits;
 use serde::Deserialize;
 use std::fmt;
 use std::net::IpAddr;
@@ -43,12 +45,42 @@ pub struct AgentLayer {
     pub change_ip_command: Option<Vec<String>>,
     /// The address to be known by, where the broker cannot see it.
     pub ip: Option<String>,
+    /// Whether the broker may start programs here.
+    pub applications: Option<bool>,
+    /// Hosts, besides the broker, that packages of programs may come from.
+    pub package_hosts: Option<Vec<String>>,
+    /// Users that programs may run as, if the agent is root.
+    pub application_users: Option<Vec<String>>,
+    /// Most bytes of a package.
+    pub max_package_bytes: Option<u64>,
+    /// Most bytes of all kept packages.
+    pub cache_bytes: Option<u64>,
+    /// Programs at once; as many as blocks unless said.
+    pub max_programs: Option<u32>,
+    /// Upper bounds of what each program may use.
+    pub program_limits: Option<ProgramLimits>,
+    /// What becomes of programs when the agent is told to end.
+    pub programs_at_stop: Option<AtStop>,
 }
 
 impl AgentLayer {
+    fn programs(&mut self) -> ProgramLayer {
+        ProgramLayer {
+            applications: self.applications.take(),
+            package_hosts: self.package_hosts.take(),
+            application_users: self.application_users.take(),
+            max_package_bytes: self.max_package_bytes.take(),
+            cache_bytes: self.cache_bytes.take(),
+            max_programs: self.max_programs.take(),
+            program_limits: self.program_limits.take(),
+            programs_at_stop: self.programs_at_stop.take(),
+        }
+    }
+
     /// What this layer says, and where it says nothing, what `below` says.
     #[must_use]
-    pub fn over(self, below: Self) -> Self {
+    pub fn over(mut self, mut below: Self) -> Self {
+        let programs = self.programs().over(below.programs());
         Self {
             max_process_count: self.max_process_count.or(below.max_process_count),
             broker: self.broker.or(below.broker),
@@ -61,6 +93,14 @@ impl AgentLayer {
             data_dir: self.data_dir.or(below.data_dir),
             change_ip_command: self.change_ip_command.or(below.change_ip_command),
             ip: self.ip.or(below.ip),
+            applications: programs.applications,
+            package_hosts: programs.package_hosts,
+            application_users: programs.application_users,
+            max_package_bytes: programs.max_package_bytes,
+            cache_bytes: programs.cache_bytes,
+            max_programs: programs.max_programs,
+            program_limits: programs.program_limits,
+            programs_at_stop: programs.programs_at_stop,
         }
     }
 
@@ -68,11 +108,12 @@ impl AgentLayer {
     ///
     /// # Errors
     /// A line for each setting that is wrong, its name first.
-    pub fn validate(self) -> Result<AgentConfig, Vec<String>> {
+    pub fn validate(mut self) -> Result<AgentConfig, Vec<String>> {
         let mut wrong = Vec::new();
         let defaults = AgentConfig::default();
         let broker = broker(self.broker.as_deref().unwrap_or(DEFAULT_BROKER), &mut wrong);
         let max_process_count = within("maxProcessCount", self.max_process_count, 1..=1_000, defaults.max_process_count, &mut wrong);
+        let programs = self.programs().validate(max_process_count, &mut wrong);
         let heartbeat = within("heartbeat", self.heartbeat, 1..=3_600, defaults.heartbeat.as_secs(), &mut wrong);
         let retry_download = within("retryDownload", self.retry_download, 0..=20, defaults.retry_download, &mut wrong);
         let group = name("group", self.group, defaults.group.clone(), &mut wrong);
@@ -101,6 +142,7 @@ impl AgentLayer {
             data_dir: Some(self.data_dir.unwrap_or_else(|| PathBuf::from("."))),
             change_ip_command: self.change_ip_command.unwrap_or_default(),
             ip,
+            programs,
             ..defaults
         })
     }
@@ -174,6 +216,8 @@ pub struct AgentConfig {
     pub change_ip_command: Vec<String>,
     /// The address to be known by.
     pub ip: Option<IpAddr>,
+    /// What the broker may run here.
+    pub programs: ProgramSettings,
     /// How long the agent waits for this and that. Not for users; tests shorten it.
     #[doc(hidden)]
     pub waits: Waits,
@@ -221,6 +265,7 @@ impl Default for AgentConfig {
             data_dir: None,
             change_ip_command: Vec::new(),
             ip: None,
+            programs: ProgramSettings::default(),
             waits: Waits::default(),
         }
     }
@@ -239,6 +284,7 @@ impl fmt::Debug for AgentConfig {
             .field("node_type", &self.node_type)
             .field("node_id", &self.node_id)
             .field("data_dir", &self.data_dir)
+            .field("programs", &self.programs)
             .finish_non_exhaustive()
     }
 }

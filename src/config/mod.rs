@@ -8,5 +8,7 @@ pub mod alerts;
 pub mod broker;
 #[cfg(feature = "broker")]
 pub mod keep;
+#[cfg(feature = "agent")]
+pub mod programs;
 #[cfg(feature = "broker")]
 pub mod tokens;

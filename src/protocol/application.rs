@@ -142,7 +142,7 @@ pub struct ProgramExit {
     /// The signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Who ended it: the order to exit, the time-out, or nobody.
+    /// Who ended it: `exit` (the order), `timeout`, `agent` (it was stopped), or nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// Most bytes of memory (resident) that its processes had.

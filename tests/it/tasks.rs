@@ -69,7 +69,12 @@ async fn job(api: &Api, name: &str, task: Value, more: Value) -> String {
 }
 
 async fn over(api: &Api, run: &str) -> Value {
-    until("the end of a run", || async { Some(api.state(run).await).filter(|run| run["finishTime"].is_string()) }).await
+    until("the end of a run", || async {
+        // A broker that was started just now may still be loading it.
+        let (status, run) = api.get(&format!("/api/v1/runs/{run}")).await;
+        (status == 200 && run["finishTime"].is_string()).then_some(run)
+    })
+    .await
 }
 
 /// SDK workers in this process, until they are dropped.

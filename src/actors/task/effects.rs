@@ -201,11 +201,11 @@ impl TaskActor {
         let mut out = String::from("[");
         for (i, (part, instance)) in self.parts.iter().zip(&self.life.instances).enumerate() {
             let Phase::Over(state) = instance.phase else { continue };
-            let fits = |raw: &&Box<serde_json::value::RawValue>| out.len() + raw.get().len() < MOST_RESULTS;
             let item = serde_json::json!({
                 "instance": i, "worker": part.worker, "state": state, "reason": instance.reason,
             });
-            let result = part.result.as_ref().filter(fits).map_or("null", |raw| raw.get());
+            let result = part.result.as_deref().map(serde_json::value::RawValue::get);
+            let result = result.filter(|text| out.len() + text.len() < MOST_RESULTS).unwrap_or("null");
             let item = item.to_string();
             if i > 0 {
                 out.push(',');

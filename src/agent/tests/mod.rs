@@ -1,8 +1,12 @@
 //! The agent against sites and a broker that misbehave on purpose.
 
 mod blocks;
+#[cfg(feature = "broker")]
+mod broker;
 mod change_ip;
 mod downloads;
+#[cfg(feature = "broker")]
+mod program;
 #[cfg(feature = "broker")]
 mod run;
 mod site;

@@ -266,12 +266,12 @@ impl Roster {
     /// The one that is waited for even if it is full.
     fn target(&self, ask: &Ask) -> Option<WorkerId> {
         let not_excluded = |id: &WorkerId| !ask.excluded.contains(id);
-        let of = |choose: &dyn Fn(&mut dyn Iterator<Item = (WorkerId, &Member)>) -> Option<WorkerId>| {
-            choose(&mut self.suitable(ask).filter(|(id, _)| not_excluded(id))).or_else(|| choose(&mut self.suitable(ask)))
-        };
+        // Those that did not carry it through only if there is no other.
+        let has_other = self.suitable(ask).any(|(id, _)| not_excluded(&id));
+        let mut all = self.suitable(ask).filter(|(id, _)| !has_other || not_excluded(id));
         match ask.settings.strategy {
-            Strategy::Hash => of(&|all| all.max_by_key(|(id, _)| (mixed(ask.key, *id), *id)).map(|(id, _)| id)),
-            Strategy::Failover => of(&|all| all.min_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0))).map(|(id, _)| id)),
+            Strategy::Hash => all.max_by_key(|(id, _)| (mixed(ask.key, *id), *id)).map(|(id, _)| id),
+            Strategy::Failover => all.min_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0))).map(|(id, _)| id),
             Strategy::Sticky => {
                 let id = *self.stuck.get(&(Arc::clone(&ask.handler), ask.key))?;
                 self.suitable(ask).any(|(other, _)| other == id && not_excluded(&id)).then_some(id)

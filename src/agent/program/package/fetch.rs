@@ -1,0 +1,232 @@
+//! Fetching a package into a file.
+
+use super::refusal;
+use crate::agent::tls;
+use crate::config::agent::AgentConfig;
+use crate::config::programs::HostPattern;
+use crate::protocol::application::{ProgramError, ProgramErrorKind};
+use reqwest::header::{ETAG, IF_NONE_MATCH};
+use reqwest::{Client, StatusCode, Url, redirect};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::time::Duration;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// A server that sends nothing for so long has gone.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const MOST_REDIRECTS: usize = 10;
+/// Tries in all, where another may help.
+const TRIES: u32 = 3;
+
+/// What came of a fetch.
+pub enum Fetched {
+    /// The file is there.
+    New {
+        /// Its SHA-256, 64 hexadecimal digits.
+        sha256: String,
+        /// What the server calls this state of it.
+        etag: Option<String>,
+    },
+    /// The server says that what is kept is still right.
+    Unchanged,
+}
+
+/// Fetches packages, from hosts that are allowed only.
+pub struct Fetcher {
+    client: Result<Client, String>,
+    /// For the broker's own: it follows no redirects, since the token goes with it.
+    own: Result<Client, String>,
+    broker: Url,
+    token: Option<String>,
+    hosts: Vec<HostPattern>,
+    most_bytes: u64,
+    wait: Duration,
+}
+
+impl Fetcher {
+    pub fn new(config: &AgentConfig) -> Self {
+        let (broker, hosts) = (config.broker.clone(), config.programs.package_hosts.clone());
+        let redirects = {
+            let (broker, hosts) = (broker.clone(), hosts.clone());
+            redirect::Policy::custom(move |attempt| {
+                if attempt.previous().len() > MOST_REDIRECTS {
+                    attempt.error("too many redirects")
+                } else if is_allowed(attempt.url(), &broker, &hosts) {
+                    attempt.follow()
+                } else {
+                    attempt.error(NotAllowed)
+                }
+            })
+        };
+        Self {
+            client: client(redirects),
+            own: client(redirect::Policy::none()),
+            broker,
+            token: config.token.clone(),
+            hosts,
+            most_bytes: config.programs.max_package_bytes,
+            wait: config.waits.retry,
+        }
+    }
+
+    /// The address of a package; a path is the broker's own.
+    ///
+    /// # Errors
+    /// It is no address, or not of a host that is allowed.
+    pub fn address(&self, text: &str) -> Result<Url, ProgramError> {
+        if let Some(path) = text.strip_prefix('/') {
+            let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+            let mut url = self.broker.clone();
+            url.set_path(&format!("{}{path}", self.broker.path()));
+            url.set_query(query);
+            return Ok(url);
+        }
+        let url = Url::parse(text).map_err(|e| refusal(ProgramErrorKind::PackageFetch, format!("`{text}` is no address: {e}")))?;
+        if is_allowed(&url, &self.broker, &self.hosts) { Ok(url) } else { Err(not_allowed(&url)) }
+    }
+
+    /// Fetches into a new file. `known` is the ETag of what is kept.
+    ///
+    /// # Errors
+    /// It is not to be had; the kind says why.
+    pub async fn fetch(&self, url: &Url, known: Option<&str>, into: &Path) -> Result<Fetched, ProgramError> {
+        let mut wait = self.wait;
+        for _ in 1..TRIES {
+            match self.attempt(url, known, into).await {
+                Err(Failure { error, is_passing: true }) => {
+                    log::info!("package not fetched, trying again host={} reason={}", host(url), error.message);
+                    tokio::time::sleep(wait).await;
+                    wait *= 4;
+                }
+                Err(Failure { error, .. }) => return Err(error),
+                Ok(fetched) => return Ok(fetched),
+            }
+        }
+        self.attempt(url, known, into).await.map_err(|failure| failure.error)
+    }
+
+    async fn attempt(&self, url: &Url, known: Option<&str>, into: &Path) -> Result<Fetched, Failure> {
+        let fatal = |kind, message: String| Failure { error: refusal(kind, message), is_passing: false };
+        let passing = |message: String| Failure { error: refusal(ProgramErrorKind::PackageFetch, message), is_passing: true };
+        let is_own = url.origin() == self.broker.origin();
+        let client = if is_own { &self.own } else { &self.client };
+        let client = client.as_ref().map_err(|why| fatal(ProgramErrorKind::PackageFetch, why.clone()))?;
+        let mut request = client.get(url.clone());
+        if let Some(token) = self.token.as_ref().filter(|_| is_own) {
+            request = request.header("Token", token);
+        }
+        if let Some(etag) = known {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        let mut response = request.send().await.map_err(|e| {
+            if is_not_allowed(&e) {
+                fatal(
+                    ProgramErrorKind::Forbidden,
+                    format!("the package's address leads on to a host that this agent does not allow: {}", host(url)),
+                )
+            } else {
+                passing(format!("{}: {}", host(url), reason(e)))
+            }
+        })?;
+        match response.status() {
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(Fetched::Unchanged),
+            StatusCode::NOT_FOUND | StatusCode::GONE => {
+                return Err(fatal(ProgramErrorKind::PackageNotFound, format!("{} has no such package", host(url))));
+            }
+            status if status == StatusCode::OK => {}
+            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                return Err(passing(format!("{} answered {status}", host(url))));
+            }
+            status => return Err(fatal(ProgramErrorKind::PackageFetch, format!("{} answered {status}", host(url)))),
+        }
+        let too_large = || {
+            fatal(
+                ProgramErrorKind::PackageTooLarge,
+                format!("the package has more than the {} bytes that this agent allows", self.most_bytes),
+            )
+        };
+        if response.content_length().is_some_and(|length| length > self.most_bytes) {
+            return Err(too_large());
+        }
+        let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        let disk = |e: std::io::Error| fatal(ProgramErrorKind::PackageFetch, format!("the package cannot be written: {e}"));
+        let mut file = File::create(into).await.map_err(disk)?;
+        let (mut hash, mut bytes) = (Sha256::new(), 0);
+        while let Some(piece) = response.chunk().await.map_err(|e| passing(format!("{}: {}", host(url), reason(e))))? {
+            bytes += piece.len() as u64;
+            if bytes > self.most_bytes {
+                return Err(too_large());
+            }
+            hash.update(&piece);
+            file.write_all(&piece).await.map_err(disk)?;
+        }
+        file.sync_all().await.map_err(disk)?;
+        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Fetched::New { sha256, etag })
+    }
+}
+
+struct Failure {
+    error: ProgramError,
+    /// Another try may help.
+    is_passing: bool,
+}
+
+/// A redirect to where nothing may come from.
+#[derive(Debug, thiserror::Error)]
+#[error("that host is not allowed")]
+struct NotAllowed;
+
+fn is_not_allowed(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<NotAllowed>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+fn is_allowed(url: &Url, broker: &Url, hosts: &[HostPattern]) -> bool {
+    matches!(url.scheme(), "http" | "https") && (url.origin() == broker.origin() || hosts.iter().any(|host| host.fits(url)))
+}
+
+fn not_allowed(url: &Url) -> ProgramError {
+    let message = match url.scheme() {
+        "http" | "https" => format!("packages of `{}` are not allowed by this agent's setting `packageHosts`", host(url)),
+        other => format!("packages come by http or https, not by `{other}`"),
+    };
+    refusal(ProgramErrorKind::Forbidden, message)
+}
+
+/// An address as it may stand in a message: whatever secret it has is behind the host.
+fn host(url: &Url) -> &str {
+    url.host_str().unwrap_or("?")
+}
+
+fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let cause = std::iter::successors(std::error::Error::source(&error), |error| error.source()).last().map(ToString::to_string);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+fn client(redirects: redirect::Policy) -> Result<Client, String> {
+    Client::builder()
+        .tls_backend_preconfigured(tls::config())
+        .redirect(redirects)
+        .referer(false)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
+        .user_agent(concat!("webloom/", env!("CARGO_PKG_VERSION")))
+        // A tar.gz is what it is, however the server calls it; its hash is of these bytes.
+        .no_gzip()
+        .no_brotli()
+        .no_deflate()
+        .no_zstd()
+        .no_proxy()
+        .build()
+        .map_err(|e| format!("no HTTP client: {e}"))
+}

@@ -1,0 +1,117 @@
+//! What the agent keeps of a program from before it is started until the broker has settled it: by this no program is
+//! started twice, and none is forgotten.
+
+use super::launch::{self, read, write_atomic};
+use crate::domain::ids::Identity;
+use crate::domain::time::Timestamp;
+use crate::protocol::application::{ProgramOrder, ProgramRef, ProgramReport};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = "programs";
+const FILE: &str = "program.json";
+/// What nobody has settled for so long is of no interest to any broker.
+const MOST_AGE_MS: i64 = 7 * 86_400_000;
+
+/// How far a program has come, as far as it must not be forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// Certainly not started.
+    Accepted,
+    /// Perhaps started.
+    Launching,
+}
+
+/// The record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// What was ordered.
+    pub order: ProgramOrder,
+    /// How far it came.
+    pub phase: Phase,
+    /// The life of the machine in which it was written: no process outlives that.
+    pub boot: String,
+    /// If it is over: the last word.
+    pub last: Option<ProgramReport>,
+}
+
+impl Record {
+    /// Of a new order.
+    #[must_use]
+    pub fn new(order: ProgramOrder) -> Self {
+        Self { order, phase: Phase::Accepted, boot: launch::proc::boot_id(), last: None }
+    }
+
+    /// Writes it; it is durable when this returns.
+    ///
+    /// # Errors
+    /// The file system does not take it.
+    pub async fn write(&self, folder: &Path) -> io::Result<()> {
+        let (record, folder) = (self.clone(), folder.to_owned());
+        // A disk may be slow, and the agent has more to do.
+        let written = tokio::task::spawn_blocking(move || write_atomic(&folder, FILE, &record)).await;
+        written.unwrap_or_else(|e| Err(io::Error::other(e)))
+    }
+}
+
+/// The folder of all programs.
+#[must_use]
+pub fn home(data_dir: &Path) -> PathBuf {
+    data_dir.join(FOLDER)
+}
+
+/// The folder of one program.
+#[must_use]
+pub fn folder(home: &Path, program: &ProgramRef) -> PathBuf {
+    home.join(format!("{}-{}-{}", program.identity, program.instance, program.attempt))
+}
+
+/// Whether a folder has a name as [`folder`] gives it.
+fn is_ours(name: &str) -> bool {
+    let mut parts = name.splitn(3, '-');
+    let mut next = || parts.next().unwrap_or_default();
+    next().parse::<Identity>().is_ok() && next().parse::<u32>().is_ok() && next().parse::<u32>().is_ok()
+}
+
+/// All records of earlier agents. Folders without one are of orders that nobody was told of as taken; they go, and so do
+/// those that are over since long ago.
+#[must_use]
+pub fn load(home: &Path) -> Vec<Record> {
+    let mut records = Vec::new();
+    for entry in std::fs::read_dir(home).into_iter().flatten().flatten() {
+        let path = entry.path();
+        // The data directory is the working directory unless said: what else lies there is not ours.
+        if !entry.file_name().to_str().is_some_and(is_ours) {
+            continue;
+        }
+        match read::<Record>(&path, FILE) {
+            Ok(Some(record)) if record.last.as_ref().is_none_or(|last| Timestamp::now().since_ms(last.at) < MOST_AGE_MS) => {
+                records.push(record);
+            }
+            Ok(_) => drop(std::fs::remove_dir_all(&path)),
+            // Kept for a person to look at.
+            Err(error) => log::error!("a record of a program cannot be read folder={} error={error}", path.display()),
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_the_agents_is_left_alone() {
+        let home = tempfile::tempdir().expect("a folder");
+        let of = ProgramRef { identity: Identity::random(), instance: 0, attempt: 1 };
+        for path in [folder(home.path(), &of), home.path().join("mine"), home.path().join(of.identity.to_string())] {
+            std::fs::create_dir(path).expect("made");
+        }
+        assert!(load(home.path()).is_empty());
+        assert!(!folder(home.path(), &of).exists() && home.path().join("mine").exists());
+        assert_eq!(home.path().read_dir().expect("there").count(), 2);
+    }
+}
