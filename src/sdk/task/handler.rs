@@ -54,8 +54,8 @@ where
 }
 
 fn brought<T: Serialize>(result: &T) -> Outcome {
-    let json = serde_json::value::to_raw_value(result)
-        .map_err(|error| TaskFailure::new(format!("the result is no JSON: {error}")).permanent())?;
+    let json =
+        serde_json::value::to_raw_value(result).map_err(|error| TaskFailure::new(format!("the result is no JSON: {error}")).permanent())?;
     match json.get() {
         "null" => Ok(None),
         text if text.len() > limits::PAYLOAD => {

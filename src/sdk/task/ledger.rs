@@ -214,15 +214,7 @@ impl<T: Clone> Ledger<T> {
         // With less left it might be warned while its first heartbeat is on its way.
         let remaining = until.saturating_duration_since(now);
         let has_begun = remaining >= lease / 2;
-        let work = Work {
-            handle: handle.clone(),
-            lease,
-            until,
-            since: self.beat_no + 1,
-            has_begun,
-            is_ending: false,
-            is_warned: false,
-        };
+        let work = Work { handle: handle.clone(), lease, until, since: self.beat_no + 1, has_begun, is_ending: false, is_warned: false };
         self.at_work.insert(task, work);
         if has_begun {
             self.check_at = lower(self.check_at, warn_at(until, lease));

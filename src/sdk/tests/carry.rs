@@ -1,15 +1,15 @@
 //! Runs carried out against a stand-in of a broker: what is called how often, and what happens when calls fail.
 
-use crate::sdk::carry::{Over, carry};
-use crate::sdk::client::Client;
-use crate::sdk::run::RunContext;
-use crate::sdk::{Abort, Error, Failed, Follow, Page, Request, Result, Spider};
 use crate::domain::ids::{BlockId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::run::RunState;
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{Pushed, read_ack, read_push};
 use crate::protocol::worker::StartRun;
 use crate::protocol::{RUN_STATE_HEADER, delivery, pack};
+use crate::sdk::carry::{Over, carry};
+use crate::sdk::client::Client;
+use crate::sdk::run::RunContext;
+use crate::sdk::{Abort, Error, Failed, Follow, Page, Request, Result, Spider};
 use actix_web::{App, HttpResponse, HttpServer, web};
 use std::cell::RefCell;
 use std::collections::VecDeque;
