@@ -16,10 +16,12 @@ import time
 import traceback
 import urllib.error
 import urllib.request
+import uuid
 
 BROKER = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else "http://127.0.0.1:55626"
 TOKEN = sys.argv[2] if len(sys.argv) > 2 else None
 SLOTS = 4
+PROCESS = uuid.uuid4().hex
 FINAL = {"refused", "success", "failed", "cancelled"}
 
 
@@ -134,12 +136,20 @@ class Worker:
         with self.lock:
             return [ref(dict(zip(("identity", "instance", "attempt"), task))) for task in {**self.tasks, **self.outbox}]
 
+    def waiting(self):
+        with self.lock:
+            return [task for task in self.tasks.values() if not task.begun]
+
     def register(self):
         """Says what is watched and what is in hand; again whenever the broker has forgotten this worker."""
+        with self.lock:
+            # What has not begun is not claimed: the broker may have given it away, and sends it again if it has not.
+            self.tasks = {key: task for key, task in self.tasks.items() if task.begun}
         body = {
             "classNames": sorted(HANDLERS),
             "tasks": self.in_hand(),
-            "worker": {"name": "python", "version": "1", "tags": ["python"], "slots": 0 if self.draining else SLOTS},
+            "worker": {"name": "python", "version": "1", "tags": ["python"],
+                       "slots": 0 if self.draining else SLOTS, "process": PROCESS},
         }
         if self.id:
             body["workerId"] = self.id
@@ -173,10 +183,6 @@ class Worker:
                                                 "permanent": isinstance(error, Permanent)}}
         self.say({**ref(task.order), **end, **task.last})
 
-    def begin(self, task):
-        task.begun = True
-        threading.Thread(target=self.carry_out, args=(task,), daemon=True).start()
-
     def order(self, order):
         with self.lock:
             if key(order) in self.tasks or key(order) in self.outbox:
@@ -186,8 +192,7 @@ class Worker:
             why = "draining" if self.draining else "all places are taken" if is_full else "not watched here"
             self.say({**ref(order), "state": "refused", "error": {"message": why}})
             return
-        # How long the order waited for our poll is not known, nor how much is left of its lease: it begins when the broker
-        # has answered a heartbeat that names it.
+        # How much is left of its lease is not known: see `begin_new`.
         with self.lock:
             self.tasks[key(order)] = Task(order, self.say)
         self.wake.set()
@@ -216,23 +221,33 @@ class Worker:
                 self.outbox.pop(key(task), None)
 
     def heartbeat(self):
-        """Renews the leases of what it names, from when it is sent, once it is answered."""
+        """Renews the leases of what it names, from when it is sent, once it is answered. Returns what it named."""
         with self.lock:
             named = [task for task in self.tasks.values() if not task.told.is_set()]
         sent = time.monotonic()
-        status, gone = call("POST", f"/api/v1/workers/{self.id}/heartbeat", {"tasks": self.in_hand()}, timeout=10)
+        status, _ = call("POST", f"/api/v1/workers/{self.id}/heartbeat", {"tasks": self.in_hand()}, timeout=10)
         if status not in (200, 204):
-            return
-        gone = {key(task) for task in gone or []}
+            return []
         for task in named:
-            if task.key in gone:
-                task.cancel("another worker has it")
-                if not task.begun:
-                    self.tasks.pop(task.key, None)
-            elif not task.told.is_set():
+            if not task.told.is_set():
                 task.until = max(task.until, sent + task.order["lease"] / 1000)
-                if not task.begun:
-                    self.begin(task)
+        return named
+
+    def begin_new(self):
+        """Begins what a heartbeat has named, unless the messages after it say that it is not ours any more."""
+        named = self.heartbeat()
+        self.poll(0)
+        for task in named:
+            if not task.begun and not task.told.is_set() and time.monotonic() < task.until:
+                task.begun = True
+                threading.Thread(target=self.carry_out, args=(task,), daemon=True).start()
+
+    def poll(self, wait):
+        """Fetches messages. False: we are forgotten, or the broker is away."""
+        status, messages = call("GET", f"/api/v1/workers/{self.id}/messages?wait={wait}")
+        for message in messages or [] if status == 200 else []:
+            self.take(message)
+        return status in (200, 204)
 
     def report(self):
         """Sends what tasks said, and all last reports that are not settled."""
@@ -256,8 +271,7 @@ class Worker:
         while True:
             with self.lock:
                 leases = [task.order["lease"] / 3000 for task in self.tasks.values()]
-                asks = any(not task.begun for task in self.tasks.values())
-            if self.id and (asks or time.monotonic() >= beat_at):
+            if self.id and time.monotonic() >= beat_at:
                 self.heartbeat()
                 beat_at = time.monotonic() + min([self.beat_s, *leases])
             self.report()
@@ -273,12 +287,9 @@ class Worker:
                 time.sleep(1)
                 continue
             print(f"worker {self.id} watches {', '.join(sorted(HANDLERS))}", flush=True)
-            while True:
-                status, messages = call("GET", f"/api/v1/workers/{self.id}/messages?wait=20")
-                if status not in (200, 204):
-                    break  # forgotten, or the broker is away: register again
-                for message in messages or []:
-                    self.take(message)
+            while self.poll(0 if self.waiting() else 20):
+                if self.waiting():
+                    self.begin_new()
                 if self.draining:
                     while self.in_hand():
                         time.sleep(0.1)

@@ -5,6 +5,7 @@
 
 use crate::domain::ids::Identity;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -18,6 +19,9 @@ const REMEMBERED: usize = 10_000;
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Followers {
+    /// Those that are sent every line, and not only the next one.
+    pub(super) streams: AtomicUsize,
+    is_closed: AtomicBool,
     bells: Mutex<HashMap<Identity, Arc<Notify>>>,
     sizes: Mutex<HashMap<i64, Size>>,
 }
@@ -34,6 +38,12 @@ pub struct Size {
 }
 
 impl Size {
+    /// As it was read from the store.
+    #[must_use]
+    pub fn read(lines: u64, bytes: u64) -> Self {
+        Self { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES }
+    }
+
     /// How many of these lines still fit, given the bytes of each; they are counted.
     fn take(&mut self, lengths: &[usize]) -> usize {
         let mut taken = 0;
@@ -47,6 +57,12 @@ impl Size {
         }
         taken
     }
+}
+
+/// What the last line of a log says that is full.
+#[must_use]
+pub fn full() -> String {
+    format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped")
 }
 
 /// What may be written.
@@ -96,6 +112,20 @@ impl Followers {
         if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&identity) {
             bell.notify_waiters();
         }
+    }
+
+    /// The broker goes down: whoever waits is rung, and nobody waits any more.
+    pub fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        for bell in self.bells.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            bell.notify_waiters();
+        }
+    }
+
+    /// The broker goes down.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
     }
 
     /// Whether the size of this log is known.

@@ -1,17 +1,22 @@
 //! What the actors of one broker share: the store, the settings, and the directory of who lives where.
 
 use super::alerts::AlertsHandle;
+use super::allocator::AllocatorHandle;
+use super::application::ApplicationHandle;
 use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
+use super::fleet::Fleet;
 use super::followers::Followers;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
+use super::packages::Packages;
 use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
 use super::scheduler::SchedulerHandle;
 use super::supervision::{Census, ChildKey};
+use super::task::TaskHandle;
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
@@ -25,7 +30,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+
+/// How long a stop waits for the actor of its run, and how long between two looks.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_PAUSE: Duration = Duration::from_millis(20);
 
 /// Times that the actors go by, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +113,7 @@ pub struct Directory {
     /// Jobs that have something to do.
     pub jobs: Shelf<JobId, JobHandle>,
     dispatcher: RwLock<Option<DispatcherHandle>>,
+    allocator: RwLock<Option<AllocatorHandle>>,
     scheduler: RwLock<Option<SchedulerHandle>>,
     alerts: RwLock<Option<AlertsHandle>>,
     /// Everybody, for those who look on.
@@ -119,6 +130,17 @@ impl Directory {
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.dispatcher.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says who gives tasks to workers.
+    pub fn set_allocator(&self, handle: AllocatorHandle) {
+        *self.allocator.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+    }
+
+    /// Who gives tasks to workers, if it lives.
+    #[must_use]
+    pub fn allocator(&self) -> Option<AllocatorHandle> {
+        self.allocator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says who the scheduler is.
@@ -151,6 +173,10 @@ pub enum AtWork {
     Run(RunHandle),
     /// A request.
     Callback(CallbackHandle),
+    /// Programs.
+    Application(ApplicationHandle),
+    /// A task on a worker.
+    Task(TaskHandle),
 }
 
 impl AtWork {
@@ -160,6 +186,8 @@ impl AtWork {
         match self {
             Self::Run(_) => ChildKey::Run(identity),
             Self::Callback(_) => ChildKey::Callback(identity),
+            Self::Application(_) => ChildKey::Application(identity),
+            Self::Task(_) => ChildKey::Task(identity),
         }
     }
 
@@ -169,6 +197,18 @@ impl AtWork {
         match self {
             Self::Run(run) => run.stop(reason),
             Self::Callback(callback) => callback.stop(reason),
+            Self::Application(application) => application.stop(reason),
+            Self::Task(task) => task.stop(reason),
+        }
+    }
+
+    /// If it waits for its turn, it is to look whether that has come.
+    pub fn see_turn(&self) {
+        match self {
+            Self::Run(run) => run.see_turn(),
+            Self::Callback(callback) => callback.see_turn(),
+            Self::Application(application) => application.see_turn(),
+            Self::Task(task) => task.see_turn(),
         }
     }
 }
@@ -250,6 +290,10 @@ pub struct House {
     pub outbound: Arc<Outbound>,
     /// Who waits for more of the logs of runs, and how much these hold.
     pub followers: Arc<Followers>,
+    /// What each node has room for.
+    pub fleet: Arc<Fleet>,
+    /// The packages that the broker keeps.
+    pub packages: Arc<Packages>,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -275,6 +319,8 @@ impl House {
             keep: KeepConfig::default(),
             outbound: Arc::default(),
             followers: Arc::default(),
+            fleet: Arc::default(),
+            packages: Arc::default(),
             registry: Arc::default(),
         }
     }
@@ -283,6 +329,13 @@ impl House {
     #[must_use]
     pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
         Self { alerts: Arc::new(alerts), keep, ..self }
+    }
+
+    /// With packages.
+    #[must_use]
+    pub fn with_packages(mut self, packages: Packages) -> Self {
+        self.packages = Arc::new(packages);
+        self
     }
 
     /// With these bounds for the requests of callbacks.
@@ -308,6 +361,12 @@ impl House {
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.directory.dispatcher()
+    }
+
+    /// Who gives tasks to workers, if it lives.
+    #[must_use]
+    pub fn allocator(&self) -> Option<AllocatorHandle> {
+        self.directory.allocator()
     }
 
     /// The scheduler, if it lives.
@@ -358,11 +417,21 @@ impl House {
         }
     }
 
-    /// Ends a run.
+    /// Ends a run. One whose actor is being built, or is about to be tried again, is waited for: it would go on.
     ///
     /// # Errors
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, reason: String) -> Result<RunOutput, Problem> {
-        self.at_work(identity).await?.stop(reason).wait().await
+        let since = Instant::now();
+        loop {
+            let stopped = match self.at_work(identity).await {
+                Ok(at_work) => at_work.stop(reason.clone()).wait().await,
+                Err(problem) => Err(problem),
+            };
+            match stopped {
+                Err(problem) if problem.status == 503 && since.elapsed() < STOP_PATIENCE => tokio::time::sleep(STOP_PAUSE).await,
+                other => return other,
+            }
+        }
     }
 }

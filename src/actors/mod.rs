@@ -5,9 +5,12 @@
 //! tells, and is answered by another message.
 
 pub mod alerts;
+pub mod allocator;
+pub mod application;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;
+pub mod fleet;
 pub mod followers;
 pub mod house;
 pub mod janitor;
@@ -15,9 +18,17 @@ pub mod job;
 pub mod lateness;
 pub mod node;
 pub mod outlet;
+pub mod packages;
 pub mod registry;
 pub mod reply;
 pub mod run;
+pub mod run_logs;
 pub mod scheduler;
 pub mod supervision;
+pub mod task;
 pub mod worker;
+
+/// Between 0 and 1.
+fn chance() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_u128() as u32) / f64::from(u32::MAX)
+}

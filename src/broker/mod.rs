@@ -3,6 +3,7 @@
 use crate::actors::callback::Outbound;
 use crate::actors::desk::Desk;
 use crate::actors::house::{House, Times};
+use crate::actors::packages::Packages;
 use crate::actors::registry::{Registry, RegistryHandle};
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
@@ -51,7 +52,8 @@ impl Broker {
         let (store, open_runs, unsettled) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
         let house = House::new(store.clone(), times(config))
             .with_settings(config.alerts.clone(), config.keep)
-            .with_outbound(Outbound::new(config.targets()));
+            .with_outbound(Outbound::new(config.targets()))
+            .with_packages(Packages::beside(&config.database));
         if !open_runs.is_empty() {
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }

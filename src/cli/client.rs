@@ -16,6 +16,8 @@ const PAGE: usize = 1_000;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than the broker lets any caller wait.
 const ANSWER: Duration = Duration::from_secs(90);
+/// … and to one that brings a large body.
+const LONG_ANSWER: Duration = Duration::from_secs(3_600);
 
 /// Names and values of a query; those without a value are left out.
 pub type Query<'a> = &'a [(&'a str, Option<String>)];
@@ -93,6 +95,12 @@ impl Client {
         self.send(self.request(Method::POST, path, query).header(CONTENT_TYPE, media_type).body(body)).await
     }
 
+    /// Sends bytes, however long that takes.
+    pub async fn post_bytes(&self, path: &[&str], query: Query<'_>, body: Vec<u8>) -> Result<Answer, Failure> {
+        let request = self.request(Method::POST, path, query).header(CONTENT_TYPE, "application/octet-stream");
+        self.send(request.timeout(LONG_ANSWER).body(body)).await
+    }
+
     /// Changes something.
     pub async fn put(&self, path: &[&str], body: &Value) -> Result<Answer, Failure> {
         self.send(self.request(Method::PUT, path, &[]).header(CONTENT_TYPE, "application/json").body(body.to_string())).await
@@ -100,7 +108,12 @@ impl Client {
 
     /// Takes something away.
     pub async fn delete(&self, path: &[&str]) -> Result<Answer, Failure> {
-        self.send(self.request(Method::DELETE, path, &[])).await
+        self.delete_with(path, &[]).await
+    }
+
+    /// Takes something away, with a word on how.
+    pub async fn delete_with(&self, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
+        self.send(self.request(Method::DELETE, path, query)).await
     }
 
     /// A list, page after page, of at most `limit` items: one document again.

@@ -9,11 +9,13 @@ mod group;
 mod house;
 mod job;
 mod node;
+mod package;
 mod remote;
 mod run;
 mod table;
 mod value;
 mod verify_history;
+mod worker;
 
 use clap::{Parser, Subcommand};
 use remote::Failure;
@@ -45,8 +47,10 @@ enum Command {
     Group(group::Args),
     /// The machines that carry work out
     Node(node::NodeArgs),
+    /// Packages: programs that nodes fetch from the broker
+    Package(package::Args),
     /// The programs that say what is to be done
-    Worker(node::WorkerArgs),
+    Worker(worker::Args),
     /// Alerts: who is told when a job fails, is missed, late or silent
     Alert(alert::Args),
     /// Prove from a store file that every planned instant stands in the ledger, and nothing else
@@ -76,7 +80,8 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Group(args) => group::run(args),
         Command::Node(args) => node::run(args),
-        Command::Worker(args) => node::run_worker(args),
+        Command::Package(args) => package::run(args),
+        Command::Worker(args) => worker::run(args),
         Command::Alert(args) => alert::run(args),
         Command::VerifyHistory(args) => verify_history::run(&args),
     };

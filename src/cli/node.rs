@@ -1,7 +1,9 @@
-//! `webloom node` and `webloom worker`: who is there to carry work out.
+//! `webloom node`: the machines that carry work out.
 
-use super::remote::{Failure, Remote};
+use super::remote::{Failure, Remote, Shell};
 use super::table::{card, cell, list as table, some, some_time, time};
+use super::value::instant;
+use crate::domain::time::Timestamp;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -28,37 +30,47 @@ enum NodeCommand {
     List,
     /// Show a node
     Show(NodeRef),
-    /// Give a node work again
+    /// Give a node work again, whatever it was told before
     Enable(NodeRef),
-    /// Give a node no more work
-    Disable(NodeRef),
-    /// List what a node said of itself, the latest first
-    Status {
+    /// Give a node no more work; it finishes what it has
+    Disable(WorkArgs),
+    /// Give a node no more work; it finishes what it has, and ends
+    Drain(WorkArgs),
+    /// End a node's agent, and its programs with it
+    Exit(WorkArgs),
+    /// Forget a node and all that it said
+    Remove {
         #[command(flatten)]
         node: NodeRef,
+        /// Also if it is there: it is told to end
+        #[arg(long)]
+        force: bool,
+    },
+    /// List what a node said of itself, the latest first
+    #[command(alias = "status")]
+    History {
+        #[command(flatten)]
+        node: NodeRef,
+        /// Only what it said at this instant and later: RFC 3339, or -2h
+        #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+        from: Option<Timestamp>,
+        /// Only what it said at this instant and earlier
+        #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+        to: Option<Timestamp>,
         /// At most so many
         #[arg(long, default_value_t = 50, value_parser = super::limit())]
         limit: u32,
     },
 }
 
-/// Flags of `webloom worker`.
+/// A node, and why.
 #[derive(Debug, ClapArgs)]
-pub struct WorkerArgs {
+struct WorkArgs {
     #[command(flatten)]
-    remote: Remote,
-    #[command(subcommand)]
-    command: WorkerCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum WorkerCommand {
-    /// List who watches which class, now or in the past
-    List {
-        /// At most so many
-        #[arg(long, default_value_t = 100, value_parser = super::limit())]
-        limit: u32,
-    },
+    node: NodeRef,
+    /// For people
+    #[arg(long)]
+    reason: Option<String>,
 }
 
 /// Runs a command of `webloom node`.
@@ -71,7 +83,8 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
         NodeCommand::List => {
             let answer = shell.client.get(&["nodes"], &[]).await?;
             shell.show(&answer, |nodes| {
-                let columns = ["ID", "STATE", "TYPE", "GROUP", "ADDRESS", "SYSTEM", "HOLDING", "AT MOST", "CPU %", "FREE MB", "LAST SEEN"];
+                let columns =
+                    ["ID", "STATE", "TYPE", "GROUP", "ADDRESS", "SYSTEM", "BLOCKS", "PROGRAMS", "AT MOST", "CPU %", "FREE MB", "LAST SEEN"];
                 table(nodes, "there are no nodes", &columns, |node| {
                     let load = &node["load"];
                     vec![
@@ -82,6 +95,7 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
                         cell(node, "ipAddress"),
                         cell(node, "operatingSystem"),
                         cell(node, "holding"),
+                        cell(node, "programs"),
                         cell(node, "maxProcessCount"),
                         cell(load, "cpu"),
                         cell(load, "freeMemory"),
@@ -98,12 +112,17 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
             let answer = shell.client.post(&["nodes", &node, "enable"], &[], &json!({})).await?;
             shell.show(&answer, |_| format!("node {node} is given work"))
         }
-        NodeCommand::Disable(NodeRef { node }) => {
-            let answer = shell.client.post(&["nodes", &node, "disable"], &[], &json!({})).await?;
-            shell.show(&answer, |_| format!("node {node} is given no more work"))
+        NodeCommand::Disable(args) => set_work(&shell, &args, "disable", "is given no more work").await,
+        NodeCommand::Drain(args) => set_work(&shell, &args, "drain", "finishes what it has, and ends").await,
+        NodeCommand::Exit(args) => set_work(&shell, &args, "exit", "is told to end").await,
+        NodeCommand::Remove { node: NodeRef { node }, force } => {
+            let answer = shell.client.delete_with(&["nodes", &node], &[("force", force.then(|| "true".to_owned()))]).await?;
+            shell.show(&answer, |_| format!("node {node} is removed"))
         }
-        NodeCommand::Status { node: NodeRef { node }, limit } => {
-            let answer = shell.client.list(&["nodes", &node, "status"], &[], limit as usize).await?;
+        NodeCommand::History { node: NodeRef { node }, from, to, limit } => {
+            let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
+            let query = [("from", at(from)), ("to", at(to))];
+            let answer = shell.client.list(&["nodes", &node, "statuses"], &query, limit as usize).await?;
             shell.show(&answer, |rows| {
                 table(rows, "nothing is known of it", &["AT", "AT WORK", "CPU %", "FREE MB"], |row| {
                     let mut cells = vec![time(row, "creationTime")];
@@ -115,7 +134,20 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
     })
 }
 
+async fn set_work(shell: &Shell, args: &WorkArgs, what: &str, says: &str) -> Result<ExitCode, Failure> {
+    let node = &args.node.node;
+    let body = args.reason.as_ref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+    let answer = shell.client.post(&["nodes", node, what], &[], &body).await?;
+    shell.show(&answer, |_| format!("node {node} {says}"))
+}
+
 fn state(node: &Value) -> &'static str {
+    if node["isLeaving"] == true {
+        return "leaving";
+    }
+    if node["isDraining"] == true {
+        return "draining";
+    }
     match (node["isOnline"].as_bool(), node["isEnabled"].as_bool()) {
         (_, Some(false)) => "disabled",
         (Some(true), _) => "online",
@@ -128,6 +160,7 @@ fn describe(node: &Value) -> String {
     card(&[
         ("id", some(node, "nodeId")),
         ("state", Some(state(node).to_owned())),
+        ("reason", some(node, "reason")),
         ("online", some(node, "isOnline")),
         ("type", some(node, "nodeType")),
         ("group", some(node, "group")),
@@ -138,28 +171,8 @@ fn describe(node: &Value) -> String {
         ("free memory", some(load, "freeMemory").map(|mb| format!("{mb} MB"))),
         ("cpu", some(load, "cpu").map(|percent| format!("{percent} %"))),
         ("holding", Some(format!("{} of {} blocks", cell(node, "holding"), cell(node, "maxProcessCount")))),
+        ("programs", some(node, "programs")),
         ("created", some_time(node, "creationTime")),
         ("last seen", some_time(node, "lastOnlineTime")),
     ])
-}
-
-/// Runs a command of `webloom worker`.
-///
-/// # Errors
-/// The broker refuses it or cannot be reached.
-pub fn run_worker(args: WorkerArgs) -> Result<ExitCode, Failure> {
-    let WorkerCommand::List { limit } = args.command;
-    args.remote.run(async |shell| {
-        let answer = shell.client.list(&["workers"], &[], limit as usize).await?;
-        shell.show(&answer, |workers| {
-            table(workers, "there are no workers", &["WORKER", "CLASS", "SINCE", "UNTIL"], |worker| {
-                vec![
-                    cell(worker, "connectionId"),
-                    cell(worker, "fullClassName"),
-                    time(worker, "connectTime"),
-                    some_time(worker, "disconnectTime").unwrap_or_else(|| "now".to_owned()),
-                ]
-            })
-        })
-    })
 }

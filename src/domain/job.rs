@@ -215,7 +215,7 @@ impl Properties {
         self.entry(key).map(|(_, value)| value)
     }
 
-    fn entry(&self, key: &str) -> Option<(&str, &str)> {
+    pub(super) fn entry(&self, key: &str) -> Option<(&str, &str)> {
         self.0.iter().find(|(k, _)| same_key(k, key)).map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
@@ -223,7 +223,7 @@ impl Properties {
     ///
     /// # Errors
     /// The value is there and is no `T`, or `T` out of `range`.
-    fn parsed<T: FromStr + PartialOrd + std::fmt::Display>(
+    pub(super) fn parsed<T: FromStr + PartialOrd + std::fmt::Display>(
         &self,
         key: &str,
         range: std::ops::RangeInclusive<T>,

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "broker")]
 pub mod alert;
+#[cfg(feature = "broker")]
+pub mod application;
 pub mod block;
 #[cfg(feature = "broker")]
 pub mod callback;
@@ -28,5 +30,9 @@ pub mod standing;
 pub mod targets;
 pub mod task;
 pub mod time;
+#[cfg(feature = "broker")]
+pub mod worker;
+#[cfg(feature = "broker")]
+pub mod workflow;
 #[cfg(feature = "broker")]
 pub mod zone;

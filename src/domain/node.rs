@@ -64,8 +64,36 @@ pub struct NodeRecord {
     pub facts: NodeFacts,
     /// The operator's word: whether it gets work.
     pub is_enabled: bool,
+    /// It gets nothing new, and ends when it has nothing left.
+    pub is_draining: bool,
+    /// It is told to end.
+    pub is_leaving: bool,
+    /// Why it is disabled, draining or leaving.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// When it was first seen.
     pub creation_time: Timestamp,
     /// When it was last heard.
     pub last_online_time: Timestamp,
+}
+
+impl NodeRecord {
+    /// It may be given work.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_enabled && !self.is_draining && !self.is_leaving
+    }
+}
+
+/// What an operator wants of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeWork {
+    /// It gets work.
+    Enabled,
+    /// It finishes what it has, and gets nothing more.
+    Disabled,
+    /// It finishes what it has, and ends.
+    Draining,
+    /// It ends, at once.
+    Leaving,
 }

@@ -98,6 +98,9 @@ pub struct RunRules {
     /// The task of a task job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<Arc<super::task::TaskSettings>>,
+    /// The program of an application job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application: Option<Arc<super::application::ApplicationSettings>>,
     /// What the last run of the job left for this one: JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Arc<str>>,

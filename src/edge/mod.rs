@@ -32,7 +32,10 @@ pub struct Edge {
 /// compared with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
-    use http::{alerts, groups, jobs, logs, metrics, node, nodes, plans, queue, runs, scheduler_net, status, transfer, workers};
+    use http::{
+        alerts, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, queue, redrive, runs, scheduler_net,
+        status, tasks, transfer, workers,
+    };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
@@ -43,12 +46,17 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Jobs", plans::routes()))
         .chain(tagged("Jobs", transfer::routes()))
         .chain(tagged("Jobs", jobs::routes()))
+        .chain(tagged("Jobs", job_data::routes()))
+        .chain(tagged("Runs", redrive::routes()))
         .chain(tagged("Runs", runs::routes()))
+        .chain(tagged("Tasks", tasks::routes()))
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))
         .chain(tagged("Runs", logs::routes()))
+        .chain(tagged("Runs", live_logs::routes()))
         .chain(tagged("Groups", groups::routes()))
         .chain(tagged("Nodes", nodes::routes()))
+        .chain(tagged("Packages", packages::routes()))
         .chain(tagged("Workers", workers::routes()))
         .collect()
 }

@@ -113,6 +113,9 @@ impl Schemas {
             if body.bulk {
                 content[BULK] = json!({});
             }
+            if body.raw {
+                content = json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary", "minLength": 1 } } });
+            }
             out["requestBody"] = json!({ "required": body.required, "content": content });
         }
         let mut responses: Map<String, Value> =

@@ -82,6 +82,8 @@ pub(super) struct Body {
     pub(super) required: bool,
     pub(super) shape: Shape,
     pub(super) bulk: bool,
+    /// It is bytes of any kind, and no JSON.
+    pub(super) raw: bool,
 }
 
 /// One of the answers of success.
@@ -136,19 +138,25 @@ impl Operation {
 
     /// The type of its JSON body.
     pub fn body<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body { required: true, shape: shape::<T>, bulk: false });
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: false, raw: false });
         self
     }
 
     /// The type of its JSON body, which may be left out.
     pub fn body_or_nothing<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body { required: false, shape: shape::<T>, bulk: false });
+        self.body = Some(Body { required: false, shape: shape::<T>, bulk: false, raw: false });
         self
     }
 
     /// The type of its body, which is either JSON or in bulk form.
     pub fn body_or_bulk<T: JsonSchema>(mut self) -> Self {
-        self.body = Some(Body { required: true, shape: shape::<T>, bulk: true });
+        self.body = Some(Body { required: true, shape: shape::<T>, bulk: true, raw: false });
+        self
+    }
+
+    /// Its body is bytes of any kind.
+    pub fn body_as_bytes(mut self) -> Self {
+        self.body = Some(Body { required: true, shape: shape::<String>, bulk: false, raw: true });
         self
     }
 

@@ -103,9 +103,9 @@ pub enum JobTypeInput {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerInput {
-    /// Instead of the job's own.
+    /// Instead of the job's own: of a task any JSON, of other jobs a text.
     #[serde(default)]
-    pub arguments: Option<String>,
+    pub arguments: Option<serde_json::Value>,
     /// Instead of the job's own.
     #[serde(default)]
     pub priority: Option<i32>,
@@ -170,9 +170,18 @@ pub struct RunOutput {
     /// The run that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<Identity>,
+    /// The run of another job whose end began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Identity>,
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// Of a task at work: 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<u8>,
+    /// What it is at, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_text: Option<String>,
     /// What it brought: of a callback, the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
@@ -275,6 +284,8 @@ pub struct NodeOutput {
     pub load: Option<crate::domain::node::NodeLoad>,
     /// Blocks in its hands.
     pub holding: u32,
+    /// Programs that runs count on there.
+    pub programs: u32,
 }
 
 /// What a node said of itself in one heartbeat.
@@ -293,7 +304,7 @@ pub struct NodeStatusOutput {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct WorkerOutput {
+pub struct WorkerWatch {
     /// Counts the watches.
     pub id: i64,
     /// The class.
@@ -349,6 +360,12 @@ pub struct WorkerInput {
     /// Runs that it has in hand already.
     #[serde(default)]
     pub runs: Vec<Identity>,
+    /// Tasks that it has in hand already, or whose end is not settled.
+    #[serde(default)]
+    pub tasks: Vec<super::task::TaskRef>,
+    /// Who it is.
+    #[serde(default)]
+    pub worker: super::worker::WorkerFacts,
 }
 
 /// The answer to a worker without a socket: the rules of the house.

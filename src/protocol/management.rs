@@ -379,3 +379,113 @@ pub struct Lateness {
     /// The latest one.
     pub max: i64,
 }
+
+/// A worker, and how it is now.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerOutput {
+    /// What is kept of it.
+    #[serde(flatten)]
+    pub record: crate::domain::worker::WorkerRecord,
+    /// It is there.
+    pub is_online: bool,
+    /// By a socket; else it calls by HTTP.
+    pub has_socket: bool,
+    /// The tasks that it said last it has in hand.
+    pub tasks: Vec<crate::protocol::task::TaskRef>,
+}
+
+/// Why an operator does something.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ReasonInput {
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What the last run of a job left for the next one.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobDataOutput {
+    /// Any JSON.
+    pub data: serde_json::Value,
+    /// The run that left it; absent: somebody put it there by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// When.
+    pub update_time: Timestamp,
+}
+
+/// Something else for the next run of a job.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JobDataInput {
+    /// Any JSON, at most 256 KiB.
+    pub data: serde_json::Value,
+}
+
+/// Which dead runs are to be run again: those that failed for good and that no other run repeats.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RedriveInput {
+    /// Only those of this job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// Only those of jobs that are in this group now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Only those made at this instant and later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Timestamp>,
+    /// At most so many, 1 to 1,000; 100 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Only say which.
+    pub dry_run: bool,
+}
+
+/// What became of dead runs.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RedrivenRuns {
+    /// Dead runs that were found.
+    pub found: usize,
+    /// Those that are run again; in a dry run none.
+    pub redriven: usize,
+    /// Each of them.
+    pub runs: Vec<RedrivenRun>,
+    /// There are more than the limit.
+    pub more: bool,
+}
+
+/// What became of one dead run.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RedrivenRun {
+    /// The dead run.
+    pub retry_of: Identity,
+    /// Its job.
+    pub job_id: JobId,
+    /// The run that repeats it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// What became of one trigger of several.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TriggeredOutput {
+    /// The run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<super::problem::Problem>,
+}

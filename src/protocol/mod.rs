@@ -13,6 +13,8 @@ pub mod log;
 pub mod management;
 pub mod node;
 pub mod pack;
+#[cfg(feature = "broker")]
+pub mod packages;
 pub mod problem;
 pub mod push;
 #[cfg(feature = "broker")]

@@ -87,6 +87,10 @@ pub struct WorkerFacts {
     /// Tasks that it takes at a time; 1 unless said, 0: none, it only carries out runs of block jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+    /// Made at random when the program starts: after a reconnect the broker knows that it is the same one, and sends at
+    /// once what did not come through. From another one, or without this, it waits for the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
 }
 
 /// The order to carry out a run.

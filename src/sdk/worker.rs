@@ -190,7 +190,8 @@ impl Worker {
             return Err(Error::Classes("a worker watches one class or task or more, each once".to_owned()));
         }
         let slots = if handlers.is_empty() { 0 } else { self.facts.slots.unwrap_or(SLOTS) };
-        let facts = WorkerFacts { name: Some(self.name.clone()), slots: Some(slots), ..self.facts };
+        let process = Some(uuid::Uuid::new_v4().simple().to_string());
+        let facts = WorkerFacts { name: Some(self.name.clone()), slots: Some(slots), process, ..self.facts };
         let client = Rc::new(Client::new(&self.broker, self.token.as_deref())?);
         let (send, mut orders) = mpsc::unbounded_channel();
         let known = Rc::new(RefCell::new(BTreeSet::new()));

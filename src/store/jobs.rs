@@ -7,7 +7,7 @@ use super::error::StoreError;
 use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans::{self, StoredPlan};
-use super::schema::{job, job_property, plan};
+use super::schema::{job, job_property, plan, run};
 use crate::domain::ids::JobId;
 use crate::domain::job::{Job, Properties};
 use crate::domain::schedule::PlanState;
@@ -15,7 +15,8 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
 
-/// Stores a new job, and where its plan begins. [`StoreError::Conflict`] says `id` or `name` if another one has it.
+/// Stores a new job, and where its plan begins. [`StoreError::Conflict`] says `id` or `name` if another one has it,
+/// or what [`super::FlowFault`] reads.
 #[derive(Debug, Clone)]
 pub struct InsertJob {
     /// The job; `create_by` says who makes it.
@@ -33,6 +34,7 @@ impl WriteOp for InsertJob {
             return Err(StoreError::Conflict("id".into()));
         }
         check_name(tx.conn, &self.job, &key)?;
+        super::workflow::check_flow(tx.conn, &self.job)?;
         insert_job(tx.conn, &self.job, &key)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
         plans::insert_plan(tx.conn, &key, &PlanState::new(self.job.creation_time), self.next_at)?;
@@ -71,10 +73,17 @@ impl WriteOp for UpdateJob {
         }
         check_name(tx.conn, &self.job, &key)?;
         plans::check_plan(tx.conn, &key, &self.was)?;
+        super::workflow::check_flow(tx.conn, &self.job)?;
+        if !self.job.successors.is_empty() {
+            // Also the runs that were made before: their ends begin others.
+            super::runs::follow_open(tx.conn, &key)?;
+        }
         let (creation_time, create_by) = update_job(tx.conn, &self.job, &key)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
         plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
+        // They were made under rules by which their ends may have meant nothing; now the plan may wait for them.
+        super::runs::follow_open(tx.conn, &key)?;
         super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.update_by.as_deref(), self.job.update_time)?;
         let job = Job { version: version + 1, creation_time: Timestamp(creation_time), create_by, ..self.job.clone() };
         history::record_change(tx.conn, &job, self.action, job.update_by.as_deref())?;
@@ -84,7 +93,7 @@ impl WriteOp for UpdateJob {
 }
 
 /// Takes a deleted job out of the tables; its runs, ledger and changes go with the next cleaning.
-/// [`StoreError::Conflict`] says `not-deleted`.
+/// [`StoreError::Conflict`] says `not-deleted`, or `open-runs` while a run of it is not over.
 #[derive(Debug, Clone, Copy)]
 pub struct PurgeJob(pub JobId);
 
@@ -97,8 +106,15 @@ impl WriteOp for PurgeJob {
         if !deleted.ok_or(StoreError::NotFound)? {
             return Err(StoreError::Conflict("not-deleted".into()));
         }
+        // Nobody would give them their turn, or deal with their ends.
+        let runs = run::table.filter(run::job_id.eq(&key));
+        if runs.filter(run::finish_time.is_null()).select(run::no).limit(1).get_result::<i64>(tx.conn).optional()?.is_some() {
+            return Err(StoreError::Conflict("open-runs".into()));
+        }
+        diesel::update(runs.filter(run::follow.eq(true))).set(run::follow.eq(false)).execute(tx.conn)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         diesel::delete(plan::table.find(&key)).execute(tx.conn)?;
+        super::job_data::remove(tx.conn, &key)?;
         diesel::delete(job::table.find(&key)).execute(tx.conn)?;
         Ok(())
     }

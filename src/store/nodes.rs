@@ -5,7 +5,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{node, node_status};
 use crate::domain::ids::NodeId;
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
@@ -74,24 +74,53 @@ impl WriteOp for AddNodeStatus {
     }
 }
 
-/// The operator's word on a node.
-#[derive(Debug, Clone, Copy)]
-pub struct SetNodeEnabled {
+/// The operator's word on a node; what it does not mention stays.
+#[derive(Debug, Clone)]
+pub struct SetNodeWork {
     /// The node.
     pub node: NodeId,
     /// Whether it gets work.
-    pub enabled: bool,
+    pub work: NodeWork,
+    /// Why.
+    pub reason: Option<String>,
 }
 
-impl WriteOp for SetNodeEnabled {
+impl WriteOp for SetNodeWork {
     type Output = NodeRecord;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
-        diesel::update(node::table.find(Hex::of(self.node.0).text()))
-            .set(node::is_enabled.eq(self.enabled))
-            .returning(NodeRow::as_returning())
-            .get_result(tx.conn)?
-            .try_into()
+        let key = Hex::of(self.node.0);
+        let node = node::table.find(key.text());
+        let reason = node::reason.eq(self.reason.as_deref());
+        let (draining, leaving) =
+            (node::is_draining.eq(self.work == NodeWork::Draining), node::is_leaving.eq(self.work == NodeWork::Leaving));
+        let row = match self.work {
+            NodeWork::Enabled | NodeWork::Disabled => {
+                let enabled = node::is_enabled.eq(self.work == NodeWork::Enabled);
+                diesel::update(node).set((enabled, draining, leaving, reason)).returning(NodeRow::as_returning()).get_result(tx.conn)
+            }
+            NodeWork::Draining | NodeWork::Leaving => {
+                diesel::update(node).set((draining, leaving, reason)).returning(NodeRow::as_returning()).get_result(tx.conn)
+            }
+        };
+        row.optional()?.ok_or(StoreError::NotFound)?.try_into()
+    }
+}
+
+/// Forgets a node and all that it said.
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteNode(pub NodeId);
+
+impl WriteOp for DeleteNode {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = Hex::of(self.0.0).text().to_owned();
+        if diesel::delete(node::table.find(&key)).execute(tx.conn)? == 0 {
+            return Err(StoreError::NotFound);
+        }
+        diesel::delete(node_status::table.filter(node_status::node_id.eq(&key))).execute(tx.conn)?;
+        Ok(())
     }
 }
 
@@ -150,6 +179,10 @@ impl ReadOp for GetNode {
 pub struct NodeStatus {
     /// The node.
     pub node: NodeId,
+    /// Only what it said at this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only what it said at this instant and earlier.
+    pub to: Option<Timestamp>,
     /// At most this many.
     pub limit: usize,
 }
@@ -158,8 +191,15 @@ impl ReadOp for NodeStatus {
     type Output = Vec<(NodeLoad, Timestamp)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows = node_status::table
-            .filter(node_status::node_id.eq(Hex::of(self.node.0).text()))
+        let key = Hex::of(self.node.0);
+        let mut said = node_status::table.filter(node_status::node_id.eq(key.text())).into_boxed();
+        if let Some(from) = self.from {
+            said = said.filter(node_status::creation_time.ge(from.0));
+        }
+        if let Some(to) = self.to {
+            said = said.filter(node_status::creation_time.le(to.0));
+        }
+        let rows = said
             .order(node_status::id.desc())
             .limit(self.limit as i64)
             .select((node_status::process_count, node_status::cpu, node_status::free_memory, node_status::creation_time))
@@ -213,6 +253,9 @@ struct NodeRow {
     is_enabled: bool,
     creation_time: i64,
     last_online_time: i64,
+    is_draining: bool,
+    is_leaving: bool,
+    reason: Option<String>,
 }
 
 impl TryFrom<NodeRow> for NodeRecord {
@@ -232,6 +275,9 @@ impl TryFrom<NodeRow> for NodeRecord {
         Ok(Self {
             facts,
             is_enabled: row.is_enabled,
+            is_draining: row.is_draining,
+            is_leaving: row.is_leaving,
+            reason: row.reason,
             creation_time: Timestamp(row.creation_time),
             last_online_time: Timestamp(row.last_online_time),
         })

@@ -7,7 +7,7 @@ use super::columns::block_keys;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::{alert_delivery, alert_event, block, block_payload, fire, job, job_history, meta, run, run_log};
+use super::schema::{alert_delivery, alert_event, block, block_payload, fire, job, job_history, meta, run, run_instance, run_log};
 use crate::domain::schedule::Policies;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -148,6 +148,7 @@ impl WriteOp for DeleteRuns {
                 if rows <= 0 {
                     break;
                 }
+                rows -= diesel::delete(run_instance::table.filter(run_instance::run_no.eq(no))).execute(tx.conn)? as i64;
                 diesel::delete(run::table.find(no)).execute(tx.conn)?;
                 rows -= 1;
             }

@@ -6,12 +6,14 @@ use super::error::StoreError;
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
-use super::schema::run;
+use super::schema::{job, run};
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::PlanState;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+use std::collections::HashSet;
 
 /// An attempt of a run failed; the next one waits.
 #[derive(Debug, Clone)]
@@ -107,6 +109,10 @@ pub struct SettleRun {
     pub release: Option<Identity>,
     /// What is worth an alert.
     pub events: Vec<NewEvent>,
+    /// Now.
+    pub now: Timestamp,
+    /// Lines for the log of the run that ended.
+    pub lines: Vec<NewLine>,
 }
 
 impl WriteOp for SettleRun {
@@ -118,16 +124,20 @@ impl WriteOp for SettleRun {
         plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
         if let Some(identity) = self.ended {
             let ended = run::table.filter(run::identity.eq(identity.to_string()));
-            let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::state, run::finish_time));
-            if let Some((state, finish)) = ended.get_result::<(String, Option<i64>)>(tx.conn).optional()?
-                && state == RunState::Success.name()
-            {
-                plans::note_good_end(tx.conn, &key, finish.unwrap_or(0))?;
+            let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::no, run::state, run::finish_time));
+            if let Some((no, state, finish)) = ended.get_result::<(i64, String, Option<i64>)>(tx.conn).optional()? {
+                if state == RunState::Success.name() {
+                    plans::note_good_end(tx.conn, &key, finish.unwrap_or(0))?;
+                }
+                for line in &self.lines {
+                    logs::insert_line(tx.conn, no, line)?;
+                }
             }
         }
         if let Some(identity) = self.release {
             let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
-            diesel::update(row).set(run::not_before.eq(None::<i64>)).execute(tx.conn)?;
+            // Not nothing: by this a run that had to wait is told from one that may be at work already.
+            diesel::update(row).set(run::not_before.eq(self.now.0)).execute(tx.conn)?;
         }
         alerts::insert_all(tx.conn, &self.events)
     }
@@ -188,6 +198,43 @@ impl ReadOp for UnsettledJobs {
     }
 }
 
+/// Jobs that should have dealt with something by now: runs of theirs that ended (each is named), or a run that waits for
+/// its turn though nothing is in front of it.
+#[derive(Debug, Clone, Copy)]
+pub struct OverdueJobs {
+    /// What is younger is left alone.
+    pub before: Timestamp,
+    /// At most this many of each.
+    pub limit: usize,
+}
+
+impl ReadOp for OverdueJobs {
+    type Output = Vec<(JobId, Option<Identity>)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = Text)]
+            job_id: String,
+            #[diesel(sql_type = Nullable<Text>)]
+            identity: Option<String>,
+        }
+        let (before, limit) = (self.before.0, self.limit as i64);
+        let ended = "SELECT job_id, identity FROM run INDEXED BY run_follow WHERE follow = 1 AND finish_time <= ? \
+            AND EXISTS (SELECT 1 FROM job WHERE id = job_id) ORDER BY no LIMIT ?";
+        let mut rows: Vec<Row> = diesel::sql_query(ended).bind::<BigInt, _>(before).bind::<BigInt, _>(limit).load(from.conn)?;
+        // The states as they stand in the index.
+        let waiting = "SELECT DISTINCT job_id, NULL AS identity FROM run AS waiting INDEXED BY run_open \
+            WHERE state IN ('pending', 'scheduled', 'running') AND not_before = ? AND creation_time <= ? \
+            AND EXISTS (SELECT 1 FROM job WHERE id = job_id) AND NOT EXISTS (SELECT 1 FROM run AS other INDEXED BY run_open \
+            WHERE other.job_id = waiting.job_id AND other.state IN ('pending', 'scheduled', 'running') \
+            AND other.not_before IS NOT waiting.not_before) LIMIT ?";
+        let waiting = diesel::sql_query(waiting).bind::<BigInt, _>(Run::QUEUED.0).bind::<BigInt, _>(before).bind::<BigInt, _>(limit);
+        rows.extend(waiting.load::<Row>(from.conn)?);
+        rows.into_iter().map(|row| Ok((id(&row.job_id)?, row.identity.as_deref().map(id).transpose()?))).collect()
+    }
+}
+
 /// Runs of a job that failed for good and that no other run repeats, the oldest first.
 #[derive(Debug, Clone, Copy)]
 pub struct DeadRuns {
@@ -207,5 +254,61 @@ impl ReadOp for DeadRuns {
         let failed = run::table.filter(run::job_id.eq(&key)).filter(run::state.eq(RunState::Failed.name()));
         let rows = failed.filter(run::identity.ne_all(repeated)).order(run::no).limit(self.limit as i64);
         super::runs::read_rows(rows.select(super::runs::RunRow::as_select()).load(from.conn)?)
+    }
+}
+
+/// Runs of any job that failed for good and that no other run repeats, the oldest first. Those of deleted jobs are left out.
+#[derive(Debug, Clone, Default)]
+pub struct FindDead {
+    /// Only those of this job.
+    pub job_id: Option<JobId>,
+    /// Only those of jobs that are in this group now.
+    pub group: Option<String>,
+    /// Only those made at this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    pub to: Option<Timestamp>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for FindDead {
+    type Output = Vec<Run>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
+        /// Failed runs that one step looks at.
+        const LOOKED_AT: i64 = 500;
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let mut query = run::table.filter(run::state.eq(RunState::Failed.name())).filter(run::no.gt(after)).order(run::no).into_boxed();
+            let mut jobs = job::table.filter(job::is_deleted.eq(false)).select(job::id).into_boxed();
+            if let Some(group) = &self.group {
+                jobs = jobs.filter(job::group_name.eq(group));
+            }
+            query = query.filter(run::job_id.eq_any(jobs));
+            if let Some(key) = self.job_id {
+                query = query.filter(run::job_id.eq(key.to_string()));
+            }
+            if let Some(at) = self.from {
+                query = query.filter(run::creation_time.ge(at.0));
+            }
+            if let Some(at) = self.to {
+                query = query.filter(run::creation_time.le(at.0));
+            }
+            let rows = query.limit(LOOKED_AT).select(super::runs::RunRow::as_select()).load(from.conn)?;
+            let failed = super::runs::read_rows(rows)?;
+            let is_last = (failed.len() as i64) < LOOKED_AT;
+            let Some(last) = failed.last() else { return Ok(found) };
+            after = last.no;
+            // A run is repeated by one of its own job.
+            let keys: HashSet<String> = failed.iter().map(|run| run.job_id.to_string()).collect();
+            let again = run::table.filter(run::job_id.eq_any(keys)).filter(run::retry_of.is_not_null());
+            let repeated: HashSet<String> = again.select(run::retry_of.assume_not_null()).load(from.conn)?.into_iter().collect();
+            found.extend(failed.into_iter().filter(|run| !repeated.contains(&run.identity.to_string())));
+            if is_last || found.len() >= self.limit {
+                found.truncate(self.limit);
+                return Ok(found);
+            }
+        }
     }
 }

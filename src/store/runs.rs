@@ -104,6 +104,43 @@ pub struct InsertRun {
     pub key: Option<String>,
 }
 
+/// Several of them: all or none. What each refuses it refuses alone.
+#[derive(Debug, Clone)]
+pub struct InsertRuns(pub Vec<InsertRun>);
+
+impl WriteOp for InsertRuns {
+    type Output = Vec<Result<Inserted, StoreError>>;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
+        let mut done = Vec::with_capacity(self.0.len());
+        for insert in &self.0 {
+            done.push(match insert.apply(tx) {
+                Err(error) if !error.is_refusal() => return Err(error),
+                outcome => outcome,
+            });
+        }
+        Ok(done)
+    }
+}
+
+/// The run that a trigger made under this key.
+#[derive(Debug, Clone)]
+pub struct RunOfKey {
+    /// The job.
+    pub job_id: JobId,
+    /// The key.
+    pub key: String,
+}
+
+impl ReadOp for RunOfKey {
+    type Output = Option<Run>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Option<Run>, StoreError> {
+        let found = run::table.filter(run::job_id.eq(self.job_id.to_string())).filter(run::idempotency_key.eq(&self.key));
+        found.select(RunRow::as_select()).get_result(from.conn).optional()?.map(TryInto::try_into).transpose()
+    }
+}
+
 /// The answer to [`InsertRun`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inserted {
@@ -151,6 +188,10 @@ impl WriteOp for InsertRun {
             }
         }
         let run = insert_run(tx, new, planned_at)?;
+        if run.is_queued() {
+            // Those before it are to tell when its turn has come.
+            follow_open(tx.conn, &new.job_id.to_string())?;
+        }
         if let Some(key) = &self.key {
             diesel::update(run::table.find(run.no)).set(run::idempotency_key.eq(key)).execute(tx.conn)?;
         }

@@ -193,6 +193,19 @@ diesel::table! {
         result -> Nullable<Text>,
         start_time -> Nullable<BigInt>,
         finish_time -> Nullable<BigInt>,
+        lines -> BigInt,
+        exit_reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    package (sha256) {
+        sha256 -> Text,
+        size -> BigInt,
+        name -> Nullable<Text>,
+        media_type -> Text,
+        create_by -> Nullable<Text>,
+        creation_time -> BigInt,
     }
 }
 
@@ -253,6 +266,9 @@ diesel::table! {
         is_enabled -> Bool,
         creation_time -> BigInt,
         last_online_time -> BigInt,
+        is_draining -> Bool,
+        is_leaving -> Bool,
+        reason -> Nullable<Text>,
     }
 }
 
@@ -277,7 +293,26 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    worker_record (id) {
+        id -> Text,
+        name -> Nullable<Text>,
+        group_name -> Nullable<Text>,
+        version -> Nullable<Text>,
+        tags -> Text,
+        class_names -> Text,
+        slots -> Nullable<Integer>,
+        state -> Text,
+        reason -> Nullable<Text>,
+        by -> Nullable<Text>,
+        update_time -> BigInt,
+        creation_time -> BigInt,
+        last_seen -> BigInt,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);
 diesel::allow_tables_to_appear_in_same_query!(job, run);
+diesel::allow_tables_to_appear_in_same_query!(worker, worker_record);

@@ -3,7 +3,7 @@
 use super::columns::{Hex, id};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::worker;
+use super::schema::{worker, worker_record};
 use crate::domain::ids::WorkerId;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -59,6 +59,8 @@ impl WriteOp for WorkerGone {
             .filter(worker::connection_id.eq(Hex::of(self.worker.0).text().to_owned()))
             .filter(worker::disconnect_time.is_null());
         diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
+        let record = worker_record::table.find(self.worker.to_string());
+        diesel::update(record).set(worker_record::last_seen.eq(self.now.0)).execute(tx.conn)?;
         Ok(())
     }
 }

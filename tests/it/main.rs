@@ -2,13 +2,17 @@
 
 mod support;
 
+mod agent_programs;
 mod alerts;
+mod applications;
 mod bad_input;
 mod bounds;
 mod callbacks;
 mod command_line;
+mod job_data;
 mod kill;
 mod kill_schedule;
+mod live_logs;
 mod management;
 mod metrics;
 mod openapi;
@@ -16,9 +20,14 @@ mod panics;
 mod plain_http;
 mod programs;
 mod real_input;
+mod redrive;
 mod restart;
 mod retention;
 mod schedule;
 mod scheduler_net;
 mod sockets;
+mod tasks;
 mod tokens;
+mod turns;
+mod workers;
+mod workflow;

@@ -320,6 +320,9 @@ fn groups() {
         assert_eq!(api.delete(&format!("/api/v1/jobs/{job}")).await.0, 204);
         assert_eq!(api.delete(&path).await.0, 204);
         assert_eq!(api.get(&path).await.0, 404);
+        assert_eq!(api.post("/api/v1/groups", &json!({ "name": "Empty" })).await.0, 201);
+        let (status, problem) = api.post("/api/v1/groups/Empty/disable", &json!({ "mode": "hard" })).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("mode")), "also without a job: {problem}");
 
         let before = api.get("/api/v1/groups").await;
         for (body, status, field) in [
@@ -372,6 +375,9 @@ fn files_of_jobs() {
         assert_eq!(actions(import("", list.to_string()).await), ["a unchanged", "b unchanged"]);
         let more = format!("{yaml}- name: c\n  priority: 7\n  properties:\n    FullClassName: a.B\n").replace("limit: 2", "limit: 3");
         let before = api.get("/api/v1/changes").await;
+        let id = crate::support::api::id();
+        let twins = format!("{more}- name: d\n  id: {id}\n- name: e\n  id: {id}\n");
+        let inside = format!("{more}- name: d\n  jobType: callback\n  callback:\n    url: http://10.0.0.1/\n");
         assert_eq!(actions(import("?dryRun=true", more.clone()).await), ["a unchanged", "b updated", "c created"]);
         assert_eq!(api.get("/api/v1/changes").await, before, "a dry run writes nothing");
         for (file, status, field) in [
@@ -380,6 +386,8 @@ fn files_of_jobs() {
             (format!("{more}- priority: 1\n"), 422, "jobs[3].name"),
             (format!("{more}- name: d\n  priority: high\n"), 400, "jobs[3].priority"),
             ("name: a".to_owned(), 400, "jobs"),
+            (twins, 422, "jobs[4].id"),
+            (inside, 422, "jobs[3].callback.url"),
         ] {
             let (got, problem) = import("", file).await;
             assert_eq!((got, problem["field"].as_str()), (status, Some(field)), "{problem}");

@@ -38,7 +38,7 @@ fn words<'a>(runs: &'a [Value], key: &str) -> Vec<&'a str> {
 }
 
 /// Ends a run well: it has no requests.
-async fn end(api: &Api, run: &Value) {
+pub async fn end(api: &Api, run: &Value) {
     let (status, answer) = api.post(&format!("/api/v1/runs/{}/start-returned", run.as_str().expect("an id")), &json!({})).await;
     assert_eq!(status, 204, "{answer}");
 }
@@ -306,6 +306,7 @@ fn a_run_says_when_it_wants_to_be_next() {
             (json!({}), 422),
             (json!({ "at": "soon" }), 400),
             (json!({ "in": -1 }), 400),
+            (json!({ "in": u64::MAX }), 422),
             (json!({ "in": 1, "at": "2030-01-01T00:00:00Z" }), 422),
         ] {
             assert_eq!(api.post(&format!("/api/v1/runs/{run}/next"), &body).await.0, status, "{body}");

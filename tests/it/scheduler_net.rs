@@ -91,6 +91,9 @@ fn a_callback_job_lives_by_its_routes() {
         job["Cron"] = json!("* * * * *");
         client.done(Method::PUT, "callbackjob", &job).await;
         assert_eq!(api.get(&format!("/api/v1/jobs/{id}")).await.0, 404);
+        job["Cron"] = json!("99 * * * *");
+        client.refused(Method::PUT, "callbackjob", &job).await;
+        assert_eq!(api.get(&format!("/api/v1/jobs/{id}")).await.0, 404, "what is refused brings nothing back");
         job["Cron"] = json!("*/9 * * * *");
         client.done(Method::PUT, "callbackjob", &job).await;
         let (_, back) = api.get(&format!("/api/v1/jobs/{id}")).await;

@@ -376,7 +376,7 @@ fn each_class_of_a_worker_is_a_watch_of_its_own() {
         let api = Api::new(&broker.url);
         let worker = Worker::watch(&api, &id(), &["it.One", "it.Two"]).await;
         let rows = async || {
-            let mut rows: Vec<Value> = api.get("/api/v1/workers").await.1["items"].as_array().expect("items").clone();
+            let mut rows: Vec<Value> = api.get("/api/v1/workers/watches").await.1["items"].as_array().expect("items").clone();
             rows.retain(|row| row["connectionId"] == worker.id.as_str());
             rows.sort_by_key(|row| row["fullClassName"].to_string());
             rows

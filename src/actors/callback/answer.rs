@@ -1,5 +1,6 @@
 //! What an attempt of a callback brought.
 
+use crate::domain::schedule::LONGEST;
 use crate::domain::time::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
@@ -48,7 +49,7 @@ impl Answer {
         }
         // An answer is the receiver's own; only these two words in it are ours.
         let wish: Wish = serde_json::from_slice(&self.body).ok()?;
-        wish.next_at.or_else(|| wish.next_in.map(|ms| now.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX))))
+        wish.next_at.or_else(|| wish.next_in.filter(|ms| *ms <= LONGEST).map(|ms| now.plus_ms(ms as i64)))
     }
 }
 
@@ -85,7 +86,10 @@ mod tests {
     fn a_receiver_may_name_its_next_time() {
         assert_eq!(next("application/json", r#"{"nextIn":500,"more":[]}"#), Some(1_500));
         assert_eq!(next("application/json; charset=utf-8", r#"{"nextAt":"1970-01-01T00:00:09Z","nextIn":1}"#), Some(9_000));
-        for (kind, body) in [("text/plain", r#"{"nextIn":5}"#), ("application/json", "[]"), ("application/json", r#"{"nextIn":-5}"#)] {
+        let json = "application/json";
+        for (kind, body) in
+            [("text/plain", r#"{"nextIn":5}"#), (json, "[]"), (json, r#"{"nextIn":-5}"#), (json, r#"{"nextIn":18446744073709551615}"#)]
+        {
             assert_eq!(next(kind, body), None, "{body}");
         }
     }

@@ -16,6 +16,11 @@ pub struct StopCallback {
     pub reply: Reply<RunOutput>,
 }
 
+/// From the registry: the turn of a run that waited for it may have come.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SeeTurn;
+
 /// A callback run, for other rooms.
 #[derive(Debug, Clone)]
 pub struct CallbackHandle(pub(in crate::actors) Link<CallbackActor>);
@@ -27,5 +32,9 @@ impl CallbackHandle {
         let (reply, answer) = reply();
         self.0.tell(StopCallback { reason, reply });
         answer
+    }
+    /// See [`SeeTurn`].
+    pub fn see_turn(&self) {
+        self.0.tell(SeeTurn);
     }
 }

@@ -9,19 +9,19 @@ mod message;
 mod outbound;
 mod request;
 
-pub use message::{CallbackHandle, StopCallback};
+pub use message::{CallbackHandle, SeeTurn, StopCallback};
 pub use outbound::Outbound;
 pub(in crate::actors) use outbound::{addresses, to};
 
 use super::house::House;
+use super::job::ask_next;
 use super::run::stored_output;
 use super::supervision::Notice;
-use crate::domain::ids::{Identity, JobId};
 use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{BeginRun, FinishRun, RetryRun, StoreError};
+use crate::store::{BeginRun, FinishRun, GetRun, RetryRun, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use answer::Attempt;
 use outbound::Slot;
@@ -30,8 +30,6 @@ use std::time::Duration;
 
 /// Milliseconds that an attempt may take, unless the job says otherwise.
 const USUAL_TIMEOUT: u64 = 30_000;
-/// A job that is asked for its next time has this long to answer.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -44,13 +42,15 @@ pub struct CallbackActor {
     work: Option<SpawnHandle>,
     /// The end is decided and on its way to the disk.
     ending: bool,
+    /// It is only the attempt that ends.
+    again: bool,
 }
 
 impl CallbackActor {
     /// The actor of a run that is owned under this epoch.
     #[must_use]
     pub fn new(notice: Notice, house: House, run: Run, epoch: i64) -> Self {
-        Self { notice, house, run, epoch, work: None, ending: false }
+        Self { notice, house, run, epoch, work: None, ending: false, again: false }
     }
 
     /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
@@ -154,7 +154,7 @@ impl CallbackActor {
         if let Some(work) = self.work.take() {
             ctx.cancel_future(work);
         }
-        let pause = self.run.rules.next_attempt(self.run.attempt, chance());
+        let pause = self.run.rules.next_attempt(self.run.attempt, super::chance());
         if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
@@ -175,6 +175,7 @@ impl CallbackActor {
         Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
             (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
             (this.run.not_before, this.run.finish_time) = (None, Some(now));
+            this.house.counts.ended(state);
             log::info!("run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
             done(Ok(stored_output(&this.run)));
             this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
@@ -185,6 +186,7 @@ impl CallbackActor {
 
     /// The attempt failed and there is another one: a new actor waits for its time.
     fn try_again(&mut self, pause: i64, reason: &str, ctx: &mut Context<Self>) {
+        self.again = true;
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
@@ -195,30 +197,6 @@ impl CallbackActor {
             this.notice.finish();
             ctx.stop();
         });
-    }
-}
-
-/// Between 0 and 1.
-fn chance() -> f64 {
-    uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
-}
-
-/// The receiver says when it wants to be called next; its job plans it.
-async fn ask_next(house: House, job_id: JobId, identity: Identity, at: Timestamp) {
-    let ask = async {
-        let job = house.registry().open_job(job_id).wait().await?;
-        let asked = job.ask_next(identity, at).wait().await;
-        match asked {
-            // The plan went on meanwhile: the job has read it anew.
-            Err(problem) if problem.status == 503 => job.ask_next(identity, at).wait().await,
-            other => other,
-        }
-    };
-    // The job may be waiting for the end of this very run: not for ever.
-    match tokio::time::timeout(ASK_TIMEOUT, ask).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(problem)) => log::warn!("a callback's next time could not be planned run={identity}: {problem}"),
-        Err(_) => log::warn!("a callback's next time could not be planned run={identity}: its job does not answer"),
     }
 }
 
@@ -238,10 +216,28 @@ impl Actor for CallbackActor {
     }
 }
 
+impl Handler<SeeTurn> for CallbackActor {
+    type Result = ();
+    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
+        self.notice.message("callback.see_turn");
+        if self.run.is_queued() {
+            Self::then(ctx, self.house.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
+                if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
+                    this.run.not_before = None;
+                    this.begin(ctx);
+                }
+            });
+        }
+    }
+}
+
 impl Handler<StopCallback> for CallbackActor {
     type Result = ();
     fn handle(&mut self, StopCallback { reason, reply }: StopCallback, ctx: &mut Self::Context) {
         self.notice.message("callback.stop");
+        if self.again {
+            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
         self.end(RunState::Stopped, Some(reason), None, ctx, |ended| reply.send(ended));
     }
 }

@@ -140,6 +140,8 @@ impl Desk {
         disable: Option<DisableInput>,
         by: Option<String>,
     ) -> Result<GroupSwitched, Problem> {
+        // Also if there is no job to change.
+        disable.as_ref().map(super::jobs::stops).transpose()?;
         let (group, ..) = self.stored_group(id_or_name).await?;
         let jobs = self.house.store.read(JobsInGroup(group.name)).await.map_err(|e| problem_of(&e))?;
         let mut out = GroupSwitched { jobs: jobs.len(), changed: 0 };

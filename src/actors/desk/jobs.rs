@@ -1,16 +1,16 @@
 //! Jobs: created here, asked and changed through their actors.
 
 use super::Desk;
-use crate::actors::job::{JobChange, TriggerOrder, check_trigger, conflict, job_from};
+use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, flow_problem, job_from};
 use crate::actors::reply::{problem_of, reply};
 use crate::domain::ids::{Identity, JobId};
-use crate::domain::job::{Job, JobKind};
-use crate::domain::schedule::Schedule;
+use crate::domain::job::{Job, JobKind, limits};
+use crate::domain::schedule::{LONGEST, Schedule};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
 use crate::protocol::management::{AskInput, BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
+use crate::store::{CheckFlow, GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
@@ -44,9 +44,12 @@ fn output(job: Job, plan: &StoredPlan) -> JobOutput {
     }
 }
 
+/// Triggers of one call.
+const MOST_TRIGGERS: usize = 1_000;
+
 impl Desk {
     /// Refuses a callback to where the broker will never make a request. What a name leads to is seen when it is called.
-    fn check_target(&self, input: &JobInput) -> Result<(), Problem> {
+    pub(super) fn check_target(&self, input: &JobInput) -> Result<(), Problem> {
         let url = input.callback.as_ref().and_then(|callback| url::Url::parse(&callback.url).ok());
         let Some((url, host)) = url.as_ref().and_then(|url| Some((url, url.host_str()?))) else { return Ok(()) };
         let refused = self.house.outbound.targets.refuses(host, url.port_or_known_default().unwrap_or(0));
@@ -89,6 +92,10 @@ impl Desk {
         let named = self.house.store.read(crate::store::JobNamed(job.name.clone())).await.map_err(|e| problem_of(&e))?;
         if named.is_some() {
             return Err(conflict(&StoreError::Conflict("name".to_owned()), &job));
+        }
+        let fault = self.house.store.read(CheckFlow(vec![job.clone()])).await.map_err(|e| problem_of(&e))?;
+        if let Some((_, fault)) = fault {
+            return Err(flow_problem(&fault));
         }
         let state = crate::domain::schedule::PlanState::new(now);
         let plan =
@@ -166,14 +173,7 @@ impl Desk {
     /// # Errors
     /// There is none, or the mode is not known.
     pub async fn disable_job(&self, id: JobId, input: DisableInput, by: Option<String>) -> Result<JobOutput, Problem> {
-        let stop = match input.mode.as_deref() {
-            None | Some("drain") => false,
-            Some("stop") => true,
-            Some(other) => return Err(Problem::invalid("mode", format!("`{other}` is neither drain nor stop"))),
-        };
-        if input.reason.as_ref().is_some_and(|reason| reason.chars().count() > crate::domain::job::limits::DESCRIPTION) {
-            return Err(Problem::invalid("reason", format!("at most {} characters are taken", crate::domain::job::limits::DESCRIPTION)));
-        }
+        let stop = stops(&input)?;
         self.change(id, JobChange::Disable { reason: input.reason, stop }, by).await
     }
 
@@ -196,12 +196,20 @@ impl Desk {
     /// Takes a deleted job out of the store for good; what is left of its past goes with the next cleaning.
     ///
     /// # Errors
-    /// There is none, or it is not deleted.
+    /// There is none, it is not deleted, or a run of it is not over.
     pub async fn purge_job(&self, id: JobId) -> Result<(), Problem> {
         self.house.store.write(PurgeJob(id)).await.map_err(|error| match error {
+            StoreError::Conflict(what) if what == "open-runs" => {
+                Problem::conflict("open-runs", "a run of the job is not over: stop it first")
+            }
             StoreError::Conflict(_) => Problem::conflict("not-deleted", "only a deleted job can be purged"),
             other => problem_of(&other),
-        })
+        })?;
+        // What its actor knows would be wrong of another job under the same id.
+        if let Some(actor) = self.house.directory.jobs.get(id) {
+            actor.forget();
+        }
+        Ok(())
     }
 
     /// Triggers a job.
@@ -210,9 +218,37 @@ impl Desk {
     /// There is none, it is disabled, or it cannot be run as it stands.
     pub async fn trigger(&self, id: JobId, order: TriggerOrder) -> Result<RunOutput, Problem> {
         check_trigger(&order.input)?;
-        let job = self.house.registry().open_job(id).wait().await?;
-        let identity = job.trigger(order).wait().await?;
-        self.run(identity).await
+        let job = self.job_actor(id).await?;
+        let triggered = job.trigger(order).wait().await?;
+        match triggered.run {
+            Some(run) => Ok(*run),
+            None => self.run(triggered.identity).await,
+        }
+    }
+
+    /// The actor of a job, started if need be.
+    async fn job_actor(&self, id: JobId) -> Result<JobHandle, Problem> {
+        match self.house.directory.jobs.get(id) {
+            Some(job) => Ok(job),
+            None => self.house.registry().open_job(id).wait().await,
+        }
+    }
+
+    /// Triggers a job many times; each has its own answer, in their order.
+    ///
+    /// # Errors
+    /// There is no such job, or so many are not taken at once; then none is made.
+    pub async fn trigger_batch(&self, id: JobId, orders: Vec<TriggerOrder>) -> Result<Vec<Result<Identity, Problem>>, Problem> {
+        if orders.is_empty() || orders.len() > MOST_TRIGGERS {
+            return Err(Problem::invalid("body", format!("1 to {MOST_TRIGGERS} triggers are taken at once")));
+        }
+        for (i, order) in orders.iter().enumerate() {
+            check_trigger(&order.input).map_err(|problem| {
+                let field = problem.field.clone().unwrap_or_default();
+                problem.at(format!("[{i}].{field}"))
+            })?;
+        }
+        self.job_actor(id).await?.trigger_batch(orders).wait().await
     }
 
     /// Runs what a run did once more, as a run of its own.
@@ -222,8 +258,9 @@ impl Desk {
     pub async fn retry_run(&self, identity: Identity, by: Option<String>) -> Result<RunOutput, Problem> {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
-        let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
-        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, waits: false }).await
+        let input = TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() };
+        self.trigger(run.job_id, TriggerOrder { input, retry_of: Some(identity), trace_id: run.trace_id, by, ..TriggerOrder::default() })
+            .await
     }
 
     /// A run says when its job is to be run next.
@@ -233,7 +270,8 @@ impl Desk {
     pub async fn ask_next(&self, identity: Identity, input: AskInput) -> Result<Option<Timestamp>, Problem> {
         let at = match (input.at, input.in_ms) {
             (Some(at), None) => at,
-            (None, Some(ms)) => Timestamp::now().plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)),
+            (None, Some(ms)) if ms > LONGEST => return Err(Problem::invalid("in", format!("{ms} ms is more than {LONGEST}"))),
+            (None, Some(ms)) => Timestamp::now().plus_ms(ms as i64),
             _ => return Err(Problem::invalid("at", "one of `at` and `in` is expected")),
         };
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
@@ -258,6 +296,18 @@ impl Desk {
     pub async fn redrive(&self, id: JobId, by: Option<String>) -> Result<RedriveOutput, Problem> {
         let job = self.house.registry().open_job(id).wait().await?;
         job.redrive(by).wait().await
+    }
+}
+
+/// Whether a job that is disabled so has its runs stopped, if all that is said is allowed.
+pub(super) fn stops(input: &DisableInput) -> Result<bool, Problem> {
+    if input.reason.as_ref().is_some_and(|reason| reason.chars().count() > limits::DESCRIPTION) {
+        return Err(Problem::invalid("reason", format!("at most {} characters are taken", limits::DESCRIPTION)));
+    }
+    match input.mode.as_deref() {
+        None | Some("drain") => Ok(false),
+        Some("stop") => Ok(true),
+        Some(other) => Err(Problem::invalid("mode", format!("`{other}` is neither drain nor stop"))),
     }
 }
 

@@ -4,30 +4,21 @@
 //! made when the log is read. Ten thousand fires a second would else write twice as much.
 
 use super::Desk;
-use crate::actors::followers::{MOST_BYTES, MOST_LINES, Size};
 use crate::actors::reply::problem_of;
+use crate::actors::run_logs::{ERROR, INFO, WARNING, check_lines, invalid_level, level_name, level_of};
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
-use crate::protocol::log::{LogInput, LogLevel};
+use crate::protocol::log::LogInput;
 use crate::protocol::management::{LogAccepted, LogLine, LogPage};
 use crate::protocol::problem::Problem;
-use crate::store::{AppendLogs, GetRun, ListLogs, LogSize, NewLine, StoredLine};
+use crate::store::{GetRun, ListLogs, StoredLine};
 use std::time::Duration;
 
-/// Lines of one call.
-const MOST_IN_CALL: usize = 1_000;
-/// Bytes of one line.
-const MOST_IN_LINE: usize = 8_192;
 /// A run that ended takes lines for so long after: what was under way is not lost. In milliseconds.
 const LATE_MS: i64 = 3_600_000;
 /// The id of the line that tells of the end: after all others, and still a whole number in every JSON reader.
 const END_ID: i64 = (1 << 53) - 1;
-
-const LEVELS: [&str; 6] = ["trace", "debug", "info", "warning", "error", "critical"];
-const INFO: i16 = 2;
-const WARNING: i16 = 3;
-const ERROR: i16 = 4;
 
 /// Which lines to show.
 #[derive(Debug, Clone, Default)]
@@ -48,53 +39,17 @@ pub struct LogFilter {
     pub wait: Duration,
 }
 
-/// The number of a level that is given by name or by number.
-fn level_of(text: &str) -> Option<i16> {
-    let text = text.trim();
-    let short = match text.to_ascii_lowercase().as_str() {
-        "information" => Some(INFO),
-        "warn" => Some(WARNING),
-        "fatal" => Some(5),
-        _ => None,
-    };
-    let named = || LEVELS.iter().position(|name| name.eq_ignore_ascii_case(text)).map(|n| n as i16);
-    short.or_else(named).or_else(|| text.parse().ok().filter(|n| (0..=5).contains(n)))
+/// The number of the level that a filter names; the lowest if it names none.
+pub(super) fn level_number(level: Option<&str>) -> Result<i16, Problem> {
+    level.map_or(Ok(0), |text| level_of(text).ok_or_else(|| invalid_level("level", text)))
 }
 
-fn level_name(level: i16) -> String {
-    LEVELS.get(level as usize).copied().unwrap_or("info").to_owned()
-}
-
-fn invalid_level(field: &str, text: &str) -> Problem {
-    Problem::invalid(field, format!("`{text}` is none of {} and 0 to 5", LEVELS.join(", ")))
-}
-
-/// Checks lines that were sent.
-fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
-    if input.len() > MOST_IN_CALL {
-        return Err(Problem::invalid("lines", format!("{} lines are too many: at most {MOST_IN_CALL} are taken", input.len())));
+impl LogFilter {
+    /// Whether a line that the row tells is among those that are to be shown.
+    pub(super) fn fits(&self, level: i16, (own, line): &(i16, LogLine)) -> bool {
+        let says = self.text.as_ref().is_none_or(|text| line.text.to_lowercase().contains(&text.to_lowercase()));
+        *own >= level && says && self.since.is_none_or(|at| line.at >= at) && self.until.is_none_or(|at| line.at <= at)
     }
-    let line = |(i, line): (usize, LogInput)| {
-        if line.text.len() > MOST_IN_LINE {
-            return Err(Problem::invalid(format!("[{i}].text"), format!("at most {MOST_IN_LINE} bytes are taken")));
-        }
-        let level = match &line.level {
-            None => INFO,
-            Some(level) => {
-                let text = match level {
-                    LogLevel::Number(number) => number.to_string(),
-                    LogLevel::Name(name) => name.clone(),
-                };
-                level_of(&text).ok_or_else(|| invalid_level(&format!("[{i}].level"), &text))?
-            }
-        };
-        let source = line.source.unwrap_or_else(|| "worker".to_owned());
-        if source.is_empty() || source.chars().count() > 50 || source.eq_ignore_ascii_case("broker") {
-            return Err(Problem::invalid(format!("[{i}].source"), "1 to 50 characters are expected, and not the broker's own name"));
-        }
-        Ok(NewLine { at: line.at.unwrap_or(now), level, source, text: line.text })
-    };
-    input.into_iter().enumerate().map(line).collect()
 }
 
 fn shown(line: StoredLine) -> LogLine {
@@ -103,12 +58,13 @@ fn shown(line: StoredLine) -> LogLine {
 }
 
 /// The lines that stand in no log since the row of the run says the same: with id 0 those of its beginning.
-fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
+pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     let line = |id, at, level, text| (level, LogLine { id, at, level: level_name(level), source: "broker".to_owned(), text });
     let by = run.rules.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-    let made = match run.planned_at {
-        Some(planned) => format!("made for {planned}{by}"),
-        None => format!("made by hand{by}"),
+    let made = match (run.planned_at, run.rules.after) {
+        (Some(planned), _) => format!("made for {planned}{by}"),
+        (None, Some(before)) => format!("made after run {before}"),
+        (None, None) => format!("made by hand{by}"),
     };
     let mut lines = vec![line(0, run.creation_time, INFO, made)];
     lines.extend(run.start_time.map(|at| line(0, at, INFO, "the first attempt began".to_owned())));
@@ -125,7 +81,7 @@ fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
 }
 
 impl Desk {
-    async fn run_row(&self, identity: Identity) -> Result<Run, Problem> {
+    pub(super) async fn run_row(&self, identity: Identity) -> Result<Run, Problem> {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))
     }
@@ -136,29 +92,12 @@ impl Desk {
     /// There is no such run, it was over long ago, or a line is not allowed; then none is taken.
     pub async fn append_logs(&self, identity: Identity, input: Vec<LogInput>) -> Result<LogAccepted, Problem> {
         let now = Timestamp::now();
-        let mut lines = check_lines(input, now)?;
+        let lines = check_lines(input, now)?;
         let run = self.run_row(identity).await?;
         if run.finish_time.is_some_and(|end| now.since_ms(end) > LATE_MS) {
             return Err(Problem::conflict("run-over", format!("run {identity} was over more than {LATE_MS} ms ago")));
         }
-        let followers = &self.house.followers;
-        if !followers.knows(run.no) {
-            let (lines, bytes) = self.house.store.read(LogSize { run_no: run.no }).await.map_err(|e| problem_of(&e))?;
-            followers.learn(run.no, Size { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES });
-        }
-        let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
-        let room = followers.make_room(run.no, &lengths);
-        lines.truncate(room.taken);
-        if room.filled {
-            let text = format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped");
-            lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text });
-        }
-        let accepted = LogAccepted { accepted: room.taken, dropped: lengths.len() - room.taken };
-        if !lines.is_empty() {
-            self.house.store.write(AppendLogs { run_no: run.no, lines }).await.map_err(|e| problem_of(&e))?;
-            followers.ring(identity);
-        }
-        Ok(accepted)
+        self.house.take_lines(run.no, identity, lines, now).await
     }
 
     /// Reads the log of a run; waits for a line if asked to.
@@ -166,17 +105,16 @@ impl Desk {
     /// # Errors
     /// There is no such run, or the filter is not understood.
     pub async fn logs(&self, identity: Identity, filter: LogFilter) -> Result<LogPage, Problem> {
-        let level = match &filter.level {
-            None => 0,
-            Some(text) => level_of(text).ok_or_else(|| invalid_level("level", text))?,
-        };
+        let level = level_number(filter.level.as_deref())?;
         let waiting = self.house.followers.wait_for(identity);
         let deadline = tokio::time::Instant::now() + filter.wait;
         loop {
             // From here on no ring is missed, whatever happens while the store is read.
             let ring = waiting.ring();
-            let page = self.read_logs(identity, level, &filter).await?;
-            if !page.items.is_empty() || page.state.is_final() || filter.wait.is_zero() {
+            // The row first: a line that was written before the end is not missed behind it.
+            let run = self.run_row(identity).await?;
+            let page = self.page_of(&run, level, &filter).await?;
+            if !page.items.is_empty() || page.state.is_final() || filter.wait.is_zero() || self.house.followers.is_closed() {
                 return Ok(page);
             }
             if tokio::time::timeout_at(deadline, ring).await.is_err() {
@@ -185,9 +123,8 @@ impl Desk {
         }
     }
 
-    async fn read_logs(&self, identity: Identity, level: i16, filter: &LogFilter) -> Result<LogPage, Problem> {
-        // The row first: a line that was written before the end is not missed behind it.
-        let run = self.run_row(identity).await?;
+    /// A page of the log of a run whose row was read before.
+    pub(super) async fn page_of(&self, run: &Run, level: i16, filter: &LogFilter) -> Result<LogPage, Problem> {
         let after = filter.after.unwrap_or(0);
         let query = ListLogs {
             run_no: run.no,
@@ -201,12 +138,8 @@ impl Desk {
         let mut rows = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
         let more = rows.len() > filter.limit;
         rows.truncate(filter.limit);
-        let fits = |(own, line): &(i16, LogLine)| {
-            let says = filter.text.as_ref().is_none_or(|text| line.text.to_lowercase().contains(&text.to_lowercase()));
-            *own >= level && says && filter.since.is_none_or(|at| line.at >= at) && filter.until.is_none_or(|at| line.at <= at)
-        };
         let (mut items, ends): (Vec<_>, Vec<_>) =
-            told_by_row(&run).into_iter().filter(fits).map(|(_, line)| line).partition(|line| line.id == 0);
+            told_by_row(run).into_iter().filter(|line| filter.fits(level, line)).map(|(_, line)| line).partition(|line| line.id == 0);
         if filter.after.is_some() {
             items.clear();
         }
@@ -216,41 +149,5 @@ impl Desk {
         }
         let next = items.iter().map(|line| line.id).max().unwrap_or(after).max(after);
         Ok(LogPage { items, next, more, state: run.state })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn input(value: serde_json::Value) -> Result<Vec<NewLine>, Option<String>> {
-        check_lines(serde_json::from_value(value).expect("lines"), Timestamp(7)).map_err(|problem| problem.field)
-    }
-
-    #[test]
-    fn lines_are_checked() {
-        let taken =
-            input(json!([{ "text": "a" }, { "text": "b", "level": "Warn", "at": "1970-01-01T00:00:01Z" }, { "text": "c", "level": 5 }]));
-        let levels: Vec<_> = taken.expect("taken").iter().map(|line| (line.level, line.at.0)).collect();
-        assert_eq!(levels, [(2, 7), (3, 1_000), (5, 7)]);
-        for (lines, field) in [
-            (json!([{ "text": "a" }, { "text": "x".repeat(8_193) }]), "[1].text"),
-            (json!([{ "text": "a", "level": "loud" }]), "[0].level"),
-            (json!([{ "text": "a", "level": 6 }]), "[0].level"),
-            (json!([{ "text": "a", "source": "Broker" }]), "[0].source"),
-            (json!(vec![json!({ "text": "a" }); 1_001]), "lines"),
-        ] {
-            assert_eq!(input(lines), Err(Some(field.to_owned())));
-        }
-    }
-
-    #[test]
-    fn levels_have_names_and_numbers() {
-        for (i, name) in LEVELS.iter().enumerate() {
-            assert_eq!((level_of(name), level_of(&i.to_string())), (Some(i as i16), Some(i as i16)));
-            assert_eq!(level_name(i as i16), *name);
-        }
-        assert_eq!(level_of("6"), None);
     }
 }

@@ -4,23 +4,31 @@
 
 mod alerts;
 mod groups;
+mod job_data;
 mod jobs;
+mod live_logs;
 mod logs;
 mod metrics;
 mod peers;
 mod plans;
+mod programs;
 mod queue;
+mod redrive;
 mod runs;
+mod tasks;
 mod transfer;
 mod why;
+mod workers;
 
 pub use super::job::TriggerOrder;
 pub use jobs::JobFilter;
+pub use live_logs::LogEvent;
 pub use logs::LogFilter;
 pub use peers::NodeMeeting;
 pub use plans::FireFilter;
 pub use queue::PollOptions;
 pub use runs::RunFilter;
+pub use workers::WorkerFilter;
 
 use super::house::House;
 use crate::domain::time::Timestamp;

@@ -6,13 +6,13 @@ use crate::actors::outlet::Outlet;
 use crate::actors::reply::problem_of;
 use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
-use crate::protocol::api::{NodeOutput, WorkerOutput};
-use crate::protocol::node::{Block, Heartbeat};
+use crate::protocol::api::{NodeOutput, WorkerInput};
+use crate::protocol::node::{Block, Heartbeat, ToNode};
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
-use crate::store::{GetNode, ListNodes, ListWorkers, NodeStatus, SetNodeEnabled};
+use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::store::{DeleteNode, GetNode, ListNodes, NodeStatus, SetNodeWork, StoreError};
 use std::time::Duration;
 
 /// A node that calls by HTTP.
@@ -24,6 +24,10 @@ pub struct NodeMeeting {
     pub heartbeat: Heartbeat,
     /// Runs that it wants nothing of.
     pub without: Vec<Identity>,
+}
+
+fn unknown_node(id: NodeId) -> Problem {
+    Problem::not_found(format!("there is no node {id}"))
 }
 
 impl Desk {
@@ -70,10 +74,12 @@ impl Desk {
     /// A worker without a session says which classes it watches.
     ///
     /// # Errors
-    /// A name is not allowed, or it could not be stored.
-    pub async fn register_worker(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) -> Result<(), Problem> {
+    /// A name is not allowed, it was put out, or it could not be stored.
+    pub async fn register_worker(&self, id: WorkerId, input: WorkerInput) -> Result<(), Problem> {
+        self.admit_worker(id).await?;
+        let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
         let worker = self.house.registry().worker_connected(id, None).wait().await?;
-        worker.said(FromWorker::Watch { class_names, runs, tasks: Vec::new(), worker: WorkerFacts::default() }).wait().await
+        worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
     }
 
     /// What the broker has to say to a worker without a session.
@@ -81,8 +87,11 @@ impl Desk {
     /// # Errors
     /// The worker is not known (any more).
     pub async fn worker_messages(&self, id: WorkerId, wait: Duration) -> Result<Vec<ToWorker>, Problem> {
-        let unknown = || Problem::not_found(format!("worker {id} is not registered, or was silent for too long"));
-        self.worker_handle(id).ok_or_else(unknown)?.fetch(wait).wait().await
+        let Some(worker) = self.worker_handle(id) else {
+            self.admit_worker(id).await?;
+            return Err(Problem::not_found(format!("worker {id} is not registered, or was silent for too long")));
+        };
+        worker.fetch(wait).wait().await
     }
 
     /// All nodes that were ever there.
@@ -104,7 +113,7 @@ impl Desk {
     /// There is none.
     pub async fn node(&self, id: NodeId) -> Result<NodeOutput, Problem> {
         let record = self.house.store.read(GetNode(id)).await.map_err(|e| problem_of(&e))?;
-        Ok(self.node_output(record.ok_or_else(|| Problem::not_found(format!("there is no node {id}")))?).await)
+        Ok(self.node_output(record.ok_or_else(|| unknown_node(id))?).await)
     }
 
     async fn node_output(&self, record: NodeRecord) -> NodeOutput {
@@ -113,47 +122,64 @@ impl Desk {
             None => None,
         };
         match asked {
-            Some(d) => NodeOutput { record, is_online: d.is_online, load: d.load, holding: d.holding },
-            None => NodeOutput { record, is_online: false, load: None, holding: 0 },
+            Some(d) => NodeOutput { record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
+            None => NodeOutput { record, is_online: false, load: None, holding: 0, programs: 0 },
         }
     }
 
-    /// The operator's word on a node: it gets work or not.
+    /// The operator's word on a node. It is stored, and told to the node until it has done it.
     ///
     /// # Errors
     /// There is none.
-    pub async fn enable_node(&self, id: NodeId, enabled: bool) -> Result<NodeOutput, Problem> {
-        let record = self.house.store.write(SetNodeEnabled { node: id, enabled }).await.map_err(|e| problem_of(&e))?;
+    pub async fn set_node_work(&self, id: NodeId, work: NodeWork, reason: Option<String>) -> Result<NodeOutput, Problem> {
+        let set = SetNodeWork { node: id, work, reason: reason.filter(|text| !text.is_empty()) };
+        let record = match self.house.store.write(set).await {
+            Err(StoreError::NotFound) => return Err(unknown_node(id)),
+            stored => stored.map_err(|e| problem_of(&e))?,
+        };
         if let Some(node) = self.house.directory.nodes.get(id) {
-            node.set_enabled(enabled);
+            node.set_work(record.clone());
         }
         Ok(self.node_output(record).await)
+    }
+
+    /// Forgets a node. One that is there is told to end, if that is meant.
+    ///
+    /// # Errors
+    /// There is none, or it is there and that is not meant.
+    pub async fn remove_node(&self, id: NodeId, force: bool) -> Result<(), Problem> {
+        let node = self.node(id).await?;
+        if node.is_online && !force {
+            return Err(Problem::conflict("node-online", format!("node {id} is there: `force` ends and removes it")));
+        }
+        if let Some(node) = self.house.directory.nodes.get(id) {
+            node.command(ToNode::Leave { reason: "an operator removed the node".to_owned() });
+            node.hang_up("an operator removed the node");
+            self.house.registry().node_gone(id);
+        }
+        match self.house.store.write(DeleteNode(id)).await {
+            Err(StoreError::NotFound) => Err(unknown_node(id)),
+            done => done.map_err(|e| problem_of(&e)),
+        }
     }
 
     /// What a node said of itself, newest first.
     ///
     /// # Errors
-    /// The store fails.
-    pub async fn node_status(&self, id: NodeId, limit: usize) -> Result<Vec<(NodeLoad, Timestamp)>, Problem> {
+    /// There is none, or the end is before the beginning.
+    pub async fn node_status(
+        &self,
+        id: NodeId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(NodeLoad, Timestamp)>, Problem> {
+        if let (Some(from), Some(to)) = (from, to)
+            && to < from
+        {
+            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+        }
         self.node(id).await?;
-        self.house.store.read(NodeStatus { node: id, limit }).await.map_err(|e| problem_of(&e))
-    }
-
-    /// Who watches or watched what, newest first.
-    ///
-    /// # Errors
-    /// The store fails.
-    pub async fn workers(&self, limit: usize) -> Result<Vec<WorkerOutput>, Problem> {
-        let rows = self.house.store.read(ListWorkers { limit }).await.map_err(|e| problem_of(&e))?;
-        Ok(rows
-            .into_iter()
-            .map(|row| WorkerOutput {
-                id: row.id,
-                full_class_name: row.full_class_name,
-                connection_id: row.connection_id,
-                connect_time: row.connect_time,
-                disconnect_time: row.disconnect_time,
-            })
-            .collect())
+        self.house.store.read(NodeStatus { node: id, from, to, limit }).await.map_err(|e| problem_of(&e))
     }
 }

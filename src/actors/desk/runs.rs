@@ -1,6 +1,7 @@
 //! Runs: asked of their actors while they work, read from the store after.
 
 use super::Desk;
+use crate::actors::house::AtWork;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::{BlockId, Identity, JobId, Seq};
@@ -11,6 +12,10 @@ use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, ListBlocks, ListRuns, NodeCounts};
 use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long whoever ends a run waits for that.
+const STOP: Duration = Duration::from_secs(3);
 
 /// Which runs to list.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +41,7 @@ pub struct RunFilter {
 }
 
 impl Desk {
-    async fn stored_run(&self, identity: Identity) -> Result<Run, Problem> {
+    pub(super) async fn stored_run(&self, identity: Identity) -> Result<Run, Problem> {
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))
     }
@@ -46,12 +51,21 @@ impl Desk {
     /// # Errors
     /// There is none.
     pub async fn run(&self, identity: Identity) -> Result<RunOutput, Problem> {
-        if let Some(handle) = self.house.directory.runs.get(identity)
-            && let Ok(description) = handle.describe().wait().await
-        {
-            return Ok(description.output);
+        if let Some(output) = self.described(identity).await {
+            return Ok(output);
         }
         Ok(stored_output(&self.stored_run(identity).await?))
+    }
+
+    /// What the actor of a run that is at work says of it.
+    async fn described(&self, identity: Identity) -> Option<RunOutput> {
+        if let Some(run) = self.house.directory.runs.get(identity) {
+            return run.describe().wait().await.ok().map(|description| description.output);
+        }
+        match self.house.directory.others.get(identity)? {
+            AtWork::Task(task) => task.describe().wait().await.ok(),
+            _ => None,
+        }
     }
 
     /// Lists runs, newest first unless the filter says otherwise.
@@ -88,23 +102,24 @@ impl Desk {
         let next_cursor = runs.last().filter(|_| more).map(|run| run.no.to_string());
         let mut items = Vec::with_capacity(runs.len());
         for run in &runs {
-            let at_work = if run.state.is_final() { None } else { self.house.directory.runs.get(run.identity) };
-            let asked = match at_work {
-                Some(handle) => handle.describe().wait().await.ok().map(|description| description.output),
-                None => None,
-            };
+            let asked = if run.state.is_final() { None } else { self.described(run.identity).await };
             items.push(asked.unwrap_or_else(|| stored_output(run)));
         }
         Ok(Page { items, next_cursor })
     }
 
-    /// Ends a run.
+    /// Ends a run. One whose programs take their time is answered as it stands.
     ///
     /// # Errors
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, by: Option<&str>) -> Result<RunOutput, Problem> {
         let reason = by.map_or_else(|| "stopped by hand".to_owned(), |by| format!("stopped by {by}"));
-        self.house.stop_run(identity, reason).await
+        let stop = self.house.stop_run(identity, reason);
+        match tokio::time::timeout(STOP, stop).await {
+            Ok(stopped) => stopped,
+            // Its programs have their time of grace: that they are to end is stored.
+            Err(_) => self.run(identity).await,
+        }
     }
 
     /// The blocks of a run, in the order of their numbers.

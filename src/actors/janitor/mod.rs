@@ -9,6 +9,7 @@ use super::house::House;
 use super::supervision::Notice;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, fut::wrap_future};
 use rounds::Broom;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// See the module's text.
@@ -24,7 +25,7 @@ impl Janitor {
     /// A janitor that has cleaned nothing yet.
     #[must_use]
     pub fn new(notice: Notice, house: House) -> Self {
-        let broom = Some(Broom::new(house.store.clone(), house.keep));
+        let broom = Some(Broom::new(house.store.clone(), house.keep, Arc::clone(&house.packages)));
         Self { notice, house, broom }
     }
 

@@ -1,13 +1,15 @@
 //! One round of cleaning after the other.
 
+use crate::actors::packages::Packages;
 use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
     DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneNodeStatus, Store, StoreError, WriteOp,
+    PruneNodeStatus, PruneWorkers, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// After a step that wrote something comes a pause of so many times what it took, so that the writer is the others' for
@@ -30,7 +32,9 @@ pub(super) struct Gone {
     changes: usize,
     statuses: usize,
     events: usize,
+    workers: usize,
     log_bytes: u64,
+    stray_files: usize,
 }
 
 impl Gone {
@@ -41,8 +45,9 @@ impl Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, fires, changes, statuses, events, log_bytes } = self;
-        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} log_bytes={log_bytes}")
+        let Self { runs, fires, changes, statuses, events, workers, log_bytes, stray_files } = self;
+        write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers}")?;
+        write!(f, " log_bytes={log_bytes} stray_files={stray_files}")
     }
 }
 
@@ -59,11 +64,12 @@ pub(super) struct Broom {
     store: Store,
     keep: KeepConfig,
     logs: Logs,
+    packages: Arc<Packages>,
 }
 
 impl Broom {
-    pub(super) fn new(store: Store, keep: KeepConfig) -> Self {
-        Self { store, keep, logs: Logs::default() }
+    pub(super) fn new(store: Store, keep: KeepConfig, packages: Arc<Packages>) -> Self {
+        Self { store, keep, logs: Logs::default(), packages }
     }
 
     /// One round over everything.
@@ -79,6 +85,8 @@ impl Broom {
         self.sweep_changes(before, &mut gone).await?;
         self.sweep_events(before, &mut gone).await?;
         self.sweep_statuses(now, &mut gone).await?;
+        self.sweep_workers(before, &mut gone).await?;
+        gone.stray_files = self.packages.remove_strays(&self.store).await?;
         Ok(gone)
     }
 
@@ -188,6 +196,16 @@ impl Broom {
             let statuses = self.step(PruneNodeStatus { before }).await?;
             gone.statuses += statuses;
             if statuses == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn sweep_workers(&mut self, before: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        loop {
+            let workers = self.step(PruneWorkers { before }).await?;
+            gone.workers += workers;
+            if workers == 0 {
                 return Ok(());
             }
         }

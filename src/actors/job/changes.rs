@@ -4,12 +4,13 @@ use super::fires::stop_all;
 use super::input::apply;
 use super::message::JobChange;
 use super::room::Room;
+use super::successors::flow_problem;
 use crate::actors::reply::problem_of;
 use crate::domain::job::Job;
 use crate::domain::schedule::{Schedule, changed};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{Action, StoreError, UpdateJob};
+use crate::store::{Action, FlowFault, StoreError, UpdateJob};
 
 impl Room {
     /// Changes the job, and says how it is then.
@@ -24,6 +25,8 @@ impl Room {
         }
         let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
         self.settle_due(now).await?;
+        // When the job comes next may hang on a run of whose end nobody had to tell.
+        self.look_again().await?;
         let known = self.known().await?;
         let old = known.job.clone();
         let mut job = old.clone();
@@ -72,7 +75,7 @@ impl Room {
         let update = UpdateJob { job: job.clone(), action, was, state, next_at, events };
         let written = self.house.store.write(update).await;
         // Whatever came of it: what is known of the job is read anew.
-        let open = self.known.take().map(|known| known.open).unwrap_or_default();
+        let open = self.known.take().map(|known| known.open.all()).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
         if let Some(scheduler) = self.house.scheduler() {
             scheduler.planned(self.id, next_at);
@@ -81,7 +84,7 @@ impl Room {
             self.house.alarm();
         }
         if stops {
-            stop_all(&self.house, &open).await;
+            stop_all(&self.house, &open, "its job was disabled").await;
         }
         Ok(job)
     }
@@ -97,6 +100,9 @@ pub fn conflict(error: &StoreError, job: &Job) -> Problem {
         StoreError::Conflict(what) if what == "id" => Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id"),
         StoreError::Conflict(what) if what == "version" => {
             Problem::conflict("version", "the job was changed since that version was read".to_owned()).at("version")
+        }
+        StoreError::Conflict(what) if FlowFault::read(what).is_some() => {
+            FlowFault::read(what).map_or_else(Problem::internal, |fault| flow_problem(&fault))
         }
         StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job went on meanwhile"),
         other => problem_of(other),

@@ -1,17 +1,25 @@
 //! From a due instant or a trigger to a run.
 
-use super::message::TriggerOrder;
+use super::input::arguments_text;
+use super::message::{TriggerOrder, Triggered};
 use super::room::{Known, Room, of_property};
 use crate::actors::house::House;
 use crate::actors::reply::problem_of;
+use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{Run, RunRules, RunState};
 use crate::domain::schedule::{Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide};
+use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{FireOf, InsertRun, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, StoredPlan, WriteFires};
+use crate::store::{
+    FireOf, InsertRun, Inserted, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoredPlan, WriteFires,
+};
 use std::collections::HashMap;
+
+/// Why a run is stopped for the sake of another one.
+const REPLACED: &str = "another run of the job replaces it";
 
 impl Room {
     /// Deals with all that is due, and says when the job comes next.
@@ -67,7 +75,7 @@ impl Room {
     async fn write(&mut self, step: Step, now: Timestamp) -> Result<(), Problem> {
         let Self { house, known, .. } = self;
         let known = known.as_mut().expect("it was decided on what is known");
-        let stopped = if step.replace { stop_all(house, &known.open).await } else { Vec::new() };
+        let stopped = if step.replace { stop_all(house, &known.open.all(), REPLACED).await } else { Vec::new() };
         let (rows, starting) = known.new_fires(&step.rows, now)?;
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
@@ -101,7 +109,7 @@ impl Room {
         }
         let known = self.known.as_mut().expect("it is still known");
         known.stored = StoredPlan { state: step.state, next_at };
-        known.open.retain(|run| !stopped.contains(&run.identity));
+        stopped.into_iter().for_each(|run| known.open.remove(run));
         for run in runs {
             self.begin(run, now);
         }
@@ -129,7 +137,7 @@ impl Room {
     }
 
     /// Makes a run now, by hand or since another scheduler says so.
-    pub(super) async fn trigger(&mut self, order: TriggerOrder) -> Result<Identity, Problem> {
+    pub(super) async fn trigger(&mut self, order: TriggerOrder) -> Result<Triggered, Problem> {
         let id = self.id;
         self.living().await?;
         let now = Timestamp::now();
@@ -137,9 +145,16 @@ impl Room {
         if let Some(planned_at) = input.fire_time {
             // Told twice, an instant gets the same answer twice, whatever has become of the job meanwhile.
             match self.house.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
-                Some(Some(identity)) => return Ok(identity),
+                Some(Some(identity)) => return Ok(Triggered { identity, run: None }),
                 Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was skipped before"))),
                 None => {}
+            }
+        }
+        if let Some(key) = &input.idempotency_key {
+            // So does a key; before anything is stopped or turned away for its sake.
+            let known = self.house.store.read(RunOfKey { job_id: id, key: key.clone() }).await.map_err(|e| problem_of(&e))?;
+            if let Some(run) = known {
+                return Ok(Triggered { identity: run.identity, run: None });
             }
         }
         let verdict = self.admit(&order, now).await?;
@@ -157,22 +172,44 @@ impl Room {
         };
         let known = self.living().await?;
         let mut run = known.new_run(now, queued)?;
-        run.arguments = input.arguments.clone().or(run.arguments);
-        run.priority = input.priority.unwrap_or(run.priority);
-        run.retry_of = order.retry_of;
-        run.trace_id = order.trace_id.clone().unwrap_or(run.trace_id);
-        run.rules.by = order.by.clone();
+        known.fill_in(&mut run, &order)?;
+        super::input::check_arguments(&run)?;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
-        let inserted = match self.house.store.write(insert).await {
+        // What follows from the end of a run was taken on with that run.
+        let store = &self.house.store;
+        let inserted = if order.after.is_some() { store.insist(insert).await } else { store.write(insert).await };
+        let inserted = match inserted {
             Ok(inserted) => inserted,
             Err(error) => return Err(self.forget(&error)),
         };
-        let identity = inserted.run.identity;
-        if !inserted.already {
-            self.begin(inserted.run, now);
+        Ok(self.inserted(inserted, now))
+    }
+
+    /// A run was made, or had been.
+    pub(super) fn inserted(&mut self, inserted: Inserted, now: Timestamp) -> Triggered {
+        let Inserted { run, already } = inserted;
+        let identity = run.identity;
+        // A task's actor knows nothing more yet than stands in its row.
+        let shown = (run.kind == JobKind::Task).then(|| Box::new(stored_output(&run)));
+        if !already {
+            self.begin(run, now);
         }
-        Ok(identity)
+        Triggered { identity, run: shown }
+    }
+
+    /// The write of a trigger that nothing has to be asked for: the job is known, and lets any number of its runs be at
+    /// work. Many of these may be under way at once; all others come one after the other.
+    pub(super) fn quick(&self, order: &TriggerOrder, now: Timestamp) -> Option<Result<InsertRun, Problem>> {
+        let known = self.known.as_ref().filter(|known| !known.job.is_deleted && known.job.is_enabled)?;
+        if order.input.fire_time.is_some() || known.overlap() != Overlap::Allow {
+            return None;
+        }
+        let run = known.new_run(now, false).and_then(|mut run| {
+            known.fill_in(&mut run, order)?;
+            Ok(InsertRun { run, version: known.job.version, fire: None, key: order.input.idempotency_key.clone() })
+        });
+        Some(run)
     }
 
     /// Whether a trigger makes a run now.
@@ -192,7 +229,7 @@ impl Room {
         }
         self.look_again().await?;
         let known = self.living().await?;
-        let Some(other) = known.open.first().map(|run| run.identity) else { return Ok(Admission::Now) };
+        let Some(other) = known.open.first() else { return Ok(Admission::Now) };
         Ok(match policy {
             Overlap::Allow => Admission::Now,
             _ if order.waits => Admission::Queued,
@@ -202,9 +239,10 @@ impl Room {
             Overlap::QueueOne | Overlap::QueueAll => Admission::Queued,
             Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
             Overlap::Replace => {
-                let open = known.open.clone();
-                let stopped = stop_all(&self.house, &open).await;
-                self.living().await?.open.retain(|run| !stopped.contains(&run.identity));
+                let open = known.open.all();
+                let stopped = stop_all(&self.house, &open, REPLACED).await;
+                let known = self.living().await?;
+                stopped.into_iter().for_each(|run| known.open.remove(run));
                 Admission::Now
             }
         })
@@ -231,13 +269,13 @@ enum Admission {
 }
 
 /// Stops runs, all at once, and says which are over.
-pub(super) async fn stop_all(house: &House, open: &[OpenRun]) -> Vec<Identity> {
-    let stops = open.iter().map(|run| async move {
-        let stopped = house.stop_run(run.identity, "another run of the job replaces it".to_owned()).await;
+pub(super) async fn stop_all(house: &House, open: &[Identity], reason: &str) -> Vec<Identity> {
+    let stops = open.iter().map(|identity| async move {
+        let stopped = house.stop_run(*identity, reason.to_owned()).await;
         match stopped {
-            Ok(_) => Some(run.identity),
+            Ok(_) => Some(*identity),
             Err(problem) => {
-                log::warn!("a run that is to be replaced could not be stopped run={}: {problem}", run.identity);
+                log::warn!("a run could not be stopped run={identity}: {problem}");
                 None
             }
         }
@@ -256,10 +294,10 @@ impl Known {
         let mut runs: HashMap<Timestamp, NewRun> = HashMap::new();
         for row in rows {
             if let Fate::Fire { queued } = row.fate {
-                runs.insert(row.at, self.new_run(now, queued)?);
+                runs.insert(row.at, self.planned_run(now, queued));
             }
         }
-        let waiting = self.open.iter().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
+        let waiting = self.open.first_queued();
         let starting = runs.len();
         let identities: HashMap<Timestamp, Identity> = runs.iter().map(|(at, run)| (*at, run.identity)).collect();
         let fires = rows.iter().map(|row| NewFire {
@@ -279,29 +317,63 @@ impl Known {
         Ok((fires.collect(), starting))
     }
 
+    /// A run that the plan asks for. If it cannot be made as the job stands, it is one that has failed and says why: a plan
+    /// that cannot be decided would stand still.
+    fn planned_run(&self, now: Timestamp, queued: bool) -> NewRun {
+        self.new_run(now, queued).unwrap_or_else(|problem| {
+            let mut run = self.bare_run(now, String::new());
+            (run.state, run.reason, run.finish_time, run.follow) = (RunState::Failed, Some(problem.detail), Some(now), true);
+            run
+        })
+    }
+
+    /// What a trigger says of its run.
+    fn fill_in(&self, run: &mut NewRun, order: &TriggerOrder) -> Result<(), Problem> {
+        if let Some(arguments) = &order.input.arguments {
+            run.arguments = Some(arguments_text(self.job.job_type, arguments)?);
+        }
+        run.priority = order.input.priority.unwrap_or(run.priority);
+        run.retry_of = order.retry_of;
+        if let Some(trace_id) = &order.trace_id {
+            run.trace_id.clone_from(trace_id);
+        }
+        run.rules.by.clone_from(&order.by);
+        run.rules.after = order.after;
+        Ok(())
+    }
+
     /// A run of the job as it is now.
     pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
         let job = &self.job;
-        let failure = match job.job_type {
-            JobKind::Block | JobKind::Callback => None,
-            JobKind::Application | JobKind::Task => Some("this version carries out block and callback jobs only".to_owned()),
-        };
+        let mut run = self.bare_run(now, class_of(job)?);
+        if queued {
+            run.not_before = Some(Run::QUEUED);
+            run.reason = Some("waits until the other runs of the job are over".to_owned());
+        }
+        if job.job_type == JobKind::Block {
+            run.download = job.properties.download().map_err(|e| of_property(&e))?;
+            run.queue = job.properties.queue().map_err(|e| of_property(&e))?;
+        }
+        run.rules.application = super::input::application_of(job)?;
+        Ok(run)
+    }
+
+    fn bare_run(&self, now: Timestamp, class_name: String) -> NewRun {
+        let job = &self.job;
         let identity = Identity::random();
-        // It is over when it is made, and somebody may want to hear of that.
-        let failed = failure.is_some();
-        Ok(NewRun {
+        NewRun {
             identity,
             job_id: job.id,
             job_name: job.name.clone(),
-            class_name: class_of(job)?,
-            arguments: job.properties.get("Arguments").map(str::to_owned),
-            state: if failed { RunState::Failed } else { RunState::Pending },
-            finish_time: failed.then_some(now),
-            not_before: (queued && !failed).then_some(Run::QUEUED),
-            reason: failure.or_else(|| queued.then(|| "waits until the other runs of the job are over".to_owned())),
+            class_name,
+            arguments: self.arguments.clone(),
+            state: RunState::Pending,
+            finish_time: None,
+            not_before: None,
+            reason: None,
             priority: job.priority,
-            download: job.properties.download().map_err(|e| of_property(&e))?,
-            queue: job.properties.queue().map_err(|e| of_property(&e))?,
+            download: DownloadSettings::default(),
+            queue: QueueSettings::default(),
             kind: job.job_type,
             rules: RunRules {
                 timeout: self.rules.timeout,
@@ -309,16 +381,17 @@ impl Known {
                 retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
-                task: None,
-                data: None,
+                task: (job.job_type == JobKind::Task).then(|| self.task.clone()),
+                application: None,
+                data: self.data.clone(),
                 after: None,
             },
-            follow: self.follows() || failed,
+            follow: self.follows(),
             retry_of: None,
             // A trace of its own; both are 128 bits that are not 0.
             trace_id: identity.to_string(),
             creation_time: now,
-        })
+        }
     }
 
     /// The end of a run means something to the job even if the run ends well.
@@ -330,15 +403,17 @@ impl Known {
             || max_failures.is_some()
             || silent_after.is_some()
             || self.stored.state.failures > 0
+            || !self.job.successors.is_empty()
     }
 }
 
 fn class_of(job: &Job) -> Result<String, Problem> {
-    match (job.job_type, job.properties.class_name(), &job.callback) {
+    match (job.job_type, if job.job_type == JobKind::Task { job.handler() } else { job.properties.class_name() }, &job.callback) {
         (JobKind::Callback, _, Some(callback)) => Ok(callback.title()),
         (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job names no request")),
         (_, Some(name), _) => Ok(name.to_owned()),
-        (JobKind::Application | JobKind::Task, None, _) => Ok(String::new()),
+        (JobKind::Application, None, _) => Ok(String::new()),
+        (JobKind::Task, None, _) => Err(Problem::invalid("task.handler", "the job names no handler")),
         (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job names no class")),
     }
 }

@@ -1,12 +1,17 @@
 //! From what was sent to a job: every value is checked before anything is written.
 
+use crate::domain::application::ApplicationSettings;
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
 use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
+use crate::domain::run::Run;
 use crate::domain::schedule::{InvalidSchedule, Schedule, Trigger};
+use crate::domain::task::limits as task;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
 use crate::protocol::problem::Problem;
+use crate::store::NewRun;
+use std::sync::Arc;
 
 /// The longest idempotency key, in characters.
 const MOST_KEY: usize = 200;
@@ -124,19 +129,37 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         return Err(Problem::invalid("task.handler", "a task job needs the name that workers watch"));
     }
     if let Some(successors) = input.successors {
+        super::successors::check(&successors)?;
         job.successors = successors;
     }
     if job.job_type == JobKind::Callback && job.callback.is_none() {
         return Err(Problem::invalid("callback", "a callback job needs the request that it is to make"));
     }
+    application_of(job)?;
     if let Some(schedule) = schedule {
         job.schedule = Some(schedule).filter(|schedule| *schedule != Schedule::default());
-        let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty());
-        if is_planned && job.job_type == JobKind::Block && job.properties.class_name().is_none() {
-            return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
-        }
+    }
+    // Whatever was changed: a plan whose runs cannot be made could not be decided any more, and the job not be changed.
+    let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty() || schedule.longest_silence.is_some());
+    if is_planned && job.job_type == JobKind::Block && job.properties.class_name().is_none() {
+        return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
     }
     Ok(())
+}
+
+/// The program of an application job, checked.
+pub(super) fn application_of(job: &Job) -> Result<Option<Arc<ApplicationSettings>>, Problem> {
+    if job.job_type != JobKind::Application {
+        return Ok(None);
+    }
+    let read = ApplicationSettings::read(&job.properties);
+    read.map(|settings| Some(Arc::new(settings))).map_err(|e| Problem::invalid(format!("properties.{}", e.key), e.detail))
+}
+
+/// Checks the arguments that a trigger brought for a program.
+pub(super) fn check_arguments(run: &NewRun) -> Result<(), Problem> {
+    let Some(settings) = &run.rules.application else { return Ok(()) };
+    settings.words(settings.said(run.arguments.as_deref())).map(drop).map_err(|detail| Problem::invalid("arguments", detail))
 }
 
 /// The schedule that is meant, checked, if the input says anything of it.
@@ -207,14 +230,36 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The text that is stored of a run's arguments: of a task they are JSON, of the other kinds a text.
+pub(super) fn arguments_text(kind: JobKind, arguments: &serde_json::Value) -> Result<String, Problem> {
+    let text = match (kind, arguments) {
+        (JobKind::Task, value) => value.to_string(),
+        (_, serde_json::Value::String(text)) => text.clone(),
+        (_, value) => value.to_string(),
+    };
+    if kind != JobKind::Task {
+        check_length("arguments", &text, limits::VALUE)?;
+    } else if text.len() > task::PAYLOAD {
+        return Err(Problem::invalid("arguments", format!("{} bytes are too many: at most {} are taken", text.len(), task::PAYLOAD)));
+    }
+    Ok(text)
+}
+
+/// What a trigger would have to bring for a run like this one.
+#[must_use]
+pub fn arguments_of(run: &Run) -> Option<serde_json::Value> {
+    let text = run.arguments.as_deref()?;
+    match run.kind {
+        JobKind::Task => serde_json::from_str(text).ok(),
+        _ => Some(text.into()),
+    }
+}
+
 /// Checks how a job is to be triggered.
 ///
 /// # Errors
 /// A text is too long.
 pub fn check_trigger(input: &TriggerInput) -> Result<(), Problem> {
-    if let Some(arguments) = &input.arguments {
-        check_length("arguments", arguments, limits::VALUE)?;
-    }
     if let Some(key) = &input.idempotency_key {
         check_length("idempotencyKey", key, MOST_KEY)?;
         if key.is_empty() {

@@ -7,8 +7,9 @@ use crate::actors::supervision::Link;
 use crate::domain::ids::Identity;
 use crate::domain::job::Job;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::{JobInput, TriggerInput};
+use crate::protocol::api::{JobInput, RunOutput, TriggerInput};
 use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveOutput};
+use crate::protocol::problem::Problem;
 use actix::Message;
 
 /// From the desk: run the job now. Answered when the run is stored and has its actor.
@@ -18,7 +19,26 @@ pub struct Trigger {
     /// How.
     pub order: TriggerOrder,
     /// The run.
-    pub reply: Reply<Identity>,
+    pub reply: Reply<Triggered>,
+}
+
+/// The run that a trigger made, or had made before.
+#[derive(Debug)]
+pub struct Triggered {
+    /// Which.
+    pub identity: Identity,
+    /// As it was stored, if nobody knows more of it yet.
+    pub run: Option<Box<RunOutput>>,
+}
+
+/// From the desk: run the job so many times. Each trigger has its own answer.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct TriggerBatch {
+    /// How.
+    pub orders: Vec<TriggerOrder>,
+    /// The runs.
+    pub reply: Reply<Vec<Result<Identity, Problem>>>,
 }
 
 /// How to trigger a job, and for whom.
@@ -34,6 +54,8 @@ pub struct TriggerOrder {
     pub by: Option<String>,
     /// Where the policy would turn it away since another run is not over, it waits for its turn.
     pub waits: bool,
+    /// The run whose end begins this one.
+    pub after: Option<Identity>,
 }
 
 /// From the scheduler, through the registry: an instant of the plan is due.
@@ -45,6 +67,11 @@ pub struct Due;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunOver(pub Option<Identity>);
+
+/// From the registry: a run of the job is over, and its end means nothing to the job but that it is not there any more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct RunLeft(pub Identity);
 
 /// From the desk: the job is to be otherwise. Answered when it is stored.
 #[derive(Debug, Message)]
@@ -142,10 +169,21 @@ pub struct JobHandle(pub(in crate::actors) Link<JobActor>);
 impl JobHandle {
     /// See [`Trigger`].
     #[must_use]
-    pub fn trigger(&self, order: TriggerOrder) -> Answer<Identity> {
+    pub fn trigger(&self, order: TriggerOrder) -> Answer<Triggered> {
         let (reply, answer) = reply();
         self.0.tell(Trigger { order, reply });
         answer
+    }
+    /// See [`TriggerBatch`].
+    #[must_use]
+    pub fn trigger_batch(&self, orders: Vec<TriggerOrder>) -> Answer<Vec<Result<Identity, Problem>>> {
+        let (reply, answer) = reply();
+        self.0.tell(TriggerBatch { orders, reply });
+        answer
+    }
+    /// See [`RunLeft`].
+    pub fn run_left(&self, identity: Identity) {
+        self.0.tell(RunLeft(identity));
     }
     /// See [`Due`].
     pub fn due(&self) {

@@ -4,31 +4,43 @@
 //! Started on demand, gone when idle. What it knows of the job stands in a `Room`; what it decides is decided by
 //! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
+mod asked;
 mod changes;
 mod fires;
 mod input;
 mod message;
+mod open;
 mod past;
 mod room;
 mod settling;
+mod successors;
 
+pub use asked::ask_next;
 pub use changes::conflict;
-pub use input::{apply, check_trigger, job_from};
-pub use message::{AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunOver, Trigger, TriggerOrder};
+pub use input::{apply, arguments_of, check_trigger, job_from};
+pub use message::{
+    AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunLeft, RunOver, Trigger, TriggerBatch,
+    TriggerOrder, Triggered,
+};
+pub use past::redriven;
 pub use room::Loaded;
+pub use successors::flow_problem;
 
 use super::house::House;
 use super::reply::Reply;
 use super::supervision::Notice;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
+use crate::store::{InsertRuns, Inserted, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use room::Room;
 use std::time::Duration;
 
 /// A job's actor that nobody has asked anything for so long goes.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long it may still be sent something after that.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -55,6 +67,22 @@ impl JobActor {
         if self.resting && self.room.is_some() {
             self.notice.finish();
             ctx.stop();
+        }
+    }
+
+    /// A write of a trigger is done, or not.
+    fn made(&mut self, done: Result<Inserted, StoreError>, now: Timestamp) -> Result<Triggered, Problem> {
+        match (done, &mut self.room) {
+            (Ok(inserted), Some(room)) => Ok(room.inserted(inserted, now)),
+            (Ok(inserted), None) => Ok(Triggered { identity: inserted.run.identity, run: None }),
+            (Err(error), _) => Err(self.room_forgets(&error)),
+        }
+    }
+
+    fn room_forgets(&mut self, error: &StoreError) -> Problem {
+        match &mut self.room {
+            Some(room) => room.forget(error),
+            None => crate::actors::reply::problem_of(error),
         }
     }
 
@@ -103,7 +131,70 @@ impl Actor for JobActor {
 impl Handler<Trigger> for JobActor {
     type Result = ();
     fn handle(&mut self, Trigger { order, reply }: Trigger, ctx: &mut Self::Context) {
+        let now = Timestamp::now();
+        if let Some(quick) = self.room.as_ref().and_then(|room| room.quick(&order, now)) {
+            self.notice.message("job.trigger");
+            self.last_used = now;
+            match quick {
+                Ok(insert) => {
+                    let written = self.house.store.write(insert);
+                    ctx.spawn(wrap_future(written).map(move |done, this: &mut Self, _| reply.send(this.made(done, now))));
+                }
+                Err(problem) => reply.send(Err(problem)),
+            }
+            return;
+        }
         self.with_room("job.trigger", ctx, async move |room| room.trigger(order).await, answer(reply));
+    }
+}
+
+impl Handler<TriggerBatch> for JobActor {
+    type Result = ();
+    fn handle(&mut self, TriggerBatch { orders, reply }: TriggerBatch, ctx: &mut Self::Context) {
+        let now = Timestamp::now();
+        let quick = self.room.as_ref().and_then(|room| orders.iter().map(|order| room.quick(order, now)).collect::<Option<Vec<_>>>());
+        let Some(quick) = quick else {
+            // One after the other: each may depend on the one before.
+            let work = async move |room: &mut Room| {
+                let mut done = Vec::with_capacity(orders.len());
+                for order in orders {
+                    done.push(room.trigger(order).await.map(|triggered| triggered.identity));
+                }
+                Ok(done)
+            };
+            return self.with_room("job.trigger_batch", ctx, work, answer(reply));
+        };
+        self.notice.message("job.trigger_batch");
+        self.last_used = now;
+        let mut refused = Vec::new();
+        let inserts = quick.into_iter().enumerate().filter_map(|(i, insert)| insert.map_err(|problem| refused.push((i, problem))).ok());
+        let written = self.house.store.write(InsertRuns(inserts.collect()));
+        ctx.spawn(wrap_future(written).map(move |done, this: &mut Self, _| {
+            let done = match done {
+                Ok(made) => made.into_iter().map(|inserted| this.made(inserted, now).map(|triggered| triggered.identity)).collect(),
+                Err(error) => return reply.send(Err(this.room_forgets(&error))),
+            };
+            let mut done: Vec<Result<Identity, Problem>> = done;
+            for (i, problem) in refused {
+                done.insert(i, Err(problem));
+            }
+            reply.send(Ok(done));
+        }));
+    }
+}
+
+impl Handler<RunLeft> for JobActor {
+    type Result = ();
+    fn handle(&mut self, RunLeft(identity): RunLeft, ctx: &mut Self::Context) {
+        let waits = self.room.as_ref().and_then(|room| room.known.as_ref()).is_some_and(|known| known.open_counts().queued > 0);
+        if waits {
+            // Somebody's turn may have come.
+            return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity)).await, drop);
+        }
+        self.notice.message("job.run_left");
+        if let Some(known) = self.room.as_mut().and_then(|room| room.known.as_mut()) {
+            known.open.remove(identity);
+        }
     }
 }
 
@@ -117,7 +208,14 @@ impl Handler<Due> for JobActor {
 impl Handler<RunOver> for JobActor {
     type Result = ();
     fn handle(&mut self, RunOver(identity): RunOver, ctx: &mut Self::Context) {
-        self.with_room("job.run_over", ctx, async move |room| room.run_over(identity).await, drop);
+        let work = async move |room: &mut Room| {
+            if identity.is_none() {
+                // Nobody knows which: what the room takes to be at work may be over.
+                room.known = None;
+            }
+            room.run_over(identity).await;
+        };
+        self.with_room("job.run_over", ctx, work, drop);
     }
 }
 
@@ -172,6 +270,7 @@ impl Handler<Rest> for JobActor {
     fn handle(&mut self, _: Rest, ctx: &mut Self::Context) {
         self.notice.message("job.rest");
         self.resting = true;
-        self.rest_if_idle(ctx);
+        // Somebody may have found it in the directory just before it was taken out.
+        ctx.run_later(LAST_WORDS, |this, ctx| this.rest_if_idle(ctx));
     }
 }

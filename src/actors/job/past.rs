@@ -1,8 +1,10 @@
 //! Past times and dead runs, once more.
 
+use super::input::arguments_of;
 use super::message::TriggerOrder;
 use super::room::Room;
 use crate::actors::reply::problem_of;
+use crate::domain::run::Run;
 use crate::domain::schedule::{Kind, Overlap};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::TriggerInput;
@@ -17,6 +19,13 @@ const MOST_BACKFILL: usize = 1_000;
 const MOST_INSTANTS: usize = 100_000;
 /// Dead runs that one call runs again.
 const MOST_REDRIVEN: usize = 100;
+
+/// How a dead run is run again: once, whoever asks for it.
+#[must_use]
+pub fn redriven(run: &Run) -> TriggerInput {
+    let idempotency_key = Some(format!("redrive:{}", run.identity));
+    TriggerInput { arguments: arguments_of(run), priority: Some(run.priority), idempotency_key, ..TriggerInput::default() }
+}
 
 impl Room {
     /// Makes runs for the instants of a past range that made none. They are those of the plan as it is now.
@@ -82,9 +91,10 @@ impl Room {
         dead.truncate(MOST_REDRIVEN);
         let mut runs = Vec::new();
         for run in dead {
-            let input = TriggerInput { arguments: run.arguments, priority: Some(run.priority), ..TriggerInput::default() };
-            let order = TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true };
-            runs.push(self.trigger(order).await?);
+            let input = redriven(&run);
+            let order =
+                TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true, after: None };
+            runs.push(self.trigger(order).await?.identity);
         }
         Ok(RedriveOutput { runs, more })
     }

@@ -1,14 +1,16 @@
 //! What a job's actor knows of its job, read when it is first needed.
 
+use super::open::OpenRuns;
 use crate::actors::house::House;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::{Identity, JobId};
-use crate::domain::job::{InvalidProperty, Job};
-use crate::domain::run::Run;
+use crate::domain::job::{InvalidProperty, Job, JobKind};
 use crate::domain::schedule::{Open, Plan, Policies, Schedule};
+use crate::domain::task::TaskSettings;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
+use crate::store::{DataOf, LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
+use std::sync::Arc;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub struct Loaded {
     pub plan: StoredPlan,
     /// Its runs that are not over.
     pub open: Vec<OpenRun>,
+    /// What its last run left for the next one.
+    pub data: Option<Arc<str>>,
 }
 
 /// A job as it is worked with.
@@ -36,23 +40,34 @@ pub(super) struct Known {
     pub(super) rules: Policies,
     pub(super) plan: Plan,
     pub(super) stored: StoredPlan,
-    pub(super) open: Vec<OpenRun>,
+    pub(super) open: OpenRuns,
+    /// What the last run left for the next one.
+    pub(super) data: Option<Arc<str>>,
+    /// What its arguments are, if a trigger brings none: the text that is stored.
+    pub(super) arguments: Option<String>,
+    /// What runs of a task job take along of its task.
+    pub(super) task: Arc<TaskSettings>,
 }
 
 impl Known {
     fn new(loaded: Loaded) -> Result<Self, Problem> {
-        let Loaded { job, plan, open } = loaded;
+        let Loaded { job, plan, open, data } = loaded;
         let compiled = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile();
         // It was checked when it was stored; a later version may know other rules.
         let compiled = compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is not understood: {e}")))?;
         let rules = job.rules().map_err(|e| of_property(&e))?;
-        Ok(Self { job, rules, plan: compiled, stored: plan, open })
+        let task = Arc::new(TaskSettings { arguments: None, ..job.task.clone().unwrap_or_default() });
+        let arguments = match (job.job_type, &job.task) {
+            (JobKind::Task, Some(TaskSettings { arguments: Some(arguments), .. })) => Some(arguments.to_string()),
+            (JobKind::Task, _) => job.properties.get("Arguments").map(|text| serde_json::Value::from(text).to_string()),
+            _ => job.properties.get("Arguments").map(str::to_owned),
+        };
+        Ok(Self { job, rules, plan: compiled, stored: plan, open: open.into_iter().collect(), data, arguments, task })
     }
 
     /// How many of its runs are not over.
     pub(super) fn open_counts(&self) -> Open {
-        let queued = self.open.iter().filter(|run| run.not_before == Some(Run::QUEUED)).count();
-        Open { at_work: self.open.len() - queued, queued }
+        self.open.counts()
     }
 
     /// When it comes next, as things stand.
@@ -91,7 +106,12 @@ impl Room {
             let (job, plan) = jobs.pop().ok_or_else(|| Problem::not_found(format!("there is no job {}", self.id)))?;
             let open = store.read(OpenRunsOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
             let open = open.into_iter().map(|(_, run)| run).collect();
-            self.known = Some(Known::new(Loaded { job, plan, open })?);
+            let data = if job.job_type == JobKind::Task {
+                store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?.into_values().next()
+            } else {
+                None
+            };
+            self.known = Some(Known::new(Loaded { job, plan, open, data })?);
         }
         Ok(self.known.as_mut().expect("it was read just now"))
     }

@@ -4,11 +4,12 @@ use super::message::JobChange;
 use super::room::Room;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
+use crate::domain::job::JobKind;
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{Schedule, settle};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, SettleRun, StoredPlan};
+use crate::store::{DataOf, GetRun, SettleRun, StoredPlan};
 
 impl Room {
     /// A run of the job is over.
@@ -18,7 +19,10 @@ impl Room {
             result = self.settle(identity).await;
         }
         if let Err(problem) = result {
-            // It stays marked, and is dealt with when the broker starts anew.
+            // It stays marked, and is dealt with again: soon, or when the broker starts anew.
+            if problem.status >= 500 {
+                self.settle_later(identity);
+            }
             log::error!("the end of a run could not be dealt with job={} run={identity:?}: {problem}", self.id);
         }
     }
@@ -32,19 +36,29 @@ impl Room {
             }
         };
         if let (Some(identity), Some(known)) = (identity, &mut self.known) {
-            known.open.retain(|run| run.identity != identity);
+            known.open.remove(identity);
         }
         let known = self.known().await?;
-        known.open.retain(|run| Some(run.identity) != identity);
-        let waiting = known.open.iter().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
+        identity.into_iter().for_each(|identity| known.open.remove(identity));
+        let waiting = known.open.first_queued();
         let release = waiting.filter(|_| known.open_counts().at_work == 0);
         let ended = ended.filter(|run| run.follow);
-        if ended.is_none() && release.is_none() {
+        let is_planned = known.stored.next_at == known.next_at(&known.stored.state, known.open_counts().any());
+        if ended.is_none() && release.is_none() && is_planned {
             return Ok(());
         }
+        if ended.as_ref().is_some_and(|run| run.kind == JobKind::Task) {
+            // It may have left something for the next one.
+            let data = self.house.store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
+            self.known().await?.data = data.into_values().next();
+        }
+        let mut lines = Vec::new();
         if let Some(run) = &ended {
             self.disable_after(run).await?;
+            // Before the end counts as dealt with: if the broker dies in between, they are begun again, each under the same key.
+            lines = self.begin_successors(run).await?;
         }
+        let has_lines = !lines.is_empty();
         let known = self.known().await?;
         let was = known.stored.state;
         let how = ended.as_ref().map(|run| (run.state, run.finish_time.unwrap_or(run.creation_time)));
@@ -62,18 +76,23 @@ impl Room {
         }
         let next_at = known.next_at(&state, known.open_counts().any());
         let alarm = !events.is_empty();
-        let settle = SettleRun { ended: ended.map(|run| run.identity), job_id: known.job.id, was, state, next_at, release, events };
+        let ended = ended.map(|run| run.identity);
+        let now = Timestamp::now();
+        let settle = SettleRun { ended, job_id: known.job.id, was, state, next_at, release, events, lines, now };
         if let Err(error) = self.house.store.insist(settle).await {
             return Err(self.forget(&error));
         }
         let known = self.known().await?;
         known.stored = StoredPlan { state, next_at };
         if let Some(identity) = release {
-            known.open.iter_mut().filter(|run| run.identity == identity).for_each(|run| run.not_before = None);
+            known.open.release(identity);
             drop(self.house.registry().start_run(identity));
         }
         if alarm {
             self.house.alarm();
+        }
+        if let Some(identity) = ended.filter(|_| has_lines) {
+            self.house.followers.ring(identity);
         }
         self.announce();
         Ok(())

@@ -31,6 +31,9 @@ impl NodeActor {
             }
             self.compare(holding);
         }
+        self.compare_programs(heartbeat.programs.as_deref());
+        self.say_wanted();
+        self.show();
         if !self.greeted {
             self.greeted = true;
             self.announce(ctx);

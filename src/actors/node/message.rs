@@ -6,8 +6,9 @@ use crate::actors::outlet::{Frame, Outlet};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
 use crate::domain::ids::{BlockId, Identity};
-use crate::domain::node::{NodeFacts, NodeLoad};
-use crate::protocol::node::{Block, Heartbeat};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
+use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
+use crate::protocol::node::{Block, Heartbeat, ToNode};
 use actix::Message;
 use bytes::Bytes;
 
@@ -83,10 +84,35 @@ pub struct BlockDone {
     pub tell: bool,
 }
 
-/// From the desk: the operator's word.
+/// From the desk: the operator's word, as it is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SetEnabled(pub bool);
+pub struct SetWork(pub Box<NodeRecord>);
+
+/// From a run of an application: tell the node. What does not reach it is told again by the run.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Command(pub ToNode);
+
+/// From a run of an application: the programs of the run that the node is to have. It is told of what the node lists of it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ExpectPrograms {
+    /// The run.
+    pub identity: Identity,
+    /// All of them; none: the run counts on nothing here.
+    pub programs: Vec<ProgramRef>,
+}
+
+/// From a session: where programs are.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ProgramsCame(pub Vec<ProgramReport>);
+
+/// From a session: what a program wrote.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct OutputCame(pub ProgramOutput);
 
 /// From the registry: the dispatcher was rebuilt and knows nobody.
 #[derive(Debug, Message)]
@@ -112,6 +138,8 @@ pub struct NodeDescription {
     pub load: Option<NodeLoad>,
     /// Blocks in its hands.
     pub holding: u32,
+    /// Programs that runs count on there.
+    pub programs: u32,
     /// It is there.
     pub is_online: bool,
 }
@@ -152,9 +180,25 @@ impl NodeHandle {
     pub fn block_done(&self, block_id: BlockId, attempt: u32, tell: bool) {
         self.0.tell(BlockDone { block_id, attempt, tell });
     }
-    /// See [`SetEnabled`].
-    pub fn set_enabled(&self, enabled: bool) {
-        self.0.tell(SetEnabled(enabled));
+    /// See [`SetWork`].
+    pub fn set_work(&self, record: NodeRecord) {
+        self.0.tell(SetWork(Box::new(record)));
+    }
+    /// See [`Command`].
+    pub fn command(&self, message: ToNode) {
+        self.0.tell(Command(message));
+    }
+    /// See [`ExpectPrograms`].
+    pub fn expect_programs(&self, identity: Identity, programs: Vec<ProgramRef>) {
+        self.0.tell(ExpectPrograms { identity, programs });
+    }
+    /// See [`ProgramsCame`].
+    pub fn programs(&self, reports: Vec<ProgramReport>) {
+        self.0.tell(ProgramsCame(reports));
+    }
+    /// See [`OutputCame`].
+    pub fn output(&self, output: ProgramOutput) {
+        self.0.tell(OutputCame(output));
     }
     /// See [`Reannounce`].
     pub fn reannounce(&self) {

@@ -6,10 +6,11 @@
 mod beats;
 mod blocks;
 mod message;
+mod programs;
 
 pub use message::{
-    Beat, BlockDone, DescribeNode, HangUp, Holds, NodeDescription, NodeHandle, PullBeat, Reannounce, SendBlock, SessionClosed,
-    SessionOpened, SetEnabled,
+    Beat, BlockDone, Command, DescribeNode, ExpectPrograms, HangUp, Holds, NodeDescription, NodeHandle, OutputCame, ProgramsCame, PullBeat,
+    Reannounce, SendBlock, SessionClosed, SessionOpened, SetWork,
 };
 
 pub use blocks::with_requests;
@@ -19,8 +20,9 @@ use super::house::House;
 use super::outlet::{Frame, Outlet};
 use super::supervision::{Link, Notice};
 use crate::domain::ids::{BlockId, Identity, NodeId};
-use crate::domain::node::{NodeFacts, NodeLoad};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
+use crate::protocol::application::ProgramRef;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, ToNode};
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
@@ -36,7 +38,10 @@ pub struct NodeActor {
     notice: Notice,
     house: House,
     facts: NodeFacts,
+    /// It may be given work.
     enabled: bool,
+    /// What an operator wants of it besides: to drain, or to leave; and why.
+    wanted: Option<(NodeWork, String)>,
     outlet: Option<Outlet>,
     binary: bool,
     load: Option<NodeLoad>,
@@ -46,6 +51,8 @@ pub struct NodeActor {
     /// It has said what it holds, or had the time to.
     greeted: bool,
     held: HashMap<BlockId, Held>,
+    /// Programs that runs count on here.
+    expected: HashMap<Identity, Vec<ProgramRef>>,
     /// For a node that only calls: a block that it was given and has not got.
     undelivered: Option<Block>,
 }
@@ -59,13 +66,16 @@ struct Held {
 impl NodeActor {
     /// A node that has connected or called. `outlet` is its session, if it has one already.
     #[must_use]
-    pub fn new(notice: Notice, house: House, facts: NodeFacts, enabled: bool, session: Option<(Outlet, bool)>) -> Self {
+    pub fn new(notice: Notice, house: House, record: NodeRecord, session: Option<(Outlet, bool)>) -> Self {
+        let (enabled, wanted) = (record.is_open(), wanted(&record));
+        let facts = record.facts;
         let (outlet, binary) = session.map_or((None, false), |(outlet, binary)| (Some(outlet), binary));
         Self {
             notice,
             house,
             facts,
             enabled,
+            wanted,
             outlet,
             binary,
             load: None,
@@ -73,6 +83,7 @@ impl NodeActor {
             closed_at: None,
             greeted: false,
             held: HashMap::new(),
+            expected: HashMap::new(),
             undelivered: None,
         }
     }
@@ -91,6 +102,7 @@ impl NodeActor {
         let Some(dispatcher) = self.house.dispatcher() else { return };
         let free = self.facts.max_process_count.saturating_sub(self.held.len() as u32);
         let open = self.enabled && self.greeted && self.outlet.is_some();
+        self.show();
         dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, open });
     }
 
@@ -108,6 +120,7 @@ impl NodeActor {
             offline: times.node_offline,
             max_frame: crate::protocol::MAX_FRAME,
         });
+        self.say_wanted();
         self.greeted = false;
         self.announce(ctx);
         ctx.run_later(FIRST_BEAT, |this, ctx| {
@@ -136,6 +149,7 @@ impl NodeActor {
                 run.node_lost(self.id(), block_id, held.attempt);
             }
         }
+        self.lose_programs();
         if let Some(outlet) = self.outlet.take() {
             outlet.send(message::close(why));
         }
@@ -189,13 +203,21 @@ impl Handler<SessionClosed> for NodeActor {
     }
 }
 
-impl Handler<SetEnabled> for NodeActor {
+impl Handler<SetWork> for NodeActor {
     type Result = ();
-    fn handle(&mut self, SetEnabled(enabled): SetEnabled, ctx: &mut Self::Context) {
-        self.notice.message("node.set_enabled");
-        self.enabled = enabled;
+    fn handle(&mut self, SetWork(record): SetWork, ctx: &mut Self::Context) {
+        self.notice.message("node.set_work");
+        (self.enabled, self.wanted) = (record.is_open(), wanted(&record));
+        self.say_wanted();
         self.announce(ctx);
     }
+}
+
+/// What an operator wants of a node besides giving it work or not.
+fn wanted(record: &NodeRecord) -> Option<(NodeWork, String)> {
+    let work = if record.is_leaving { NodeWork::Leaving } else { NodeWork::Draining };
+    let reason = || record.reason.clone().unwrap_or_else(|| "an operator wants it".to_owned());
+    (record.is_leaving || record.is_draining).then(|| (work, reason()))
 }
 
 impl Handler<Reannounce> for NodeActor {
@@ -210,6 +232,7 @@ impl Handler<HangUp> for NodeActor {
     type Result = ();
     fn handle(&mut self, HangUp(why): HangUp, ctx: &mut Self::Context) {
         self.notice.message("node.hang_up");
+        self.house.fleet.forget(self.id());
         if let Some(outlet) = self.outlet.take() {
             outlet.send(message::close(&why));
         }
@@ -226,6 +249,7 @@ impl Handler<DescribeNode> for NodeActor {
             facts: self.facts.clone(),
             load: self.load,
             holding: self.held.len() as u32,
+            programs: self.house.fleet.programs(self.id()),
             is_online: self.closed_at.is_none(),
         }));
     }

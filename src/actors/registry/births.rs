@@ -5,6 +5,8 @@ use super::{
     WorkerConnected,
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
+use crate::actors::allocator::{Allocator, AllocatorHandle};
+use crate::actors::application::{ApplicationActor, ApplicationHandle, LoadedApplication};
 use crate::actors::callback::{CallbackActor, CallbackHandle};
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::house::{AtWork, House};
@@ -15,6 +17,7 @@ use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{LoadedRun, RunActor, RunHandle};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
+use crate::actors::task::{TaskActor, TaskHandle};
 use crate::actors::worker::{WorkerActor, WorkerHandle};
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
@@ -22,7 +25,7 @@ use crate::domain::node::NodeRecord;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{AdoptRun, StoreError, UpsertNode};
+use crate::store::{AdoptRun, InstanceRow, ListInstances, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
 
@@ -32,6 +35,8 @@ enum Adopted {
     Over,
     Run(Box<LoadedRun>),
     Callback(Box<Run>, i64),
+    Application(Box<LoadedApplication>),
+    Task(Box<Run>, i64, Vec<InstanceRow>),
 }
 
 /// Takes a run over: a new epoch, and what is stored of it.
@@ -40,7 +45,12 @@ async fn adopt(house: House, identity: Identity) -> Result<Adopted, StoreError> 
     Ok(match run.kind {
         _ if run.state.is_final() => Adopted::Over,
         JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
-        JobKind::Block | JobKind::Application | JobKind::Task => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
+        JobKind::Application => Adopted::Application(Box::new(LoadedApplication::load(&house, run, epoch).await?)),
+        JobKind::Task => {
+            let instances = house.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+            Adopted::Task(Box::new(run), epoch, instances)
+        }
+        JobKind::Block => Adopted::Run(Box::new(RunActor::load(house, run, epoch).await?)),
     })
 }
 
@@ -50,6 +60,13 @@ impl Registry {
         let stats = Arc::clone(notice.stats());
         let handle = DispatcherHandle(Link::new(Dispatcher::new(notice).start(), stats));
         self.house.directory.set_dispatcher(handle);
+    }
+
+    pub(super) fn start_allocator(&mut self) {
+        let notice = self.enter(ChildKey::Allocator);
+        let stats = Arc::clone(notice.stats());
+        let handle = AllocatorHandle(Link::new(Allocator::new(notice).start(), stats));
+        self.house.directory.set_allocator(handle);
     }
 
     pub(super) fn start_scheduler(&mut self) {
@@ -104,10 +121,37 @@ impl Registry {
         at_work
     }
 
+    /// Starts the actor of a run of an application.
+    fn enter_application(&mut self, loaded: LoadedApplication) -> AtWork {
+        let identity = loaded.identity();
+        let notice = self.enter(ChildKey::Application(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = ApplicationActor::new(notice, self.house.clone(), loaded);
+        let at_work = AtWork::Application(ApplicationHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
+    }
+
+    /// Starts the actor of a task that is owned under this epoch.
+    fn enter_task(&mut self, run: Run, epoch: i64, instances: Vec<InstanceRow>) -> AtWork {
+        let identity = run.identity;
+        let notice = self.enter(ChildKey::Task(identity));
+        let stats = Arc::clone(notice.stats());
+        let actor = TaskActor::new(notice, self.house.clone(), run, epoch, instances);
+        let at_work = AtWork::Task(TaskHandle(Link::new(actor.start(), stats)));
+        self.house.directory.others.put(identity, at_work.clone());
+        at_work
+    }
+
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         match self.house.directory.others.take(identity) {
-            Some(at_work) => self.leave(at_work.key(identity)),
+            Some(at_work) => {
+                if matches!(at_work, AtWork::Application(_)) {
+                    self.house.fleet.leave(identity);
+                }
+                self.leave(at_work.key(identity));
+            }
             None => {
                 self.house.directory.runs.remove(identity);
                 // It died over the news of its end, and stands in no directory.
@@ -136,6 +180,8 @@ impl Registry {
                 }
                 Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
                 Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
+                Ok(Adopted::Application(loaded)) => this.enter_application(*loaded),
+                Ok(Adopted::Task(run, epoch, instances)) => this.enter_task(*run, epoch, instances),
                 Err(StoreError::NotFound) => {
                     this.house.directory.building.remove(identity);
                     for reply in waiting {
@@ -164,7 +210,7 @@ impl Registry {
         let notice = self.enter(ChildKey::Node(id));
         let stats = Arc::clone(notice.stats());
         let session = self.node_sessions.get(&id).cloned();
-        let actor = NodeActor::new(notice, self.house.clone(), record.facts, record.is_enabled, session);
+        let actor = NodeActor::new(notice, self.house.clone(), record, session);
         let handle = NodeHandle(Link::new(actor.start(), stats));
         self.house.directory.nodes.put(id, handle.clone());
         handle
@@ -260,10 +306,10 @@ impl Handler<StartRunActor> for Registry {
     type Result = ();
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
         self.message("registry.start_run");
-        if let Some(handle) = self.house.directory.runs.get(identity) {
-            return reply.send(Ok(AtWork::Run(handle)));
-        }
-        if let Some(at_work) = self.house.directory.others.get(identity) {
+        let directory = &self.house.directory;
+        if let Some(at_work) = directory.runs.get(identity).map(AtWork::Run).or_else(|| directory.others.get(identity)) {
+            // Somebody asked for a run that waited for its turn, and that may have come now.
+            at_work.see_turn();
             return reply.send(Ok(at_work));
         }
         let waiting = self.awaited_runs.entry(identity).or_default();
@@ -305,10 +351,11 @@ impl Handler<StartNewRun> for Registry {
         if is_at_work || directory.building.get(run.identity).is_some() {
             return;
         }
-        if run.kind == JobKind::Callback {
-            self.enter_callback(*run, Run::FIRST_EPOCH);
-        } else {
-            self.enter_run(LoadedRun::new(*run, properties));
+        match run.kind {
+            JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
+            JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
+            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
+            JobKind::Block => drop(self.enter_run(LoadedRun::new(*run, properties))),
         }
     }
 }
@@ -334,7 +381,10 @@ impl Handler<RunEnded> for Registry {
         if follow {
             self.job(job_id).run_over(identity);
         } else if let Some(job) = self.house.directory.jobs.get(job_id) {
-            job.run_over(identity);
+            match identity {
+                Some(identity) => job.run_left(identity),
+                None => job.run_over(None),
+            }
         }
     }
 }

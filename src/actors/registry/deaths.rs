@@ -1,7 +1,9 @@
 //! Children end: rebuilt with a growing pause, or given up when they die too often.
 
 use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
+use crate::actors::house::AtWork;
 use crate::actors::outlet::Frame;
+use crate::actors::task::TaskHandle;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::seen::SeenSet;
@@ -11,6 +13,13 @@ use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::time::Duration;
 
 impl Registry {
+    fn tasks(&self) -> impl Iterator<Item = TaskHandle> + use<> {
+        self.house.directory.others.all().into_iter().filter_map(|(_, at_work)| match at_work {
+            AtWork::Task(task) => Some(task),
+            _ => None,
+        })
+    }
+
     fn rebuild(&mut self, key: ChildKey, ctx: &mut Context<Self>) {
         match key {
             ChildKey::Dispatcher => {
@@ -20,6 +29,15 @@ impl Registry {
                 }
                 for (_, run) in self.house.directory.runs.all() {
                     run.reannounce();
+                }
+            }
+            ChildKey::Allocator => {
+                self.start_allocator();
+                for (_, worker) in self.house.directory.workers.all() {
+                    worker.announce_hand();
+                }
+                for task in self.tasks() {
+                    task.ask_again();
                 }
             }
             ChildKey::Scheduler => self.start_scheduler(),
@@ -41,11 +59,11 @@ impl Registry {
                 for (_, run) in self.house.directory.runs.all() {
                     run.worker_back(id);
                 }
+                for task in self.tasks() {
+                    task.worker_back(id);
+                }
             }
-            ChildKey::Job(id) => {
-                self.house.directory.jobs.remove(id);
-                self.leave(key);
-            }
+            ChildKey::Job(_) => self.leave(key),
         }
     }
 
@@ -73,7 +91,7 @@ impl Registry {
     fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
         log::error!("{key:?} died too often and is given up: {error}");
         match key {
-            ChildKey::Dispatcher | ChildKey::Scheduler => {
+            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator => {
                 log::error!("without it there is no broker");
                 std::process::abort();
             }
@@ -89,17 +107,19 @@ impl Registry {
                         log::error!("a run that was given up could not be closed run={identity}: {error}");
                     }
                     this.house.directory.building.remove(identity);
+                    this.house.fleet.leave(identity);
                     this.leave(key);
                 }));
             }
             ChildKey::Node(id) => self.forget_node(id),
-            ChildKey::Worker(id) => self.forget_worker(id),
+            ChildKey::Worker(id) => self.forget_worker(id, Timestamp::now()),
             ChildKey::Job(_) => self.leave(key),
         }
     }
 
     fn forget_node(&mut self, id: NodeId) {
         self.house.directory.nodes.remove(id);
+        self.house.fleet.forget(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
         // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.
@@ -108,14 +128,21 @@ impl Registry {
         }
     }
 
-    fn forget_worker(&mut self, id: WorkerId) {
+    fn forget_worker(&mut self, id: WorkerId, heard: Timestamp) {
         self.house.directory.workers.remove(id);
         self.worker_sessions.remove(&id);
         self.watches.remove(&id);
+        self.closed_workers.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.house.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
+        if let Some(allocator) = self.house.allocator() {
+            allocator.hand_gone(id);
+        }
         for (_, run) in self.house.directory.runs.all() {
             run.worker_gone(id);
+        }
+        for task in self.tasks() {
+            task.lease_over(id, None, heard, "its worker is gone");
         }
     }
 }
@@ -139,6 +166,7 @@ async fn fail_run(house: crate::actors::house::House, identity: Identity, reason
         now: Timestamp::now(),
     };
     let follow = house.store.insist(end).await?;
+    house.counts.ended(RunState::Failed);
     house.registry().run_ended(identity, run.job_id, follow);
     Ok(())
 }
@@ -168,7 +196,9 @@ impl Handler<ChildDied> for Registry {
                 }
             }
             ChildKey::Worker(id) => self.house.directory.workers.remove(id),
-            _ => {}
+            // Another one is there as soon as it is needed, also if this was one death too many.
+            ChildKey::Job(id) => self.house.directory.jobs.remove(id),
+            ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::now()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);
@@ -193,9 +223,9 @@ impl Handler<NodeLeft> for Registry {
 
 impl Handler<WorkerLeft> for Registry {
     type Result = ();
-    fn handle(&mut self, WorkerLeft(id): WorkerLeft, _: &mut Self::Context) {
+    fn handle(&mut self, WorkerLeft { id, heard }: WorkerLeft, _: &mut Self::Context) {
         self.message("registry.worker_left");
-        self.forget_worker(id);
+        self.forget_worker(id, heard);
     }
 }
 
@@ -203,6 +233,7 @@ impl Handler<Shutdown> for Registry {
     type Result = ();
     fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
         self.message("registry.shutdown");
+        self.house.followers.close();
         for (_, node) in self.house.directory.nodes.all() {
             node.hang_up("the broker goes down");
         }

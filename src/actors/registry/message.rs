@@ -11,6 +11,7 @@ use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::node::NodeFacts;
 use crate::domain::run::Run;
+use crate::domain::time::Timestamp;
 use actix::Message;
 use std::collections::BTreeMap;
 
@@ -46,7 +47,12 @@ pub struct NodeLeft(pub NodeId);
 /// From a worker's actor: it is lost or has left.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct WorkerLeft(pub WorkerId);
+pub struct WorkerLeft {
+    /// Who.
+    pub id: WorkerId,
+    /// When it was heard last.
+    pub heard: Timestamp,
+}
 
 /// From a worker's actor: it watches these classes, and has these runs in hand.
 #[derive(Debug, Message)]
@@ -58,6 +64,16 @@ pub struct WorkerWatches {
     pub class_names: Vec<String>,
     /// Runs that it goes on with after a reconnect.
     pub runs: Vec<Identity>,
+}
+
+/// From a worker's actor: it gets runs, or nothing new.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerOpen {
+    /// Who.
+    pub id: WorkerId,
+    /// Whether.
+    pub open: bool,
 }
 
 /// From a run: who watches this class? The one that was chosen longest ago is answered with `WorkerFound`.
@@ -166,8 +182,8 @@ impl RegistryHandle {
         self.0.tell(NodeLeft(id));
     }
     /// See [`WorkerLeft`].
-    pub fn worker_gone(&self, id: WorkerId) {
-        self.0.tell(WorkerLeft(id));
+    pub fn worker_gone(&self, id: WorkerId, heard: Timestamp) {
+        self.0.tell(WorkerLeft { id, heard });
     }
     /// See [`WorkerWatches`].
     pub fn worker_watches(&self, id: WorkerId, class_names: Vec<String>, runs: Vec<Identity>) {
@@ -210,6 +226,10 @@ impl RegistryHandle {
     /// See [`RunBeginsAnew`].
     pub fn run_begins_anew(&self, identity: Identity) {
         self.0.tell(RunBeginsAnew(identity));
+    }
+    /// See [`WorkerOpen`].
+    pub fn worker_open(&self, id: WorkerId, open: bool) {
+        self.0.tell(WorkerOpen { id, open });
     }
     /// See [`RunEnded`].
     pub fn run_ended(&self, identity: Identity, job_id: JobId, follow: bool) {

@@ -6,11 +6,12 @@
 mod births;
 mod deaths;
 mod message;
+mod net;
 mod watches;
 
 pub use message::{
     ChildDied, FindWorker, JobDue, JobIdle, NodeConnected, NodeLeft, OpenJob, PrepareJobs, RegistryHandle, RunBeginsAnew, RunEnded,
-    Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerWatches,
+    Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerOpen, WorkerWatches,
 };
 
 use super::house::{AtWork, House};
@@ -19,7 +20,7 @@ use super::reply::Reply;
 use super::supervision::{Budget, ChildKey, Link, Notice, Stats};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use actix::{Actor, AsyncContext, Context};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// See the module's text.
@@ -33,6 +34,8 @@ pub struct Registry {
     node_sessions: HashMap<NodeId, (Outlet, bool)>,
     worker_sessions: HashMap<WorkerId, Outlet>,
     watches: HashMap<WorkerId, watches::Watch>,
+    /// Workers that get no new run, by the word of an operator.
+    closed_workers: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
     awaited_runs: HashMap<Identity, Vec<Reply<AtWork>>>,
     turn: u64,
@@ -64,13 +67,16 @@ impl Registry {
                 node_sessions: HashMap::new(),
                 worker_sessions: HashMap::new(),
                 watches: HashMap::new(),
+                closed_workers: HashSet::new(),
                 awaited_runs: HashMap::new(),
                 turn: 0,
             };
             this.start_dispatcher();
+            this.start_allocator();
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();
+            this.look_for_overdue(ctx);
             for identity in open_runs {
                 this.start_run(identity, ctx);
             }

@@ -1,6 +1,6 @@
 //! Who watches which class, and whose turn it is.
 
-use super::{FindWorker, Registry, WorkerWatches};
+use super::{FindWorker, Registry, WorkerOpen, WorkerWatches};
 use crate::domain::ids::WorkerId;
 use actix::Handler;
 
@@ -15,7 +15,8 @@ pub(super) struct Watch {
 impl Registry {
     /// The worker that watches a class and was chosen longest ago.
     fn choose(&mut self, class_name: &str) -> Option<WorkerId> {
-        let watching = self.watches.iter().filter(|(_, watch)| watch.class_names.iter().any(|name| name == class_name));
+        let open = self.watches.iter().filter(|(id, _)| !self.closed_workers.contains(id));
+        let watching = open.filter(|(_, watch)| watch.class_names.iter().any(|name| name == class_name));
         let id = watching.min_by_key(|(id, watch)| (watch.chosen, **id)).map(|(id, _)| *id)?;
         self.turn += 1;
         if let Some(watch) = self.watches.get_mut(&id) {
@@ -44,6 +45,20 @@ impl Handler<WorkerWatches> for Registry {
                 run.worker_back(m.id);
             }
             run.workers_changed();
+        }
+    }
+}
+
+impl Handler<WorkerOpen> for Registry {
+    type Result = ();
+    fn handle(&mut self, WorkerOpen { id, open }: WorkerOpen, _: &mut Self::Context) {
+        self.message("registry.worker_open");
+        if !open {
+            self.closed_workers.insert(id);
+        } else if self.closed_workers.remove(&id) {
+            for (_, run) in self.house.directory.runs.all() {
+                run.workers_changed();
+            }
         }
     }
 }

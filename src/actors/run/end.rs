@@ -35,7 +35,7 @@ impl RunActor {
         }
         self.ending = true;
         if state == RunState::Failed
-            && let Some(pause) = self.run.rules.next_attempt(self.run.attempt, chance())
+            && let Some(pause) = self.run.rules.next_attempt(self.run.attempt, crate::actors::chance())
         {
             return self.try_again(pause, reason.unwrap_or_default(), ctx, done);
         }
@@ -72,6 +72,7 @@ impl RunActor {
 
     /// The attempt failed and there is another one: it begins anew from what is stored, and what is known stays known.
     fn try_again(&mut self, pause: i64, reason: String, ctx: &mut Context<Self>, done: impl FnOnce(Result<RunOutput, Problem>) + 'static) {
+        self.again = true;
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
@@ -109,15 +110,13 @@ impl RunActor {
     }
 }
 
-/// Between 0 and 1.
-fn chance() -> f64 {
-    uuid::Uuid::new_v4().as_u128() as u32 as f64 / f64::from(u32::MAX)
-}
-
 impl Handler<Stop> for RunActor {
     type Result = ();
     fn handle(&mut self, Stop { reason, reply }: Stop, ctx: &mut Self::Context) {
         self.notice.message("run.stop");
+        if self.again {
+            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
         self.end(RunState::Stopped, Some(reason), ctx, |ended| reply.send(ended));
     }
 }

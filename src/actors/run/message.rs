@@ -178,6 +178,11 @@ pub struct Stop {
 #[rtype(result = "()")]
 pub struct ReannounceRun;
 
+/// From the registry: the turn of a run that waited for it may have come.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SeeTurn;
+
 /// From the desk: how is it?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -272,6 +277,10 @@ impl RunHandle {
         let (reply, answer) = reply();
         self.0.tell(Stop { reason, reply });
         answer
+    }
+    /// See [`SeeTurn`].
+    pub fn see_turn(&self) {
+        self.0.tell(SeeTurn);
     }
     /// See [`ReannounceRun`].
     pub fn reannounce(&self) {

@@ -14,7 +14,7 @@ mod workers;
 
 pub use message::{
     Delivered, DeliveredBlock, DescribeRun, Grant, HandOver, NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report,
-    RunDescription, RunHandle, StartReturned, Stop, WorkerNews,
+    RunDescription, RunHandle, SeeTurn, StartReturned, Stop, WorkerNews,
 };
 
 use super::dispatcher::RunReady;
@@ -26,7 +26,7 @@ use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, RunOutput};
-use crate::store::{BeginRun, LoadFrontier, SetRunState, StoreError};
+use crate::store::{BeginRun, GetRun, LoadFrontier, SetRunState, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use cache::Cache;
 use std::collections::{BTreeMap, VecDeque};
@@ -57,6 +57,8 @@ pub struct RunActor {
     poll_timer: Option<(Timestamp, SpawnHandle)>,
     /// The end is decided and on its way to the disk.
     ending: bool,
+    /// It is only the attempt that ends.
+    again: bool,
     announced: usize,
     /// When its attempt began, as far as this actor knows.
     attempt_began: Timestamp,
@@ -130,6 +132,7 @@ impl RunActor {
             pollers: VecDeque::new(),
             poll_timer: None,
             ending: false,
+            again: false,
             announced: 0,
             attempt_began: Timestamp::now(),
             waits: true,
@@ -315,8 +318,11 @@ pub fn stored_output(run: &Run) -> RunOutput {
         not_before: run.not_before.filter(|_| !run.is_queued()),
         planned_at: run.planned_at,
         retry_of: run.retry_of,
+        after: run.rules.after,
         trace_id: run.trace_id.clone(),
         result: run.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        progress: None,
+        progress_text: None,
         start_time: run.start_time,
         priority: run.priority,
         consuming: 0,
@@ -346,6 +352,20 @@ impl Actor for RunActor {
                 ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), |this, ctx| this.begin(ctx));
             }
             _ => self.begin(ctx),
+        }
+    }
+}
+
+impl Handler<SeeTurn> for RunActor {
+    type Result = ();
+    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
+        self.notice.message("run.see_turn");
+        if self.run.is_queued() {
+            Self::then(ctx, self.house.store.read(GetRun(self.identity())), |this, stored, ctx| {
+                if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
+                    this.begin(ctx);
+                }
+            });
         }
     }
 }

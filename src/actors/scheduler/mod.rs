@@ -11,9 +11,10 @@ use super::house::House;
 use super::job::Loaded;
 use super::supervision::Notice;
 use crate::domain::ids::JobId;
+use crate::domain::job::JobKind;
 use crate::domain::schedule::Agenda;
 use crate::domain::time::Timestamp;
-use crate::store::{LoadAgenda, LoadJobs, OpenRunsOf, StoreError};
+use crate::store::{DataOf, LoadAgenda, LoadJobs, OpenRunsOf, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -131,9 +132,12 @@ impl Scheduler {
             for jobs in jobs.chunks(READ_AT_ONCE) {
                 let read = house.store.read(LoadJobs(jobs.to_vec())).await?;
                 let mut open = house.store.read(OpenRunsOf(jobs.to_vec())).await?;
+                let tasks: Vec<JobId> = read.iter().filter(|(job, _)| job.job_type == JobKind::Task).map(|(job, _)| job.id).collect();
+                let mut left = if tasks.is_empty() { HashMap::new() } else { house.store.read(DataOf(tasks)).await? };
                 let loaded = read.into_iter().map(|(job, plan)| {
                     let own = open.extract_if(.., |(id, _)| *id == job.id).map(|(_, run)| run).collect();
-                    Loaded { job, plan, open: own }
+                    let data = left.remove(&job.id);
+                    Loaded { job, plan, open: own, data }
                 });
                 house.registry().prepare_jobs(loaded.collect());
             }

@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum ChildKey {
     /// The dispatcher.
     Dispatcher,
+    /// Who gives tasks to workers.
+    Allocator,
     /// The scheduler.
     Scheduler,
     /// Who sends alerts.
@@ -46,6 +48,7 @@ impl ChildKey {
     pub fn names(self) -> (&'static str, String) {
         match self {
             Self::Dispatcher => ("dispatcher", "dispatcher".to_owned()),
+            Self::Allocator => ("allocator", "allocator".to_owned()),
             Self::Scheduler => ("scheduler", "scheduler".to_owned()),
             Self::Alerts => ("alerts", "alerts".to_owned()),
             Self::Janitor => ("janitor", "janitor".to_owned()),

@@ -1,12 +1,17 @@
 //! What a worker's actor is told, and its handle.
 
 use super::WorkerActor;
+use super::control::{Control, DescribeWorker, WorkerDescription};
+use super::tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled};
 use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
+use crate::domain::worker::WorkerRecord;
+use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
 use crate::protocol::worker::{FromWorker, ToWorker};
 use actix::Message;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// From the registry: the worker has connected (again).
 #[derive(Debug, Message)]
@@ -78,6 +83,45 @@ impl WorkerHandle {
         let (reply, answer) = reply();
         self.0.tell(FetchMessages { wait, reply });
         answer
+    }
+    /// See [`Control`].
+    pub fn control(&self, record: WorkerRecord) {
+        self.0.tell(Control(Box::new(record)));
+    }
+    /// See [`DescribeWorker`].
+    #[must_use]
+    pub fn describe(&self) -> Answer<WorkerDescription> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeWorker(reply));
+        answer
+    }
+    /// See [`Hold`].
+    pub fn hold(&self, order: TaskOrder) {
+        self.0.tell(Hold(Box::new(order)));
+    }
+    /// See [`Holds`].
+    pub fn holds(&self, task: TaskRef, lease: u64) {
+        self.0.tell(Holds { task, lease });
+    }
+    /// See [`CancelTask`].
+    pub fn cancel(&self, task: TaskRef, reason: String) {
+        self.0.tell(CancelTask { task, reason });
+    }
+    /// See [`LetGo`].
+    pub fn let_go(&self, task: TaskRef) {
+        self.0.tell(LetGo(task));
+    }
+    /// See [`Settled`].
+    pub fn settled(&self, settled: SettledTask) {
+        self.0.tell(Settled(settled));
+    }
+    /// See [`Reported`].
+    pub fn reported(&self, reports: Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>) {
+        self.0.tell(Reported(reports));
+    }
+    /// See [`AnnounceHand`].
+    pub fn announce_hand(&self) {
+        self.0.tell(AnnounceHand);
     }
     /// See [`WorkerHangUp`].
     pub fn hang_up(&self, why: &str) {

@@ -2,8 +2,13 @@
 //!
 //! A worker has a socket, or it asks by HTTP now and then; what is for it waits here until it comes.
 
+mod control;
 mod message;
+mod tasks;
 
+pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled, check_reports};
+
+pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::house::House;
@@ -15,7 +20,8 @@ use crate::domain::job::limits;
 use crate::domain::time::Timestamp;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
-use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::protocol::task::TaskRef;
+use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
 use crate::store::WatchClasses;
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::collections::VecDeque;
@@ -38,6 +44,8 @@ pub struct WorkerActor {
     waiting: VecDeque<ToWorker>,
     /// Calls that wait for a message, and until when.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
+    hands: tasks::Hands,
+    standing: control::Standing,
 }
 
 impl WorkerActor {
@@ -45,7 +53,18 @@ impl WorkerActor {
     #[must_use]
     pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>) -> Self {
         let last_heard = Timestamp::now();
-        Self { notice, house, id, outlet, last_heard, closed_at: None, waiting: VecDeque::new(), fetchers: VecDeque::new() }
+        Self {
+            notice,
+            house,
+            id,
+            outlet,
+            last_heard,
+            closed_at: None,
+            waiting: VecDeque::new(),
+            fetchers: VecDeque::new(),
+            hands: tasks::Hands::default(),
+            standing: control::Standing::default(),
+        }
     }
 
     fn send(&mut self, message: ToWorker) {
@@ -66,7 +85,9 @@ impl WorkerActor {
 
     /// Gives all that waits to a call; if its caller has hung up, it waits for the next one.
     fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
-        if let Err(Ok(messages)) = fetcher.give(Ok(self.waiting.drain(..).collect())) {
+        let messages: Vec<_> = self.waiting.drain(..).collect();
+        self.handed_out(&messages);
+        if let Err(Ok(messages)) = fetcher.give(Ok(messages)) {
             self.waiting = messages.into();
         }
     }
@@ -98,19 +119,21 @@ impl WorkerActor {
         }
         let silent = now.since_ms(self.last_heard) > times.worker_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
+        self.watch_tasks();
         if silent || closed {
             let why = if silent { "silent for too long" } else { "its connection closed" };
             log::warn!("worker lost worker={}: {why}", self.id);
             if let Some(outlet) = self.outlet.take() {
                 outlet.send(Frame::Close(why.to_owned()));
             }
-            self.house.registry().worker_gone(self.id);
+            self.house.registry().worker_gone(self.id, self.last_heard);
             self.notice.finish();
             ctx.stop();
         }
     }
 
-    fn watch_classes(&mut self, class_names: Vec<String>, runs: Vec<Identity>, reply: Reply<()>, ctx: &mut Context<Self>) {
+    fn watch_classes(&mut self, watch: Watching, reply: Reply<()>, ctx: &mut Context<Self>) {
+        let Watching { class_names, runs, tasks, facts } = watch;
         let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > limits::CLASS);
         if let Some(i) = too_long {
             let problem = Problem::invalid(format!("classNames[{i}]"), format!("a class name has 1 to {} characters", limits::CLASS));
@@ -119,10 +142,20 @@ impl WorkerActor {
         if class_names.is_empty() || class_names.len() > MOST_CLASSES {
             return reply.send(Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected"))));
         }
-        let stored = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
-        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, _| match result {
+        if let Err(problem) = control::check_facts(&facts) {
+            return reply.send(Err(problem));
+        }
+        let met = self.meet(&facts, &class_names);
+        let watched = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
+        let stored = async move {
+            let record = met.await?;
+            watched.await.map(|()| record)
+        };
+        ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(record) if !this.heed(&record, true, ctx) => reply.send(Err(kicked(&record))),
             Ok(_) => {
                 this.send(ToWorker::Watching { class_names: class_names.clone() });
+                this.meet_hand(&class_names, &facts, &tasks);
                 this.house.registry().worker_watches(this.id, class_names, runs);
                 reply.send(Ok(()));
             }
@@ -134,6 +167,15 @@ impl WorkerActor {
     }
 }
 
+/// What a worker says as it begins to watch.
+#[derive(Debug)]
+struct Watching {
+    class_names: Vec<String>,
+    runs: Vec<Identity>,
+    tasks: Vec<TaskRef>,
+    facts: WorkerFacts,
+}
+
 impl Actor for WorkerActor {
     type Context = Context<Self>;
 
@@ -142,6 +184,7 @@ impl Actor for WorkerActor {
         if self.outlet.is_some() {
             self.welcome();
         }
+        self.recall(ctx);
         let period = (self.house.times.grace / 3).clamp(20, 1_000);
         ctx.run_interval(Duration::from_millis(period), Self::watch_life);
     }
@@ -157,8 +200,11 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
         self.closed_at = None;
         self.last_heard = Timestamp::now();
         self.welcome();
+        self.open_hand();
         // What was for it while it was away.
-        for message in std::mem::take(&mut self.waiting) {
+        let messages: Vec<_> = std::mem::take(&mut self.waiting).into();
+        self.handed_out(&messages);
+        for message in messages {
             self.send(message);
         }
     }
@@ -171,6 +217,7 @@ impl Handler<WorkerSessionClosed> for WorkerActor {
         if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
             self.outlet = None;
             self.closed_at = Some(Timestamp::now());
+            self.open_hand();
         }
     }
 }
@@ -181,8 +228,19 @@ impl Handler<Said> for WorkerActor {
         self.notice.message("worker.said");
         self.last_heard = Timestamp::now();
         match message {
-            FromWorker::Reports(_) | FromWorker::Heartbeat { .. } => reply.send(Ok(())),
-            FromWorker::Watch { class_names, runs, .. } => self.watch_classes(class_names, runs, reply, ctx),
+            FromWorker::Heartbeat { tasks } => {
+                if let Some(tasks) = tasks {
+                    self.renew(&tasks);
+                    self.send_unlisted(&tasks, tasks::UNHEARD);
+                    self.standing.tasks = tasks;
+                }
+                reply.send(Ok(()));
+            }
+            FromWorker::Reports(reports) => self.take_reports(reports, reply, ctx),
+            FromWorker::Watch { class_names, runs, tasks, worker } => {
+                self.standing.tasks.clone_from(&tasks);
+                self.watch_classes(Watching { class_names, runs, tasks, facts: worker }, reply, ctx);
+            }
             FromWorker::StartReturned { identity, error } => match self.house.directory.runs.get(identity) {
                 Some(run) => run.start_returned(Some(self.id), error, reply),
                 None => reply.send(Err(Problem::not_found(format!("no run {identity} is at work")).at("identity"))),

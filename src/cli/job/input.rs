@@ -70,6 +70,37 @@ impl ScheduleFlags {
     }
 }
 
+/// Flags that say what an application job runs, and where.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "The program of an application job")]
+pub struct ProgramFlags {
+    /// Where it comes from: http://…, https://…, or what `webloom package push` prints
+    #[arg(long, value_name = "URL")]
+    package: Option<String>,
+    /// The program: a path in the package, or the name of one that is on the nodes; makes it an application job
+    #[arg(long, value_name = "PROGRAM")]
+    application: Option<String>,
+    /// How many nodes run it [default: 1]
+    #[arg(long, value_name = "N")]
+    node_count: Option<u32>,
+    /// Only nodes of this group
+    #[arg(long, value_name = "GROUP")]
+    node_group: Option<String>,
+    /// Only nodes whose operating system contains this
+    #[arg(long)]
+    os: Option<String>,
+}
+
+impl ProgramFlags {
+    fn apply(&self, properties: &mut Map<String, Value>) {
+        put(properties, "Package", self.package.as_ref());
+        put(properties, "Application", self.application.as_ref());
+        put(properties, "NodeCount", self.node_count.map(|count| count.to_string()).as_ref());
+        put(properties, "NodeGroup", self.node_group.as_ref());
+        put(properties, "Os", self.os.as_ref());
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
     Block,
@@ -168,6 +199,9 @@ pub struct JobFlags {
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     silent_after: Option<u64>,
 
+    #[command(flatten)]
+    program: ProgramFlags,
+
     /// The address that is called; makes it a callback job
     #[arg(long, help_heading = "The request of a callback job")]
     url: Option<String>,
@@ -199,7 +233,7 @@ impl JobFlags {
             _ => Map::new(),
         };
         put(&mut input, "name", self.name.as_ref());
-        put(&mut input, "jobType", self.kind.map(|kind| word(&kind)).or(self.url.as_ref().map(|_| "callback".to_owned())).as_ref());
+        put(&mut input, "jobType", self.kind.map(|kind| word(&kind)).or(self.kind_by_flags()).as_ref());
         put(&mut input, "description", self.description.as_ref());
         put(&mut input, "group", self.group.as_ref());
         put(&mut input, "priority", self.priority.as_ref());
@@ -209,6 +243,7 @@ impl JobFlags {
         part(&mut input, job, "properties", |properties| {
             put(properties, "FullClassName", self.class.as_ref());
             put(properties, "Arguments", self.arguments.as_ref());
+            self.program.apply(properties);
             for (key, value) in &self.properties {
                 if value.is_empty() {
                     properties.remove(key);
@@ -237,6 +272,12 @@ impl JobFlags {
             }
         });
         Ok(Value::Object(input))
+    }
+
+    /// The kind that some flags mean by themselves.
+    fn kind_by_flags(&self) -> Option<String> {
+        let program = self.program.application.as_ref().map(|_| "application");
+        program.or(self.url.as_ref().map(|_| "callback")).map(str::to_owned)
     }
 
     fn policies(&self, policies: &mut Map<String, Value>) {

@@ -2,6 +2,7 @@
 
 mod change;
 mod coming;
+mod data;
 mod find;
 mod input;
 mod look;
@@ -60,6 +61,9 @@ enum JobCommand {
     Backfill(past::BackfillArgs),
     /// Run again what failed
     Redrive(JobRef),
+    /// What the last run of a job left for the next one
+    #[command(subcommand)]
+    Data(data::DataCommand),
     /// Print jobs as YAML (with --json as JSON), to be kept in a file
     Export(change::ExportArgs),
     /// Create and change jobs as a file says; jobs are known by their names
@@ -91,6 +95,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             JobCommand::History(args) => past::history(&shell, args).await,
             JobCommand::Backfill(args) => past::backfill(&shell, args).await,
             JobCommand::Redrive(job) => past::redrive(&shell, &job).await,
+            JobCommand::Data(command) => data::data(&shell, command).await,
             JobCommand::Export(args) => change::export(&shell, args).await,
             JobCommand::Import(args) => change::import(&shell, args).await,
             JobCommand::Next(_) => unreachable!("it was dealt with above"),

@@ -106,6 +106,7 @@ pub fn describe(run: &Value) -> String {
         ),
         ("worker", some(run, "workerId")),
         ("repeats", some(run, "retryOf")),
+        ("after run", some(run, "after")),
         ("trace", some(run, "traceId")),
         ("result", run.get("result").map(|result| plain(&result.to_string()))),
     ])
@@ -132,7 +133,24 @@ pub async fn why(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     shell.show(&answer, job::explain)
 }
 
-/// Flags of `run blocks`.
+/// Lists the instances of a run.
+pub async fn instances(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
+    let id = args.run.find(shell).await?;
+    let answer = shell.client.list(&["runs", &id, "instances"], &[], args.limit as usize).await?;
+    shell.show(&answer, |rows| {
+        let columns =
+            ["INSTANCE", "NODE OR WORKER", "STATE", "ATTEMPT", "CODE", "SIGNAL", "PEAK BYTES", "LINES", "BEGAN", "ENDED", "REASON"];
+        table(rows, "the run has no instances", &columns, |row| {
+            let result = &row["result"];
+            let mut cells = ["instance", "peer", "state", "attempt"].map(|key| cell(row, key)).to_vec();
+            cells.extend(["code", "signal", "peakMemory"].map(|key| cell(result, key)));
+            cells.extend([cell(row, "lines"), time(row, "startTime"), time(row, "finishTime"), some(row, "reason").unwrap_or_default()]);
+            cells
+        })
+    })
+}
+
+/// Flags of `run blocks` and `run instances`.
 #[derive(Debug, ClapArgs)]
 pub struct BlocksArgs {
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 mod logs;
 mod look;
+mod redrive;
 mod watch;
 
 pub use watch::follow;
@@ -32,6 +33,8 @@ enum RunCommand {
     Stop(RunRef),
     /// Run again what a run did
     Retry(RunRef),
+    /// Run again what failed for good, of one job or of many
+    Redrive(redrive::RedriveArgs),
     /// Say why a run is as it is: what it waits for, why it failed
     Why(RunRef),
     /// Print what was said of a run
@@ -40,6 +43,8 @@ enum RunCommand {
     Watch(RunRef),
     /// List the blocks of a run
     Blocks(look::BlocksArgs),
+    /// List the instances of a run on several nodes or workers
+    Instances(look::BlocksArgs),
     /// Show what each node did for a run
     Status(RunRef),
 }
@@ -84,10 +89,12 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         RunCommand::Show(run) => look::show(&shell, &run).await,
         RunCommand::Stop(run) => look::stop(&shell, &run).await,
         RunCommand::Retry(run) => look::retry(&shell, &run).await,
+        RunCommand::Redrive(args) => redrive::redrive(&shell, args).await,
         RunCommand::Why(run) => look::why(&shell, &run).await,
         RunCommand::Logs(args) => logs::logs(&shell, args).await,
         RunCommand::Watch(run) => follow(&shell, &run.find(&shell).await?).await,
         RunCommand::Blocks(args) => look::blocks(&shell, args).await,
+        RunCommand::Instances(args) => look::instances(&shell, args).await,
         RunCommand::Status(run) => look::status(&shell, &run).await,
     })
 }

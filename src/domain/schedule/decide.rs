@@ -3,6 +3,7 @@
 use super::plan::{Kind, Next, Plan, PlanState};
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
+use std::collections::HashMap;
 
 /// Instants that one step looks at; what is left comes in the next step.
 const MOST_INSTANTS: usize = 100_000;
@@ -260,15 +261,14 @@ fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
     if step.replace {
         replace_within(rows);
     }
-    // What was to be merged into a fire that was itself skipped or merged shares its fate.
-    let fates: Vec<(Timestamp, Fate)> = rows.iter().map(|row| (row.at, row.fate.clone())).collect();
+    // What was to be merged into a fire that was itself skipped or merged shares its fate, and the reason for it.
+    let decided = |row: &Row| (row.at, (row.fate.clone(), row.reason.clone()));
+    let others: HashMap<_, _> = rows.iter().filter(|row| row.rule == "overlap").map(decided).collect();
     for row in rows.iter_mut() {
         if let Fate::Merged(Some(into)) = row.fate
-            && let Some((_, fate)) = fates.iter().find(|(at, _)| *at == into)
-            && !matches!(fate, Fate::Fire { .. })
+            && let Some((fate, reason)) = others.get(&into)
         {
-            row.fate = fate.clone();
-            row.rule = "overlap";
+            (row.fate, row.reason, row.rule) = (fate.clone(), reason.clone(), "overlap");
         }
     }
 }

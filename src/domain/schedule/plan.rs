@@ -164,13 +164,13 @@ impl Plan {
         let planned = match state.asked_at {
             Some(at) => extra(at, Kind::Asked),
             None => {
-                let rest = self.triggers.iter().enumerate().find_map(|(i, trigger)| match trigger {
+                let rests = self.triggers.iter().enumerate().filter_map(|(i, trigger)| match trigger {
                     Compiled::AfterEnd { period } if !is_open => {
                         Some(Next { at: soonest(state.rest_from.plus_ms(*period)), kind: Kind::Plan, trigger: Some(i), note: None })
                     }
                     _ => None,
                 });
-                Next::earlier(self.named_after(state.decided_until), rest)
+                Next::earlier(self.named_after(state.decided_until), rests.min_by_key(|next| next.at))
             }
         };
         let silence = self.longest_silence.and_then(|ms| extra(state.last_fire.unwrap_or(state.rest_from).plus_ms(ms), Kind::Silence));

@@ -270,3 +270,23 @@ fn a_month_of_missed_seconds_is_a_few_rows() {
     assert_eq!(instants, 30 * 8_640, "none is left out");
     assert!(rows <= 600 * steps && steps < 5, "{rows} rows in {steps} steps");
 }
+
+#[test]
+fn a_day_of_missed_seconds_is_decided_at_once() {
+    let begin = std::time::Instant::now();
+    let open = Circumstances { open: Open { at_work: 1, queued: 0 }, ..Circumstances::default() };
+    let step = decide(&plan(&every(1_000)), &Policies::default(), &PlanState::new(T), &open, T.plus_ms(86_400_000));
+    assert_eq!(step.rows.iter().map(|row| row.instants).sum::<u64>(), 86_400);
+    // One by one and each compared with all, this takes minutes.
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+    let reasons: std::collections::BTreeSet<_> = step.rows.iter().map(|row| (row.rule, row.reason.as_deref())).collect();
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), [("overlap", Some("a run of the job is not over"))], "no run makes up for them");
+}
+
+#[test]
+fn of_several_pauses_after_the_end_the_shortest_counts() {
+    let rest = |ms| Trigger { every: Some(ms), after_end: true, ..Trigger::default() };
+    let plan = plan(&Schedule { triggers: vec![rest(90_000), rest(60_000)], ..Schedule::default() });
+    let next = plan.next(&PlanState::new(T), false).map(|next| (next.at, next.trigger));
+    assert_eq!(next, Some((at(1), Some(1))));
+}

@@ -130,15 +130,17 @@ pub struct Life {
     pub instances: Vec<Instance>,
     settings: Arc<TaskSettings>,
     rules: RunRules,
+    /// Each has a row of its own.
+    several: bool,
     stopping: Option<String>,
     finished: bool,
 }
 
 impl Life {
-    /// The life of a run with these instances.
+    /// The life of a run with these instances; `several`: each of them has a row of its own, be it only one.
     #[must_use]
-    pub fn new(settings: Arc<TaskSettings>, rules: RunRules, instances: Vec<Instance>) -> Self {
-        Self { instances, settings, rules, stopping: None, finished: false }
+    pub fn new(settings: Arc<TaskSettings>, rules: RunRules, instances: Vec<Instance>, several: bool) -> Self {
+        Self { instances, settings, rules, several, stopping: None, finished: false }
     }
 
     /// The end is decided.
@@ -421,10 +423,9 @@ impl Life {
     }
 
     fn over(&mut self, i: usize, state: RunState, reason: Option<String>, effects: &mut Vec<Effect>) {
-        let is_one_of_several = self.instances.len() > 1;
         let instance = &mut self.instances[i];
         (instance.phase, instance.reason) = (Phase::Over(state), reason);
-        if is_one_of_several {
+        if self.several {
             effects.push(Effect::InstanceOver(i));
         }
     }

@@ -81,8 +81,10 @@ pub enum Asked {
 #[derive(Debug)]
 struct Member {
     hand: Hand,
-    /// It takes new tasks.
+    /// It can be reached.
     open: bool,
+    /// An operator lets it have nothing new.
+    barred: bool,
     taken: u32,
     life: u64,
     /// The turn in which it was last given something.
@@ -91,14 +93,14 @@ struct Member {
 
 impl Member {
     fn has_place(&self) -> bool {
-        self.open && self.taken < self.hand.slots
+        self.open && !self.barred && self.taken < self.hand.slots
     }
 
     fn suits(&self, handler: &str, wanted: &TaskSettings) -> bool {
         let same = |has: &Option<String>, wants: &Option<String>| {
             wants.as_deref().is_none_or(|wants| has.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wants)))
         };
-        self.open
+        !self.barred
             && self.hand.slots > 0
             && self.hand.handlers.iter().any(|name| name == handler)
             && same(&self.hand.group, &wanted.group)
@@ -148,27 +150,39 @@ impl Roster {
     pub fn join(&mut self, id: WorkerId, hand: Hand, open: bool) -> Vec<Grant> {
         self.turn += 1;
         let life = self.turn;
-        let member = self.members.entry(id).or_insert_with(|| Member { hand: Hand::default(), open, taken: 0, life, used: 0 });
+        let member =
+            self.members.entry(id).or_insert_with(|| Member { hand: Hand::default(), open, barred: false, taken: 0, life, used: 0 });
         (member.hand, member.open) = (hand, open);
         self.redirect();
         self.serve_all()
     }
 
-    /// It takes new tasks, or does not.
+    /// It can be reached, or cannot for the moment.
     pub fn set_open(&mut self, id: WorkerId, open: bool) -> Vec<Grant> {
         match self.members.get_mut(&id) {
             Some(member) if member.open != open => member.open = open,
+            _ => return Vec::new(),
+        }
+        self.serve_all()
+    }
+
+    /// An operator lets it have nothing new, or lets it again.
+    pub fn bar(&mut self, id: WorkerId, barred: bool) -> Vec<Grant> {
+        match self.members.get_mut(&id) {
+            Some(member) if member.barred != barred => member.barred = barred,
             _ => return Vec::new(),
         }
         self.redirect();
         self.serve_all()
     }
 
-    /// It is gone.
-    pub fn leave(&mut self, id: WorkerId) -> Vec<Grant> {
+    /// It is gone. Gives the places that others get now, and those who waited for it and no other.
+    pub fn leave(&mut self, id: WorkerId) -> (Vec<Grant>, Vec<Asker>) {
         self.members.remove(&id);
         self.redirect();
-        self.serve_all()
+        let orphans = self.lanes.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, lane)| lane.values());
+        let orphans = orphans.filter(|ask| ask.only == Some(id)).map(|ask| ask.asker).collect();
+        (self.serve_all(), orphans)
     }
 
     /// A task is in the hands of a worker without having been granted a place: it was there before this roster.

@@ -2,16 +2,21 @@
 
 pub mod alerts;
 pub mod groups;
+pub mod job_data;
 pub mod jobs;
+pub mod live_logs;
 pub mod logs;
 pub mod metrics;
 pub mod node;
 pub mod nodes;
+pub mod packages;
 pub mod plans;
 pub mod queue;
+pub mod redrive;
 pub mod runs;
 pub mod scheduler_net;
 pub mod status;
+pub mod tasks;
 pub mod transfer;
 pub mod workers;
 

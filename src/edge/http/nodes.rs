@@ -1,12 +1,15 @@
 //! `/api/v1/nodes`
 
 use super::limit;
+use crate::domain::node::NodeWork;
+use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
-use crate::edge::body::id;
+use crate::edge::body::{id, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{NodeOutput, NodeStatusOutput, Page};
+use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,18 +24,47 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Page<NodeOutput>>(200, "The nodes.")
         }),
         resource("/api/v1/nodes/{id}")
-            .get(read, |op| op.named("readNode").says("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node.")),
+            .get(read, |op| op.named("readNode").says("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
+            .delete(remove, |op| {
+                op.named("removeNode")
+                    .says("Forgets a node and all that it said. One that is there is refused, or told to end if `force` says so.")
+                    .needs(Need::Admin)
+                    .query::<RemoveQuery>()
+                    .answers_nothing(204, "It is gone.")
+                    .may_fail(&[409])
+            }),
         resource("/api/v1/nodes/{id}/enable").post(enable, |op| {
-            op.named("enableNode").says("Gives a node work again.").needs(Need::Admin).answers::<NodeOutput>(200, "The node.")
+            op.named("enableNode")
+                .says("Gives a node work again, whatever it was told before.")
+                .needs(Need::Admin)
+                .answers::<NodeOutput>(200, "The node.")
         }),
         resource("/api/v1/nodes/{id}/disable").post(disable, |op| {
             op.named("disableNode")
                 .says("Gives a node no more work. It finishes what it has.")
                 .needs(Need::Admin)
+                .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
+                .may_fail(&[422])
         }),
-        resource("/api/v1/nodes/{id}/status").get(status, |op| {
-            op.named("listNodeStatus")
+        resource("/api/v1/nodes/{id}/drain").post(drain, |op| {
+            op.named("drainNode")
+                .says("Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing.")
+                .needs(Need::Admin)
+                .body_or_nothing::<Reason>()
+                .answers::<NodeOutput>(200, "The node.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/nodes/{id}/exit").post(exit, |op| {
+            op.named("exitNode")
+                .says("Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled.")
+                .needs(Need::Admin)
+                .body_or_nothing::<Reason>()
+                .answers::<NodeOutput>(200, "The node.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/nodes/{id}/statuses").also_at("/api/v1/nodes/{id}/status").get(statuses, |op| {
+            op.named("listNodeStatuses")
                 .says("What a node said in its heartbeats, newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
@@ -54,30 +86,80 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
     Ok(HttpResponse::Ok().json(edge.desk.node(id(&request, "id")?).await?))
 }
 
+/// The query of a removal.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RemoveQuery {
+    /// Also if it is there.
+    #[serde(default)]
+    force: bool,
+}
+
+/// `DELETE /api/v1/nodes/{id}`
+pub async fn remove(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RemoveQuery>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.remove_node(id(&request, "id")?, query.force).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Why.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// For people.
+    #[serde(default)]
+    #[schemars(length(max = MOST_REASON))]
+    reason: Option<String>,
+}
+
+/// Characters of a reason.
+const MOST_REASON: usize = 500;
+
+async fn set_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, work: NodeWork) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    let Reason { reason } = json_or_default(&request, payload).await?;
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > MOST_REASON) {
+        return Err(Problem::invalid("reason", format!("at most {MOST_REASON} characters are taken")).into());
+    }
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, work, reason).await?))
+}
+
 /// `POST /api/v1/nodes/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.enable_node(id(&request, "id")?, true).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, NodeWork::Enabled, None).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/disable`
-pub async fn disable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.enable_node(id(&request, "id")?, false).await?))
+pub async fn disable(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    set_work(edge, request, payload, NodeWork::Disabled).await
+}
+
+/// `POST /api/v1/nodes/{id}/drain`
+pub async fn drain(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    set_work(edge, request, payload, NodeWork::Draining).await
+}
+
+/// `POST /api/v1/nodes/{id}/exit`
+pub async fn exit(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    set_work(edge, request, payload, NodeWork::Leaving).await
 }
 
 /// The query of a list of statuses.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Query {
+    /// Only those of this instant and later.
+    from: Option<Timestamp>,
+    /// Only those of this instant and earlier.
+    to: Option<Timestamp>,
     /// How many; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
 
-/// `GET /api/v1/nodes/{id}/status`
-pub async fn status(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+/// `GET /api/v1/nodes/{id}/statuses`
+pub async fn statuses(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let rows = edge.desk.node_status(id(&request, "id")?, limit(query.limit)?).await?;
+    let Query { from, to, limit: asked } = query.into_inner();
+    let rows = edge.desk.node_status(id(&request, "id")?, from, to, limit(asked)?).await?;
     let items = rows.into_iter().map(|(load, creation_time)| NodeStatusOutput { load, creation_time }).collect();
     Ok(HttpResponse::Ok().json(Page { items, next_cursor: None }))
 }

@@ -100,8 +100,8 @@ pub struct FiresQuery {
     to: Option<Timestamp>,
     /// Only fired, skipped, missed or merged ones.
     verdict: Option<String>,
-    /// The `nextCursor` of the page before.
-    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
+    /// The `nextCursor` of the page before: milliseconds since 1970.
+    #[schemars(regex(pattern = "^-?[0-9]{1,15}$"))]
     cursor: Option<String>,
     /// Items of the page; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]

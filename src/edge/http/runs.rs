@@ -13,6 +13,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::management::{AskInput, WhyOutput};
+use crate::protocol::packages::InstanceOutput;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,7 +32,13 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}")
             .get(read, |op| op.named("readRun").says("A run.").needs(Need::Read).answers::<RunOutput>(200, "The run.")),
         resource("/api/v1/runs/{id}/stop").post(stop, |op| {
-            op.named("stopRun").says("Ends a run.").needs(Need::Admin).answers::<RunOutput>(200, "The run.").may_fail(&[409])
+            op.named("stopRun")
+                .says(
+                    "Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered as it stands.",
+                )
+                .needs(Need::Admin)
+                .answers::<RunOutput>(200, "The run.")
+                .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/retry").post(retry, |op| {
             op.named("retryRun")
@@ -61,6 +68,14 @@ pub fn routes() -> Vec<Resource> {
                 .needs(Need::Read)
                 .query::<BlockQuery>()
                 .answers::<Page<BlockOutput>>(200, "A page of blocks.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}/instances").get(instances, |op| {
+            op.named("listInstances")
+                .says("Lists the instances of a run on several nodes or workers. A run that is its own only instance has none.")
+                .needs(Need::Read)
+                .query::<BlockQuery>()
+                .answers::<Page<InstanceOutput>>(200, "A page of instances.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/runs/{id}/status").get(status, |op| {
@@ -155,7 +170,7 @@ pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResp
     Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&request, "id")?).await?))
 }
 
-/// The query of a list of blocks.
+/// The query of a list of blocks or instances.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BlockQuery {
     /// The `nextCursor` of the page before.
@@ -170,6 +185,13 @@ pub struct BlockQuery {
 pub async fn blocks(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
     let page = edge.desk.blocks(id(&request, "id")?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    Ok(HttpResponse::Ok().json(page))
+}
+
+/// `GET /api/v1/runs/{id}/instances`
+pub async fn instances(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let page = edge.desk.instances(id(&request, "id")?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 

@@ -150,6 +150,13 @@ async fn try_update(edge: &Edge, request: &HttpRequest, payload: web::Payload) -
     // One that was taken off by a cron expression comes back by another.
     let is_gone = matches!(edge.desk.job(id).await, Err(problem) if problem.status == 404);
     if is_gone {
+        // What is wrong with it is said before anything is brought back.
+        let name = body.names(id, None).swap_remove(0);
+        let input = body.input(kind(request), id, name, &edge.scheduler_net.zone, None)?;
+        match edge.desk.check_job(input, caller.name.clone()).await {
+            Err(problem) if problem.kind != "/problems/name-taken" => return Err(problem.into()),
+            _ => {}
+        }
         edge.desk.restore_job(id, caller.name.clone()).await.map_err(|_| Problem::not_found(format!("there is no job {text}")))?;
     }
     change(edge, request, &body, id, caller, is_gone).await?;

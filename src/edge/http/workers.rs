@@ -1,14 +1,17 @@
-//! `/api/v1/workers`: who watches what, and the road for workers without a socket.
+//! `/api/v1/workers`: who is there, the operator's word on each, and the road for workers without a socket.
 
 use super::limit;
+use crate::actors::desk::WorkerFilter;
 use crate::domain::ids::WorkerId;
+use crate::domain::worker::{WorkerOrder, WorkerState};
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
-use crate::edge::body::{id, json};
+use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::http::queue::wait_of;
-use crate::edge::route::{Resource, resource};
-use crate::protocol::api::{Page, WorkerInput, WorkerOutput, WorkerRegistered};
+use crate::edge::route::{Operation, Resource, resource};
+use crate::protocol::api::{Page, WorkerInput, WorkerRegistered, WorkerWatch};
+use crate::protocol::management::{ReasonInput, WorkerOutput};
 use crate::protocol::worker::ToWorker;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
@@ -20,10 +23,10 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/workers")
             .get(list, |op| {
                 op.named("listWorkers")
-                    .says("Lists the watches of workers, newest first.")
+                    .says("Lists workers, by their ids: those that are there, and those that were.")
                     .needs(Need::Read)
                     .query::<Query>()
-                    .answers::<Page<WorkerOutput>>(200, "The watches, now and in the past.")
+                    .answers::<Page<WorkerOutput>>(200, "The workers.")
                     .may_fail(&[422])
             })
             .post(register, |op| {
@@ -32,7 +35,24 @@ pub fn routes() -> Vec<Resource> {
                     .needs(Need::Worker)
                     .body::<WorkerInput>()
                     .answers::<WorkerRegistered>(200, "Its id, and how often it has to call.")
-                    .may_fail(&[422])
+                    .may_fail(&[403, 422])
+            }),
+        resource("/api/v1/workers/watches").get(watches, |op| {
+            op.named("listWatches")
+                .says("Lists which worker watched which class from when to when, newest first.")
+                .needs(Need::Read)
+                .query::<WatchQuery>()
+                .answers::<Page<WorkerWatch>>(200, "The watches, now and in the past.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/workers/{id}")
+            .get(read, |op| op.named("readWorker").says("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
+            .delete(forget, |op| {
+                op.named("forgetWorker")
+                    .says("Forgets a worker that is not there, and the operator's word on it.")
+                    .needs(Need::Admin)
+                    .answers_nothing(204, "It is forgotten.")
+                    .may_fail(&[409])
             }),
         resource("/api/v1/workers/{id}/messages").get(messages, |op| {
             op.named("fetchMessages")
@@ -41,14 +61,40 @@ pub fn routes() -> Vec<Resource> {
                 .query::<Wait>()
                 .answers::<Vec<ToWorker>>(200, "The messages.")
                 .answers_nothing(204, "None came in the time.")
-                .may_fail(&[422])
+                .may_fail(&[403, 422])
+        }),
+        resource("/api/v1/workers/{id}/enable")
+            .post(ordered(WorkerOrder::Enable), |op| order_op(op.named("enableWorker").says("Gives a worker work again."))),
+        resource("/api/v1/workers/{id}/disable").post(ordered(WorkerOrder::Disable), |op| {
+            order_op(op.named("disableWorker").says("Gives a worker nothing new. What it has it may finish and report."))
+        }),
+        resource("/api/v1/workers/{id}/drain").post(ordered(WorkerOrder::Drain), |op| {
+            order_op(op.named("drainWorker").says("Gives a worker nothing new, and tells it to leave when it has finished what it has."))
+        }),
+        resource("/api/v1/workers/{id}/kick").post(ordered(WorkerOrder::Kick), |op| {
+            order_op(op.named("kickWorker").says("Puts a worker out: what it has goes to others, and it is refused until it is allowed."))
+        }),
+        resource("/api/v1/workers/{id}/allow").post(ordered(WorkerOrder::Allow), |op| {
+            order_op(op.named("allowWorker").says("Lets a worker in again that was put out. Of others it changes nothing."))
         }),
     ]
+}
+
+fn order_op(op: Operation) -> Operation {
+    op.needs(Need::Admin).body_or_nothing::<ReasonInput>().answers::<WorkerOutput>(200, "The worker.").may_fail(&[409, 422])
 }
 
 /// The query of a list of workers.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Query {
+    /// Only those that are there, or those that are not.
+    online: Option<bool>,
+    /// Only those on whom the operator's word is this.
+    state: Option<WorkerState>,
+    /// Only those that say they are of this group.
+    group: Option<String>,
+    /// Where the last page ended.
+    cursor: Option<String>,
     /// How many; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
@@ -57,7 +103,49 @@ pub struct Query {
 /// `GET /api/v1/workers`
 pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(Page { items: edge.desk.workers(limit(query.limit)?).await?, next_cursor: None }))
+    let Query { online, state, group, cursor, limit: asked } = query.into_inner();
+    Ok(HttpResponse::Ok().json(edge.desk.workers(WorkerFilter { online, state, group, cursor, limit: limit(asked)? }).await?))
+}
+
+/// The query of a list of watches.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct WatchQuery {
+    /// How many; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/workers/watches`
+pub async fn watches(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WatchQuery>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(Page { items: edge.desk.worker_watches(limit(query.limit)?).await?, next_cursor: None }))
+}
+
+/// `GET /api/v1/workers/{id}`
+pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.worker(id(&request, "id")?).await?))
+}
+
+/// `DELETE /api/v1/workers/{id}`
+pub async fn forget(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.forget_worker(id(&request, "id")?).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `POST /api/v1/workers/{id}/enable` and its kin.
+fn ordered(word: WorkerOrder) -> impl actix_web::Handler<Call, Output = Result<HttpResponse, Failure>> {
+    move |edge, request, payload| order(edge, request, payload, word)
+}
+
+type Call = (web::Data<Edge>, HttpRequest, web::Payload);
+
+async fn order(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, word: WorkerOrder) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let worker = id(&request, "id")?;
+    let ReasonInput { reason } = json_or_default(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.order_worker(worker, word, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/workers`
@@ -65,7 +153,7 @@ pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web:
     allow(&edge, &request, Need::Worker)?;
     let input: WorkerInput = json(&request, payload).await?;
     let worker_id = input.worker_id.unwrap_or_else(WorkerId::random);
-    edge.desk.register_worker(worker_id, input.class_names, input.runs).await?;
+    edge.desk.register_worker(worker_id, input).await?;
     let times = edge.desk.times();
     Ok(HttpResponse::Ok().json(WorkerRegistered { worker_id, heartbeat: times.worker_heartbeat, offline: times.worker_offline }))
 }

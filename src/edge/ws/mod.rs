@@ -78,6 +78,7 @@ pub async fn worker_socket(edge: web::Data<Edge>, request: HttpRequest, stream: 
         Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
         None => WorkerId::random(),
     };
+    edge.desk.admit_worker(id).await?;
     worker::open(&edge, id, &request, stream)
 }
 

@@ -58,7 +58,17 @@ impl Peer for NodeSession {
                     node.beat(heartbeat);
                 }
             }
-            Ok(FromNode::Programs(_) | FromNode::Output(_)) => {}
+            // Said again, like a heartbeat, should its actor be being rebuilt.
+            Ok(FromNode::Programs(reports)) => {
+                if let Some(node) = self.desk.node_handle(self.id) {
+                    node.programs(reports);
+                }
+            }
+            Ok(FromNode::Output(output)) => {
+                if let Some(node) = self.desk.node_handle(self.id) {
+                    node.output(output);
+                }
+            }
             Err(problem) => ctx.text(frame::text(&ToNode::Error(problem))),
         }
     }

@@ -47,11 +47,18 @@ impl Peer for WorkerSession {
         let Some(worker) = self.desk.worker_handle(self.id) else {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is being rebuilt"))));
         };
-        ctx.spawn(wrap_future(worker.said(message).wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
+        let has_lines = matches!(&message, FromWorker::Reports(reports) if reports.iter().any(|report| !report.logs.is_empty()));
+        let said = wrap_future(worker.said(message).wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
             if let Err(problem) = said {
                 ctx.text(frame::text(&ToWorker::Error(problem)));
             }
-        }));
+        });
+        if has_lines {
+            // Nothing more is read of one that floods before what it said is written down.
+            ctx.wait(said);
+        } else {
+            ctx.spawn(said);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::domain::block::Phase;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::{Job, JobKind, Properties};
-use crate::domain::node::{NodeFacts, NodeLoad};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeWork};
 use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::schedule::{Kind, PlanState, Schedule};
 use crate::domain::time::Timestamp;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::job::Job;
 use crate::domain::schedule::{Keep, Policies};
+use crate::domain::worker::WorkerOrder;
 use std::collections::HashMap;
 
 async fn stored_job(store: &Store, name: &str, keep: Keep) -> Job {
@@ -207,5 +208,40 @@ fn writers_beside_the_cleaning() {
             times.sort_unstable();
             println!("cleaning={clean} runs_gone={gone} p50={} us p99={} us max={} us", times[750], times[1_485], times[1_499]);
         }
+    });
+}
+
+#[test]
+fn watches_and_workers_that_are_long_gone_go() {
+    with_store(|store, _| async move {
+        let meet = async |at: i64| {
+            let worker = WorkerId::random();
+            let said = MeetWorker {
+                worker,
+                name: None,
+                group: None,
+                version: None,
+                tags: Vec::new(),
+                class_names: vec!["a".into()],
+                slots: None,
+                now: Timestamp(at),
+            };
+            store.write(said).await.expect("met");
+            store.write(WatchClasses { worker, class_names: vec!["a".into()], now: Timestamp(at) }).await.expect("watches");
+            worker
+        };
+        let (old, here, barred, young) = (meet(1).await, meet(1).await, meet(1).await, meet(50).await);
+        for (worker, at) in [(old, 2), (barred, 2), (young, 51)] {
+            store.write(WorkerGone { worker, now: Timestamp(at) }).await.expect("gone");
+        }
+        let order = OrderWorker { worker: barred, order: WorkerOrder::Kick, reason: None, by: None, now: Timestamp(3) };
+        store.write(order).await.expect("kicked");
+        assert_eq!(store.write(PruneWorkers { before: Timestamp(50) }).await, Ok(3), "two watches and one record");
+        assert_eq!(store.write(PruneWorkers { before: Timestamp(50) }).await, Ok(0));
+        let left = store.read(ListWorkerRecords { limit: 9, ..ListWorkerRecords::default() }).await.expect("read");
+        let mut expected = vec![here, barred, young];
+        expected.sort_unstable();
+        assert_eq!(left.iter().map(|record| record.id).collect::<Vec<_>>(), expected);
+        assert_eq!(store.read(ListWorkers { limit: 9 }).await.map(|rows| rows.len()), Ok(2));
     });
 }

@@ -245,12 +245,12 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             max_process_count: 5,
         };
         let node = facts.node_id;
-        assert_eq!(store.write(SetNodeEnabled { node, enabled: false }).await, Err(StoreError::NotFound));
+        assert_eq!(store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await, Err(StoreError::NotFound));
         let load = NodeLoad { process_count: 1, cpu: 99, free_memory: 7 };
         assert_eq!(store.write(AddNodeStatus { node, load, now: T }).await, Err(StoreError::NotFound));
         let made = store.write(UpsertNode { facts: facts.clone(), now: T }).await.expect("made");
         assert!(made.is_enabled && made.facts == facts);
-        assert!(!store.write(SetNodeEnabled { node, enabled: false }).await.expect("disabled").is_enabled);
+        assert!(!store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await.expect("disabled").is_enabled);
         let moved = NodeFacts { ip_address: "10.0.0.2".into(), ..facts };
         let again = store.write(UpsertNode { facts: moved.clone(), now: Timestamp(2_000) }).await.expect("changed");
         assert!(!again.is_enabled && again.facts == moved && again.creation_time == T);
@@ -260,7 +260,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             drop(store.write(AddNodeStatus { node, load, now: Timestamp(3_000 + i64::from(n)) }));
         }
         store.write(Barrier).await.expect("all before it");
-        let last = store.read(NodeStatus { node, limit: 2 }).await.expect("loads");
+        let last = store.read(NodeStatus { node, from: None, to: None, limit: 2 }).await.expect("loads");
         assert_eq!(last.iter().map(|(load, time)| (load.process_count, time.0)).collect::<Vec<_>>(), [(1_499, 4_499), (1_498, 4_498)]);
         assert_eq!(store.read(GetNode(node)).await.map(|n| n.map(|n| n.last_online_time)), Ok(Some(Timestamp(4_499))));
         assert_eq!(store.read(ListNodes).await.map(|nodes| nodes.len()), Ok(1));
@@ -268,7 +268,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
         for expected in [200, 200, 200, 200, 200, 200, 0] {
             assert_eq!(store.write(prune).await, Ok(expected));
         }
-        assert_eq!(store.read(NodeStatus { node, limit: 1_000 }).await.map(|loads| loads.len()), Ok(300));
+        assert_eq!(store.read(NodeStatus { node, from: None, to: None, limit: 1_000 }).await.map(|loads| loads.len()), Ok(300));
     });
 }
 

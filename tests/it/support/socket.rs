@@ -5,6 +5,7 @@ use awc::ws::{Frame, Message};
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -15,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Socket {
     out: mpsc::UnboundedSender<Message>,
     inbox: mpsc::UnboundedReceiver<Value>,
+    /// What came before something that was waited for.
+    early: VecDeque<Value>,
     task: actix_rt::task::JoinHandle<()>,
 }
 
@@ -54,7 +57,7 @@ impl Socket {
                 }
             }
         });
-        Self { out, inbox, task }
+        Self { out, inbox, early: VecDeque::new(), task }
     }
 
     /// Is gone without a word.
@@ -80,6 +83,9 @@ impl Socket {
 
     /// The next message; none if the broker closed the socket.
     pub async fn next(&mut self) -> Option<Value> {
+        if let Some(message) = self.early.pop_front() {
+            return Some(message);
+        }
         tokio::time::timeout(PATIENCE, self.inbox.recv()).await.expect("a message, or the end of the socket")
     }
 
@@ -102,13 +108,13 @@ impl Socket {
 
     /// The next message, if it is there.
     pub fn try_next(&mut self) -> Option<Value> {
-        self.inbox.try_recv().ok()
+        self.early.pop_front().or_else(|| self.inbox.try_recv().ok())
     }
 
     /// Whether nothing has come that matters. A heartbeat that overtook a report names a block that is done: it may be
     /// answered by a `drop`, which a node that has forgotten the block pays no heed to.
     pub fn is_quiet(&mut self) -> bool {
-        let come: Vec<Value> = std::iter::from_fn(|| self.inbox.try_recv().ok()).collect();
+        let come: Vec<Value> = std::iter::from_fn(|| self.try_next()).collect();
         come.iter().all(|message| message["t"] == "drop")
     }
 }
@@ -198,7 +204,17 @@ impl Worker {
         let welcome = worker.socket.expect("welcome").await;
         assert_eq!(welcome["workerId"], id);
         worker.socket.say("watch", &json!({ "classNames": classes, "runs": [] }));
-        assert_eq!(worker.socket.expect("watching").await, json!({ "classNames": classes }));
+        // A worker that comes back may be told of a run first.
+        let mut early = VecDeque::new();
+        let watching = loop {
+            let message = worker.socket.next().await.expect("the socket stays open");
+            match message["t"].as_str() {
+                Some("start") => early.push_back(message),
+                _ => break message,
+            }
+        };
+        assert_eq!(watching, json!({ "t": "watching", "v": { "classNames": classes } }));
+        worker.socket.early = early;
         worker
     }
 }

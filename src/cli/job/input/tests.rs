@@ -94,3 +94,10 @@ fn flags_go_before_the_file() {
     let expected = json!({ "name": "b", "priority": 1, "properties": { "FullClassName": "a.B", "K": "v" } });
     assert_eq!(input(&Value::Null, &words), expected);
 }
+
+#[test]
+fn a_program_makes_an_application() {
+    let words = ["--application", "bin/x", "--package", "https://h/a.zip", "--node-count", "3", "--node-group", "Vps", "--os", "linux"];
+    let properties = json!({ "Application": "bin/x", "Package": "https://h/a.zip", "NodeCount": "3", "NodeGroup": "Vps", "Os": "linux" });
+    assert_eq!(input(&Value::Null, &words), json!({ "jobType": "application", "properties": properties }));
+}

@@ -36,8 +36,8 @@ enum Down {
     Order(u32),
     Cancel(u32),
     Settled(u32),
-    /// The answer to a heartbeat that was sent then.
-    Pong(i64),
+    /// The answer to a heartbeat that was sent then and listed these.
+    Pong(i64, Vec<u32>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -100,7 +100,7 @@ fn number(id: WorkerId) -> usize {
 }
 
 fn rules() -> RunRules {
-    RunRules { retry: Some(Retry { limit: 2, ..Retry::default() }), ..RunRules::default() }
+    RunRules { retry: Some(Retry { limit: 2, delay: 0, ..Retry::default() }), ..RunRules::default() }
 }
 
 fn settings() -> Arc<TaskSettings> {
@@ -124,7 +124,7 @@ impl World {
         let mut world = Self {
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             now: 0,
-            life: Life::new(settings(), rules(), vec![Instance::new()]),
+            life: Life::new(settings(), rules(), vec![Instance::new()], false),
             disk: Disk { attempt: 1, failures: 0, not_before: None, end: None, ends: 0 },
             held: vec![None; WORKERS],
             hands: (0..WORKERS).map(hand).collect(),
@@ -229,7 +229,7 @@ impl World {
             _ => Phase::Unclear(self.at().plus_ms(LEASE as i64)),
         };
         let (attempt, failures) = (self.disk.attempt, self.disk.failures);
-        self.life = Life::new(settings(), rules(), vec![Instance { phase, attempt, failures, ..Instance::new() }]);
+        self.life = Life::new(settings(), rules(), vec![Instance { phase, attempt, failures, ..Instance::new() }], false);
         if self.disk.end.is_some() {
             self.life.finished = true;
         } else {
@@ -292,7 +292,7 @@ impl World {
     fn hear(&mut self, i: usize, message: Up, chance: f64) {
         match message {
             Up::Heartbeat(sent, tasks) => {
-                for attempt in tasks {
+                for attempt in tasks.clone() {
                     let is_ending = matches!(self.life.instances[0].phase, Phase::Ending(..));
                     if self.life.claimed(0, worker(i), attempt) {
                         if !is_ending {
@@ -304,7 +304,7 @@ impl World {
                         self.send_down(i, Down::Cancel(attempt));
                     }
                 }
-                self.send_down(i, Down::Pong(sent));
+                self.send_down(i, Down::Pong(sent, tasks));
             }
             Up::Report(attempt, said) => {
                 match self.life.report(0, worker(i), attempt, said.clone(), self.at(), chance) {
@@ -385,8 +385,8 @@ impl World {
                     return;
                 }
                 let said = match self.random.below(10) {
-                    0 => Said::Failed("it failed".to_owned(), false),
-                    1 => Said::Refused("no".to_owned()),
+                    0..=3 => Said::Failed("it failed".to_owned(), false),
+                    4 => Said::Refused("no".to_owned()),
                     _ => Said::Success,
                 };
                 let takes = if self.random.one_in(6) { 20_000 } else { self.random.below(1_500) as i64 };
@@ -409,11 +409,11 @@ impl World {
                 let hand = &mut self.hands[i];
                 hand.outbox.take_if(|(a, _)| *a == attempt);
             }
-            Down::Pong(sent) => {
+            Down::Pong(sent, listed) => {
                 let hand = &mut self.hands[i];
                 hand.proved = hand.proved.max(sent);
                 let told = hand.told;
-                if let Some((.., lease)) = hand.work.as_mut().filter(|(attempt, ..)| told != Some(*attempt)) {
+                if let Some((.., lease)) = hand.work.as_mut().filter(|(attempt, ..)| told != Some(*attempt) && listed.contains(attempt)) {
                     *lease = (*lease).max(sent + LEASE as i64);
                 }
             }

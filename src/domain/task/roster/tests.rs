@@ -73,7 +73,7 @@ fn the_same_key_has_the_same_worker_and_waits_for_it() {
     assert_eq!(next.iter().map(|g| (g.asker.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(10, first)]);
     // Another worker has its keys when it is gone, and who waited for it is served there.
     assert_eq!(roster.ask(ask(17, Strategy::Hash)), Asked::Waits);
-    let moved = roster.leave(first);
+    let (moved, _) = roster.leave(first);
     assert!(moved.iter().all(|g| g.worker != first) && moved.len() == 1, "{moved:?}");
 }
 
@@ -83,7 +83,7 @@ fn sticky_stays_while_it_can() {
     let first = granted(roster.ask(ask(3, Strategy::Sticky)));
     assert_eq!(granted(roster.ask(ask(10, Strategy::Sticky))), first);
     assert_eq!(roster.ask(ask(17, Strategy::Sticky)), Asked::Waits);
-    assert_eq!(roster.leave(first).len(), 1, "it goes to another one when that one is gone");
+    assert_eq!(roster.leave(first).0.len(), 1, "it goes to another one when that one is gone");
 }
 
 #[test]
@@ -91,7 +91,8 @@ fn failover_is_in_the_order_of_names() {
     let mut roster = three(1);
     assert_eq!(granted(roster.ask(ask(1, Strategy::Failover))), worker(1));
     assert_eq!(roster.ask(ask(2, Strategy::Failover)), Asked::Waits);
-    let moved = roster.set_open(worker(1), false);
+    assert!(roster.set_open(worker(1), false).is_empty(), "it may be back in a moment");
+    let moved = roster.bar(worker(1), true);
     assert_eq!(moved.iter().map(|g| g.worker).collect::<Vec<_>>(), [worker(2)]);
 }
 
@@ -116,7 +117,7 @@ fn who_failed_it_has_it_again_only_if_there_is_no_other() {
     let again = |n| Ask { excluded: vec![worker(1), worker(2)], ..ask(n, Strategy::RoundRobin) };
     assert_eq!(granted(roster.ask(again(1))), worker(3));
     assert_eq!(roster.ask(again(2)), Asked::Waits, "the third is full, and waited for");
-    let moved = roster.leave(worker(3));
+    let (moved, _) = roster.leave(worker(3));
     assert_eq!(moved.len(), 1);
 }
 
@@ -129,6 +130,15 @@ fn the_important_come_first() {
     assert_eq!(grants[0].asker.0.0.as_u128(), 2);
     let grants = roster.release(worker(1), grants[0].life);
     assert_eq!(grants[0].asker.0.0.as_u128(), 1);
+}
+
+#[test]
+fn who_waits_for_one_that_left_is_named() {
+    let mut roster = three(1);
+    granted(roster.ask(ask(1, Strategy::Failover)));
+    let waits = Ask { only: Some(worker(1)), ..ask(2, Strategy::Broadcast) };
+    assert_eq!(roster.ask(waits.clone()), Asked::Waits);
+    assert_eq!(roster.leave(worker(1)), (Vec::new(), vec![waits.asker]));
 }
 
 #[test]
@@ -146,6 +156,7 @@ fn a_place_of_an_earlier_life_is_none() {
 enum Step {
     Join(u128, u8, u32),
     Open(u128, bool),
+    Bar(u128, bool),
     Leave(u128),
     Ask(u128, Strategy, bool),
     Release(usize),
@@ -164,6 +175,7 @@ fn step() -> impl Gives<Value = Step> {
     prop_oneof![
         2 => (1..5u128, 1..4u8, 0..4u32).prop_map(|(w, h, s)| Step::Join(w, h, s)),
         1 => (1..5u128, any::<bool>()).prop_map(|(w, o)| Step::Open(w, o)),
+        1 => (1..5u128, any::<bool>()).prop_map(|(w, b)| Step::Bar(w, b)),
         1 => (1..5u128).prop_map(Step::Leave),
         6 => (0..40u128, strategy, any::<bool>()).prop_map(|(a, s, e)| Step::Ask(a, s, e)),
         4 => (0..100usize).prop_map(Step::Release),
@@ -184,9 +196,10 @@ proptest! {
                     roster.join(worker(w), hand(&names, slots), true)
                 }
                 Step::Open(w, open) => roster.set_open(worker(w), open),
+                Step::Bar(w, barred) => roster.bar(worker(w), barred),
                 Step::Leave(w) => {
                     held.retain(|grant| grant.worker != worker(w));
-                    roster.leave(worker(w))
+                    roster.leave(worker(w)).0
                 }
                 Step::Ask(n, strategy, excludes) => {
                     if held.iter().any(|g| g.asker.0.0.as_u128() == n) {

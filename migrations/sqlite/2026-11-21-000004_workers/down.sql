@@ -1,0 +1,2 @@
+DROP INDEX worker_ended;
+DROP TABLE worker_record;

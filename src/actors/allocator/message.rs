@@ -1,0 +1,166 @@
+//! What the allocator is told, and its handle.
+
+use super::Allocator;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::supervision::Link;
+use crate::actors::task::TaskHandle;
+use crate::domain::ids::WorkerId;
+use crate::domain::task::TaskSettings;
+use crate::domain::task::roster::{Ask, Asker, Hand};
+use actix::Message;
+use std::sync::Arc;
+
+/// From a task: it wants a worker. Answered by `Granted` when there is a place, and by `Nobody` at once if no worker may
+/// have it; then it waits all the same.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AskPlace {
+    /// What it wants.
+    pub ask: Box<Ask>,
+    /// Where the grant goes.
+    pub task: TaskHandle,
+}
+
+/// From a task: it wants none any more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WithdrawAsk(pub Asker);
+
+/// From a task: a worker has it already. Answered by `Occupied`, if that worker is known.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct OccupyPlace {
+    /// Who has it.
+    pub worker: WorkerId,
+    /// Which instance.
+    pub instance: u32,
+    /// Where the place goes.
+    pub task: TaskHandle,
+}
+
+/// From a [`Place`]: it is free again.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ReleasePlace {
+    /// Where.
+    pub worker: WorkerId,
+    /// In which life of the worker it was given.
+    pub life: u64,
+}
+
+/// From a worker: it is there, or says something else of itself.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct HandHere {
+    /// Who.
+    pub worker: WorkerId,
+    /// What it says of itself.
+    pub hand: Box<Hand>,
+    /// It can be reached.
+    pub open: bool,
+}
+
+/// From a worker: an operator lets it have nothing new, or lets it again.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct BarHand {
+    /// Who.
+    pub worker: WorkerId,
+    /// Whether.
+    pub barred: bool,
+}
+
+/// From a worker: it can be reached, or cannot for the moment.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct OpenHand {
+    /// Who.
+    pub worker: WorkerId,
+    /// Whether.
+    pub open: bool,
+}
+
+/// From a worker or the registry: it is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct HandGone(pub WorkerId);
+
+/// From a task that goes to all: who may have it?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ListHands {
+    /// The name that is watched.
+    pub handler: Arc<str>,
+    /// What its job says.
+    pub settings: Arc<TaskSettings>,
+    /// The workers, by name.
+    pub reply: Reply<Vec<WorkerId>>,
+}
+
+/// A place at a worker for one task, counted off with a grant. It goes back when it is dropped, on whatever way.
+#[derive(Debug)]
+pub struct Place {
+    worker: WorkerId,
+    life: u64,
+    allocator: AllocatorHandle,
+}
+
+impl Place {
+    pub(super) fn new(worker: WorkerId, life: u64, allocator: AllocatorHandle) -> Self {
+        Self { worker, life, allocator }
+    }
+
+    /// At which worker.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.allocator.0.tell(ReleasePlace { worker: self.worker, life: self.life });
+    }
+}
+
+/// The allocator, for other rooms.
+#[derive(Debug, Clone)]
+pub struct AllocatorHandle(pub(in crate::actors) Link<Allocator>);
+
+impl AllocatorHandle {
+    /// See [`AskPlace`].
+    pub fn ask(&self, ask: Box<Ask>, task: TaskHandle) {
+        self.0.tell(AskPlace { ask, task });
+    }
+    /// See [`WithdrawAsk`].
+    pub fn withdraw(&self, asker: Asker) {
+        self.0.tell(WithdrawAsk(asker));
+    }
+    /// See [`OccupyPlace`].
+    pub fn occupy(&self, worker: WorkerId, instance: u32, task: TaskHandle) {
+        self.0.tell(OccupyPlace { worker, instance, task });
+    }
+    /// See [`HandHere`].
+    pub fn hand_here(&self, worker: WorkerId, hand: Hand, open: bool) {
+        self.0.tell(HandHere { worker, hand: Box::new(hand), open });
+    }
+    /// See [`OpenHand`].
+    pub fn hand_open(&self, worker: WorkerId, open: bool) {
+        self.0.tell(OpenHand { worker, open });
+    }
+    /// See [`BarHand`].
+    pub fn worker_open(&self, worker: WorkerId, open: bool) {
+        self.0.tell(BarHand { worker, barred: !open });
+    }
+    /// See [`HandGone`].
+    pub fn hand_gone(&self, worker: WorkerId) {
+        self.0.tell(HandGone(worker));
+    }
+    /// See [`ListHands`].
+    #[must_use]
+    pub fn list(&self, handler: Arc<str>, settings: Arc<TaskSettings>) -> Answer<Vec<WorkerId>> {
+        let (reply, answer) = reply();
+        self.0.tell(ListHands { handler, settings, reply });
+        answer
+    }
+}

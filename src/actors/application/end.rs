@@ -1,0 +1,94 @@
+//! The end of a run, or of one of its attempts.
+
+use super::ApplicationActor;
+use crate::actors::chance;
+use crate::actors::run::stored_output;
+use crate::domain::application::life::Phase;
+use crate::domain::run::{Counters, RunState};
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{FinishRun, RetryRun};
+use actix::{ActorContext, Context};
+use serde_json::json;
+
+impl ApplicationActor {
+    pub(super) fn over(&self) -> Problem {
+        Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
+    }
+
+    /// What the run brought: how many nodes were asked for and taken, and how their programs ended.
+    fn result(&self) -> String {
+        let ends = self.life.as_ref().map_or(&[][..], |life| life.instances());
+        let ended = |state| ends.iter().filter(|instance| instance.phase == Phase::Over(state)).count();
+        let mut out = json!({
+            "attempt": self.run.attempt,
+            "instances": ends.len(),
+            "success": ended(RunState::Success),
+            "failed": ended(RunState::Failed),
+            "stopped": ended(RunState::Stopped),
+        });
+        if let Some(remark) = self.run.reason.as_ref().filter(|_| self.life.is_some()) {
+            out["partial"] = remark.as_str().into();
+        }
+        out.to_string()
+    }
+
+    /// Ends the run or its attempt, once.
+    pub(super) fn end(&mut self, state: RunState, reason: Option<String>, ctx: &mut Context<Self>) {
+        if self.ending {
+            return;
+        }
+        self.ending = true;
+        self.remind();
+        let pause = self.run.rules.next_attempt(self.run.attempt, chance());
+        if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
+            return self.try_again(pause, &reason.unwrap_or_default(), ctx);
+        }
+        let (now, result) = (Timestamp::now(), Some(self.result()));
+        // That it had fewer nodes than it asked for is worth saying also if all went well on them.
+        let reason = reason.or_else(|| self.run.reason.take().filter(|_| self.life.is_some()));
+        let write = FinishRun {
+            no: self.run.no,
+            epoch: self.epoch,
+            state,
+            reason: reason.clone(),
+            counters: Counters::default(),
+            block_times: 0,
+            start_time: self.run.start_time,
+            start_returned: false,
+            result: result.clone(),
+            follow: self.run.follow || state == RunState::Failed,
+            now,
+        };
+        crate::fault::point("application.end");
+        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
+            (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
+            (this.run.not_before, this.run.finish_time) = (None, Some(now));
+            log::info!("run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
+            for reply in this.stops.drain(..) {
+                reply.send(Ok(stored_output(&this.run)));
+            }
+            this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+
+    /// The attempt failed and there is another one: a new actor waits for its time.
+    fn try_again(&mut self, pause: i64, reason: &str, ctx: &mut Context<Self>) {
+        self.again = true;
+        for reply in self.stops.drain(..) {
+            reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
+        let attempt = self.run.attempt + 1;
+        let not_before = Timestamp::now().plus_ms(pause);
+        let reason = format!("attempt {} failed: {reason}", self.run.attempt);
+        log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
+        let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason };
+        Self::then(ctx, self.house.store.insist(write), |this, (), ctx| {
+            this.house.registry().run_begins_anew(this.run.identity);
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+}

@@ -1,0 +1,369 @@
+//! A run of an application: programs on one node or on many.
+//!
+//! `domain/application/life` decides; this shell stores and sends. Where the instances are to be is on disk before a node
+//! hears of it, and that a program is over before its node may forget it. So an actor that is built anew takes the same
+//! instances over, asks for them, and starts none twice.
+
+mod end;
+mod message;
+mod orders;
+mod output;
+mod reports;
+
+pub use message::{ApplicationHandle, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, SeeTurn, StopApplication};
+
+use super::followers::Size;
+use super::house::House;
+use super::reply::Reply;
+use super::supervision::Notice;
+use crate::domain::application::ApplicationSettings;
+use crate::domain::application::life::{Effect, Event, Life, Phase, Rules};
+use crate::domain::ids::NodeId;
+use crate::domain::run::{Run, RunState};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::protocol::application::ProgramRef;
+use crate::protocol::node::ToNode;
+use crate::protocol::problem::Problem;
+use crate::store::{AskExit, GetRun, InstanceRow, ListInstances, LogSize, MoveInstance, PlaceRun, StoreError};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it looks what there is to be told again.
+const TICK: Duration = Duration::from_millis(500);
+/// Ticks between two reminders to the nodes of what they are expected to have.
+const REMIND: u32 = 4;
+/// A run that waited when the broker began gives the nodes so long to come back, in milliseconds.
+const NODES_RETURN_MS: i64 = 10_000;
+/// And looks for them so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct ApplicationActor {
+    notice: Notice,
+    house: House,
+    run: Run,
+    epoch: i64,
+    settings: Option<Arc<ApplicationSettings>>,
+    /// Its arguments, before placeholders are filled in.
+    words: Vec<String>,
+    /// None until its nodes are chosen.
+    life: Option<Life>,
+    instances: Vec<Place>,
+    ticks: u32,
+    /// What is to be done first of all.
+    first: Vec<Effect>,
+    /// Somebody ended it while its places were on their way to the disk.
+    stop_reason: Option<String>,
+    /// Who waits for its end.
+    stops: Vec<Reply<RunOutput>>,
+    /// The end is decided and on its way to the disk.
+    ending: bool,
+    /// Its next attempt is on its way to the disk.
+    again: bool,
+}
+
+/// What is stored of an instance besides where it is.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    result: Option<String>,
+    start_time: Option<Timestamp>,
+    /// The number of the line that comes next.
+    next_line: u64,
+}
+
+/// What is stored of a run that is taken over.
+#[derive(Debug)]
+pub struct LoadedApplication {
+    run: Run,
+    epoch: i64,
+    instances: Vec<InstanceRow>,
+}
+
+impl LoadedApplication {
+    /// A run that was stored just now.
+    #[must_use]
+    pub fn new(run: Run) -> Self {
+        Self { run, epoch: Run::FIRST_EPOCH, instances: Vec::new() }
+    }
+
+    /// Reads the rest of a run that is owned under this epoch.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn load(house: &House, run: Run, epoch: i64) -> Result<Self, StoreError> {
+        let mut instances = house.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+        // Those of an attempt that failed stay for who looks until the next one has its nodes.
+        instances.retain(|row| row.attempt == run.attempt);
+        let (lines, bytes) = house.store.read(LogSize { run_no: run.no }).await?;
+        house.followers.learn(run.no, Size::read(lines, bytes));
+        Ok(Self { run, epoch, instances })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn identity(&self) -> crate::domain::ids::Identity {
+        self.run.identity
+    }
+}
+
+impl ApplicationActor {
+    /// The actor of a run.
+    #[must_use]
+    pub fn new(notice: Notice, house: House, loaded: LoadedApplication) -> Self {
+        let LoadedApplication { run, epoch, instances: rows } = loaded;
+        let settings = run.rules.application.clone();
+        let instances = rows.iter().map(|row| Place { result: row.result.clone(), start_time: row.start_time, next_line: row.lines });
+        let mut this = Self {
+            notice,
+            house,
+            run,
+            epoch,
+            settings,
+            words: Vec::new(),
+            life: None,
+            instances: instances.collect(),
+            ticks: 0,
+            first: Vec::new(),
+            stop_reason: None,
+            stops: Vec::new(),
+            ending: false,
+            again: false,
+        };
+        this.first = this.restore(rows);
+        this
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            grace: self.settings.as_ref().map_or(0, |settings| settings.grace),
+            timeout: self.run.rules.timeout,
+            liveness: self.house.times.node_offline,
+        }
+    }
+
+    /// Goes on with the instances that are stored.
+    fn restore(&mut self, rows: Vec<InstanceRow>) -> Vec<Effect> {
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let now = Timestamp::now();
+        let stop = rows.iter().find_map(|row| row.exit_reason.clone());
+        let began = rows.iter().filter_map(|row| row.start_time).min().unwrap_or(now);
+        let stored = rows.into_iter().map(|row| {
+            let phase = match row.state {
+                RunState::Pending | RunState::Scheduled => Phase::Told,
+                RunState::Running => Phase::Running,
+                over => Phase::Over(over),
+            };
+            (NodeId(row.peer.unwrap_or_default()), phase, row.reason)
+        });
+        let (life, effects) = Life::restore(stored.collect(), self.rules(), began, stop, now);
+        for (nth, instance) in life.instances().iter().enumerate() {
+            if !matches!(instance.phase, Phase::Over(_)) {
+                self.house.fleet.take(instance.node, self.program(nth));
+            }
+        }
+        self.life = Some(life);
+        effects
+    }
+
+    fn program(&self, nth: usize) -> ProgramRef {
+        ProgramRef { identity: self.run.identity, instance: nth as u32, attempt: self.run.attempt }
+    }
+
+    /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
+    /// stored.
+    fn then<T: 'static>(
+        ctx: &mut Context<Self>,
+        write: impl Future<Output = Result<T, StoreError>> + 'static,
+        done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+    ) {
+        ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(value) => done(this, value, ctx),
+            Err(error) => {
+                log::error!("the actor of an application ends and is built anew run={}: the store: {error}", this.run.identity);
+                this.notice.stats().set_error(format!("the store: {error}"));
+                ctx.stop();
+            }
+        }));
+    }
+
+    /// Its turn has come: chooses nodes, and stores where it will be.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        if self.ending || self.life.is_some() {
+            return;
+        }
+        let Some(settings) = self.settings.clone() else {
+            return self.end(RunState::Failed, Some("the job names no program".to_owned()), ctx);
+        };
+        match settings.words(settings.said(self.run.arguments.as_deref())) {
+            Ok(words) => self.words = words,
+            Err(detail) => return self.end(RunState::Failed, Some(format!("the arguments: {detail}")), ctx),
+        }
+        let now = Timestamp::now();
+        let chosen = self.house.fleet.choose(&settings, self.run.identity, self.run.attempt);
+        let came_along = self.run.creation_time < self.house.since && now.since_ms(self.house.since) < NODES_RETURN_MS;
+        if chosen.is_partial() && came_along {
+            // The nodes are coming back after the broker.
+            self.house.fleet.leave(self.run.identity);
+            ctx.run_later(LOOK_AGAIN, Self::begin);
+            return;
+        }
+        let remark = chosen.remark();
+        if chosen.nodes.is_empty() {
+            return self.end(RunState::Failed, remark, ctx);
+        }
+        if self.run.start_time.is_none() {
+            self.run.start_time = Some(now);
+            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+        }
+        (self.run.state, self.run.reason, self.run.not_before) = (RunState::Scheduled, remark.clone(), None);
+        let (no, epoch, attempt) = (self.run.no, self.epoch, self.run.attempt);
+        let peers = chosen.nodes.iter().map(|node| node.0).collect();
+        let write = PlaceRun { no, epoch, attempt, peers, reason: remark, now };
+        self.ending = true; // Nothing else is decided before that is on disk.
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+            crate::fault::point("application.placed");
+            this.ending = false;
+            this.instances = vec![Place::default(); chosen.nodes.len()];
+            let (life, effects) = Life::begin(&chosen.nodes, this.rules(), now);
+            this.life = Some(life);
+            this.carry_out(effects, ctx);
+            this.remind();
+            this.house.followers.ring(this.run.identity);
+            if let Some(stop) = this.stop_reason.take() {
+                this.stop_all(stop, ctx);
+            }
+        });
+    }
+
+    fn happens(&mut self, event: Event, ctx: &mut Context<Self>) {
+        if let Some(life) = &mut self.life {
+            let effects = life.handle(event, Timestamp::now());
+            self.carry_out(effects, ctx);
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>, ctx: &mut Context<Self>) {
+        for effect in effects {
+            match effect {
+                Effect::Start(nth) => self.start_program(nth),
+                Effect::Exit(nth, reason) => self.exit_program(nth, reason),
+                Effect::Store(nth) => self.store(nth, ctx),
+                Effect::Settle(nth) => self.send(nth, &ToNode::ProgramsSettled(vec![self.program(nth)])),
+                Effect::End(state, reason) => self.end(state, reason, ctx),
+            }
+        }
+    }
+
+    /// Stores where an instance is now.
+    fn store(&mut self, nth: usize, ctx: &mut Context<Self>) {
+        let Some(instance) = self.life.as_ref().and_then(|life| life.instances().get(nth)) else { return };
+        let now = Timestamp::now();
+        let (state, is_over) = match instance.phase {
+            Phase::Over(state) => (state, true),
+            Phase::Running => (RunState::Running, false),
+            Phase::Told | Phase::Accepted => (RunState::Scheduled, false),
+        };
+        if is_over {
+            self.house.fleet.give_back(instance.node, self.program(nth));
+        } else if state == RunState::Running {
+            self.run.state = RunState::Running;
+        }
+        let place = &self.instances[nth];
+        let write = MoveInstance {
+            no: self.run.no,
+            epoch: self.epoch,
+            instance: nth as u32,
+            state,
+            reason: instance.reason.clone(),
+            result: place.result.clone(),
+            start_time: place.start_time,
+            finish_time: is_over.then_some(now),
+        };
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+            this.house.followers.ring(this.run.identity);
+            if is_over {
+                this.happens(Event::Stored(nth), ctx);
+            }
+        });
+    }
+
+    /// Ends all its programs; that it is to end is stored first, so that it does after a crash too.
+    fn stop_all(&mut self, reason: String, ctx: &mut Context<Self>) {
+        let write = AskExit { no: self.run.no, epoch: self.epoch, reason: reason.clone() };
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| this.happens(Event::Stop(reason), ctx));
+    }
+
+    fn tick(&mut self, ctx: &mut Context<Self>) {
+        let Some(life) = &self.life else { return };
+        let is_there = |node: &NodeId| self.house.directory.nodes.get(*node).is_some();
+        let here = life.instances().iter().map(|instance| instance.node).filter(is_there).collect();
+        self.happens(Event::Tick(here), ctx);
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(REMIND) {
+            self.remind();
+        }
+    }
+}
+
+impl Actor for ApplicationActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(1 << 12);
+        ctx.run_interval(TICK, Self::tick);
+        let first = std::mem::take(&mut self.first);
+        self.carry_out(first, ctx);
+        let now = Timestamp::now();
+        match self.run.not_before {
+            // Its job says when its turn has come: then there is another actor.
+            _ if self.run.is_queued() => {}
+            Some(at) if at > now => {
+                ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), Self::begin);
+            }
+            _ => self.begin(ctx),
+        }
+        self.remind();
+    }
+}
+
+impl Handler<SeeTurn> for ApplicationActor {
+    type Result = ();
+    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
+        self.notice.message("application.see_turn");
+        if self.run.is_queued() {
+            Self::then(ctx, self.house.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
+                if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
+                    this.run.not_before = None;
+                    this.begin(ctx);
+                }
+            });
+        }
+    }
+}
+
+impl Handler<StopApplication> for ApplicationActor {
+    type Result = ();
+    fn handle(&mut self, StopApplication { reason, reply }: StopApplication, ctx: &mut Self::Context) {
+        self.notice.message("application.stop");
+        let is_placing = self.ending && self.life.is_none() && self.run.state == RunState::Scheduled;
+        if self.again {
+            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+        }
+        if self.ending && !is_placing {
+            return reply.send(Err(self.over()));
+        }
+        self.stops.push(reply);
+        match &self.life {
+            None if is_placing => self.stop_reason = Some(reason),
+            None => self.end(RunState::Stopped, Some(reason), ctx),
+            Some(_) if self.stops.len() == 1 => self.stop_all(reason, ctx),
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Lines that the programs write: into the log of the run, each once.
+
+use super::{ApplicationActor, ProgramOutputCame};
+use crate::domain::time::Timestamp;
+use crate::protocol::log::LogInput;
+use crate::protocol::node::ToNode;
+use crate::store::{NewLine, TakeOutput};
+use actix::Handler;
+
+/// Bytes of a line that are kept.
+const MOST_IN_LINE: usize = 8_192;
+const INFO: i16 = 2;
+const WARNING: i16 = 3;
+
+/// A line as it is kept: its source says which instance wrote it, and where to.
+fn kept(instance: u32, mut line: LogInput, now: Timestamp) -> NewLine {
+    let is_error = line.source.as_deref() == Some("stderr");
+    if line.text.len() > MOST_IN_LINE {
+        line.text.truncate(line.text.floor_char_boundary(MOST_IN_LINE));
+    }
+    let (name, level) = if is_error { ("stderr", WARNING) } else { ("stdout", INFO) };
+    NewLine { at: line.at.unwrap_or(now), level, source: format!("{instance}:{name}"), text: line.text }
+}
+
+impl Handler<ProgramOutputCame> for ApplicationActor {
+    type Result = ();
+    fn handle(&mut self, ProgramOutputCame { node, output }: ProgramOutputCame, ctx: &mut Self::Context) {
+        self.notice.message("application.output");
+        let (program, end) = (output.program, output.first.saturating_add(output.lines.len() as u64));
+        let Some(nth) = self.meant(node, program) else {
+            // Nobody wants them; its node is not to wait for ever for somebody to take them.
+            self.tell_node(node, &ToNode::OutputTaken { program, next: end });
+            return self.dismiss(node, program);
+        };
+        let next = self.instances[nth].next_line;
+        if output.first > next || end <= next {
+            // A gap, or taken already: what counts is how far it was taken.
+            return self.tell_node(node, &ToNode::OutputTaken { program, next });
+        }
+        self.instances[nth].next_line = end;
+        let now = Timestamp::now();
+        let new = output.lines.into_iter().skip((next - output.first) as usize);
+        let mut lines: Vec<NewLine> = new.map(|line| kept(program.instance, line, now)).collect();
+        let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
+        // What does not fit is counted and dropped: a program does not wait for a log that is full.
+        let room = self.house.followers.make_room(self.run.no, &lengths);
+        lines.truncate(room.taken);
+        if room.filled {
+            lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text: crate::actors::followers::full() });
+        }
+        let is_more = !lines.is_empty();
+        let write = TakeOutput { no: self.run.no, epoch: self.epoch, instance: program.instance, next: end, lines };
+        Self::then(ctx, self.house.store.insist(write), move |this, (), _| {
+            this.tell_node(node, &ToNode::OutputTaken { program, next: end });
+            if is_more {
+                this.house.followers.ring(this.run.identity);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_where_it_comes_from() {
+        let line = |text: &str, source: Option<&str>| {
+            let input = LogInput { text: text.to_owned(), source: source.map(str::to_owned), level: None, at: None };
+            kept(3, input, Timestamp(7))
+        };
+        assert_eq!((line("a", None).source, line("a", Some("stderr")).source), ("3:stdout".to_owned(), "3:stderr".to_owned()));
+        assert_eq!(line("a", Some("broker")).source, "3:stdout", "a program does not speak for the broker");
+        assert_eq!(line(&"ä".repeat(5_000), None).text.len(), 8_192);
+        assert_eq!(line(&format!("a{}", "ä".repeat(5_000)), None).text.len(), 8_191, "whole characters");
+    }
+}

@@ -1,0 +1,87 @@
+//! Packages, and the instances of runs.
+
+use super::Desk;
+use crate::actors::packages::Incoming;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::{Identity, NodeId};
+use crate::protocol::api::Page;
+use crate::protocol::packages::{InstanceOutput, PackageOutput};
+use crate::protocol::problem::Problem;
+use crate::store::{InstanceRow, ListInstances};
+use std::fs::File;
+
+fn output(row: InstanceRow) -> InstanceOutput {
+    InstanceOutput {
+        instance: row.instance,
+        peer: row.peer.map(NodeId),
+        attempt: row.attempt,
+        state: row.state,
+        reason: row.reason,
+        result: row.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        lines: row.lines,
+        exit_reason: row.exit_reason,
+        start_time: row.start_time,
+        finish_time: row.finish_time,
+    }
+}
+
+impl Desk {
+    /// The instances of a run, in their order. A run that is its own only instance has none.
+    ///
+    /// # Errors
+    /// There is no such run, or the cursor is none of ours.
+    pub async fn instances(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<InstanceOutput>, Problem> {
+        let from = cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
+        let run = self.stored_run(identity).await?;
+        let list = ListInstances { no: run.no, from: from.unwrap_or(0), limit: limit + 1 };
+        let mut rows = self.house.store.read(list).await.map_err(|e| problem_of(&e))?;
+        let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.instance.to_string())).flatten();
+        Ok(Page { items: rows.into_iter().map(output).collect(), next_cursor })
+    }
+
+    /// Begins to take a package in.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn begin_package(&self) -> Result<Incoming, Problem> {
+        self.house.packages.begin().await
+    }
+
+    /// Keeps a package that came in.
+    ///
+    /// # Errors
+    /// The disk or the store refuses.
+    pub async fn keep_package(
+        &self,
+        incoming: Incoming,
+        name: Option<String>,
+        media_type: String,
+        by: Option<String>,
+    ) -> Result<PackageOutput, Problem> {
+        self.house.packages.finish(&self.house, incoming, name, media_type, by).await
+    }
+
+    /// All packages.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn packages(&self) -> Result<Vec<PackageOutput>, Problem> {
+        self.house.packages.list(&self.house).await
+    }
+
+    /// A package, and its file.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn open_package(&self, sha256: &str) -> Result<(PackageOutput, File), Problem> {
+        self.house.packages.open(&self.house, sha256).await
+    }
+
+    /// Forgets a package.
+    ///
+    /// # Errors
+    /// There is none, or it is used.
+    pub async fn remove_package(&self, sha256: &str) -> Result<(), Problem> {
+        self.house.packages.remove(&self.house, sha256).await
+    }
+}

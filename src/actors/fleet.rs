@@ -1,0 +1,82 @@
+//! What each node has room for, at a glance: nodes say how they are, runs of applications take places on them.
+//!
+//! One lock, held for the time of a choice: two runs that choose at the same moment never take the same place.
+
+use crate::domain::application::ApplicationSettings;
+use crate::domain::application::choice::{Candidate, Chosen, choose};
+use crate::domain::ids::{Identity, NodeId};
+use crate::protocol::application::ProgramRef;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Fleet(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Nodes that are there or were a moment ago. `at_work` counts their blocks.
+    nodes: BTreeMap<NodeId, Candidate>,
+    programs: HashMap<NodeId, HashSet<ProgramRef>>,
+}
+
+impl Fleet {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a node is.
+    pub fn learn(&self, candidate: Candidate) {
+        self.inner().nodes.insert(candidate.facts.node_id, candidate);
+    }
+
+    /// A node is gone. The programs on it are not: their runs say so.
+    pub fn forget(&self, node: NodeId) {
+        self.inner().nodes.remove(&node);
+    }
+
+    /// Chooses nodes for an attempt of a run, and takes a place on each.
+    #[must_use]
+    pub fn choose(&self, settings: &ApplicationSettings, identity: Identity, attempt: u32) -> Chosen {
+        let inner = &mut *self.inner();
+        let programs = |node: &NodeId| inner.programs.get(node).map_or(0, |programs| programs.len() as u32);
+        let with_programs = |node: &Candidate| Candidate { at_work: node.at_work + programs(&node.facts.node_id), ..node.clone() };
+        let candidates: Vec<Candidate> = inner.nodes.values().map(with_programs).collect();
+        let chances: Vec<u64> = candidates.iter().map(|_| uuid::Uuid::new_v4().as_u64_pair().1).collect();
+        let chosen = choose(settings, &candidates, |place| chances[place]);
+        for (nth, node) in chosen.nodes.iter().enumerate() {
+            inner.programs.entry(*node).or_default().insert(ProgramRef { identity, instance: nth as u32, attempt });
+        }
+        chosen
+    }
+
+    /// A program is on a node.
+    pub fn take(&self, node: NodeId, program: ProgramRef) {
+        self.inner().programs.entry(node).or_default().insert(program);
+    }
+
+    /// A program is over, or nobody counts on it.
+    pub fn give_back(&self, node: NodeId, program: ProgramRef) {
+        let inner = &mut *self.inner();
+        if let Some(programs) = inner.programs.get_mut(&node) {
+            programs.remove(&program);
+            if programs.is_empty() {
+                inner.programs.remove(&node);
+            }
+        }
+    }
+
+    /// A run is over, or its actor is: the places that it took are free.
+    pub fn leave(&self, identity: Identity) {
+        self.inner().programs.retain(|_, programs| {
+            programs.retain(|program| program.identity != identity);
+            !programs.is_empty()
+        });
+    }
+
+    /// Programs on a node.
+    #[must_use]
+    pub fn programs(&self, node: NodeId) -> u32 {
+        self.inner().programs.get(&node).map_or(0, |programs| programs.len() as u32)
+    }
+}

@@ -1,0 +1,93 @@
+//! The runs of a job that are not over, the oldest first.
+
+use crate::domain::ids::Identity;
+use crate::domain::run::Run;
+use crate::domain::schedule::Open;
+use crate::store::OpenRun;
+use std::collections::{BTreeMap, HashMap};
+
+/// See the module's text. Thousands of short tasks may be open at once, and each comes and goes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenRuns {
+    runs: BTreeMap<u64, OpenRun>,
+    places: HashMap<Identity, u64>,
+    queued: usize,
+    next: u64,
+}
+
+impl OpenRuns {
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn counts(&self) -> Open {
+        Open { at_work: self.runs.len() - self.queued, queued: self.queued }
+    }
+
+    pub(super) fn push(&mut self, run: OpenRun) {
+        self.remove(run.identity);
+        self.queued += usize::from(run.not_before == Some(Run::QUEUED));
+        self.places.insert(run.identity, self.next);
+        self.runs.insert(self.next, run);
+        self.next += 1;
+    }
+
+    pub(super) fn remove(&mut self, identity: Identity) {
+        if let Some(run) = self.places.remove(&identity).and_then(|place| self.runs.remove(&place)) {
+            self.queued -= usize::from(run.not_before == Some(Run::QUEUED));
+        }
+    }
+
+    /// Its turn has come.
+    pub(super) fn release(&mut self, identity: Identity) {
+        if let Some(run) = self.places.get(&identity).and_then(|place| self.runs.get_mut(place))
+            && run.not_before.take() == Some(Run::QUEUED)
+        {
+            self.queued -= 1;
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<Identity> {
+        self.runs.values().next().map(|run| run.identity)
+    }
+
+    /// The one that has waited longest for its turn.
+    pub(super) fn first_queued(&self) -> Option<Identity> {
+        if self.queued == 0 {
+            return None;
+        }
+        self.runs.values().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity)
+    }
+
+    pub(super) fn all(&self) -> Vec<Identity> {
+        self.runs.values().map(|run| run.identity).collect()
+    }
+}
+
+impl FromIterator<OpenRun> for OpenRuns {
+    fn from_iter<I: IntoIterator<Item = OpenRun>>(runs: I) -> Self {
+        let mut out = Self::default();
+        runs.into_iter().for_each(|run| out.push(run));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_is_kept_in_order() {
+        let [a, b, c] = [1, 2, 3].map(|n| Identity(uuid::Uuid::from_u128(n)));
+        let run = |identity, not_before| OpenRun { identity, not_before };
+        let mut open: OpenRuns = [run(a, None), run(b, Some(Run::QUEUED)), run(c, Some(Run::QUEUED))].into_iter().collect();
+        assert_eq!((open.counts(), open.first(), open.first_queued()), (Open { at_work: 1, queued: 2 }, Some(a), Some(b)));
+        open.remove(a);
+        open.release(b);
+        open.release(b);
+        assert_eq!((open.counts(), open.first_queued()), (Open { at_work: 1, queued: 1 }, Some(c)));
+        open.remove(c);
+        open.remove(c);
+        assert_eq!((open.counts(), open.all()), (Open { at_work: 1, queued: 0 }, vec![b]));
+    }
+}

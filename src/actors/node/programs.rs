@@ -1,0 +1,149 @@
+//! Programs on a node: what runs tell it, and what it tells them. Nothing of a program is kept here but who counts on it.
+
+use super::{Command, ExpectPrograms, NodeActor, OutputCame, ProgramsCame};
+use crate::actors::application::ApplicationHandle;
+use crate::actors::house::AtWork;
+use crate::domain::application::choice::Candidate;
+use crate::domain::ids::Identity;
+use crate::domain::node::NodeWork;
+use crate::protocol::application::{ProgramRef, ProgramState};
+use crate::protocol::node::ToNode;
+use actix::{AsyncContext, Handler};
+use std::collections::HashMap;
+
+/// Milliseconds that a program gets to end that nobody counts on.
+const STRAY_GRACE_MS: u64 = 30_000;
+
+/// Who is to hear of a program.
+enum Concerned {
+    Application(ApplicationHandle),
+    /// Its actor is being built: it asks by itself.
+    Building,
+    /// The run is over, or there was none.
+    Nobody,
+}
+
+impl NodeActor {
+    fn concerned(&self, identity: Identity) -> Concerned {
+        match self.house.directory.others.get(identity) {
+            Some(AtWork::Application(application)) => Concerned::Application(application),
+            _ if self.house.directory.building.get(identity).is_some() => Concerned::Building,
+            _ => Concerned::Nobody,
+        }
+    }
+
+    /// Lets runs that look for a node see how this one is.
+    pub(super) fn show(&self) {
+        self.house.fleet.learn(Candidate {
+            facts: self.facts.clone(),
+            is_open: self.enabled,
+            is_online: self.outlet.is_some(),
+            load: self.load,
+            at_work: self.held.len() as u32,
+        });
+    }
+
+    /// Tells the node what an operator wants of it: with each of its heartbeats, until it has done it.
+    pub(super) fn say_wanted(&self) {
+        match &self.wanted {
+            Some((NodeWork::Leaving, reason)) => self.send(&ToNode::Leave { reason: reason.clone() }),
+            Some((_, reason)) => self.send(&ToNode::Drain { reason: Some(reason.clone()) }),
+            None => {}
+        }
+    }
+
+    /// Tells each run concerned what the node has of it. What nobody counts on is to end.
+    pub(super) fn compare_programs(&mut self, listed: Option<&[ProgramRef]>) {
+        let Some(listed) = listed else { return };
+        let mut by_run: HashMap<Identity, Vec<ProgramRef>> = self.expected.keys().map(|identity| (*identity, Vec::new())).collect();
+        for program in listed {
+            by_run.entry(program.identity).or_default().push(*program);
+        }
+        for (identity, programs) in by_run {
+            match self.concerned(identity) {
+                Concerned::Application(application) => application.listed(self.id(), programs),
+                Concerned::Building => {}
+                Concerned::Nobody => {
+                    self.expected.remove(&identity);
+                    self.dismiss(&programs);
+                }
+            }
+        }
+    }
+
+    fn dismiss(&self, programs: &[ProgramRef]) {
+        for program in programs {
+            let reason = "its run is over".to_owned();
+            self.send(&ToNode::Exit { program: *program, grace: STRAY_GRACE_MS, reason });
+        }
+        if !programs.is_empty() {
+            self.send(&ToNode::ProgramsSettled(programs.to_vec()));
+        }
+    }
+
+    /// The node is gone: who counts on it is told.
+    pub(super) fn lose_programs(&mut self) {
+        self.house.fleet.forget(self.id());
+        for (identity, _) in std::mem::take(&mut self.expected) {
+            if let Concerned::Application(application) = self.concerned(identity) {
+                application.node_lost(self.id(), self.last_heard);
+            }
+        }
+    }
+}
+
+impl Handler<Command> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, Command(message): Command, _: &mut Self::Context) {
+        self.notice.message("node.command");
+        self.send(&message);
+    }
+}
+
+impl Handler<ExpectPrograms> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: ExpectPrograms, _: &mut Self::Context) {
+        self.notice.message("node.expect_programs");
+        if m.programs.is_empty() {
+            self.expected.remove(&m.identity);
+        } else {
+            self.expected.insert(m.identity, m.programs);
+        }
+    }
+}
+
+impl Handler<ProgramsCame> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, ProgramsCame(reports): ProgramsCame, _: &mut Self::Context) {
+        self.notice.message("node.programs");
+        for report in reports {
+            match self.concerned(report.program.identity) {
+                Concerned::Application(application) => application.reported(self.id(), report),
+                Concerned::Building => {}
+                Concerned::Nobody if matches!(report.state, ProgramState::Accepted | ProgramState::Running) => {
+                    self.dismiss(&[report.program]);
+                }
+                Concerned::Nobody => self.send(&ToNode::ProgramsSettled(vec![report.program])),
+            }
+        }
+    }
+}
+
+impl Handler<OutputCame> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, OutputCame(output): OutputCame, ctx: &mut Self::Context) {
+        self.notice.message("node.output");
+        let program = output.program;
+        match self.concerned(program.identity) {
+            Concerned::Application(application) => application.output(self.id(), output),
+            // The node does not say it again by itself: it waits here for whoever takes it.
+            Concerned::Building => {
+                ctx.notify_later(OutputCame(output), std::time::Duration::from_millis(100));
+            }
+            Concerned::Nobody => {
+                let next = output.first.saturating_add(output.lines.len() as u64);
+                self.send(&ToNode::OutputTaken { program, next });
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The packages that the broker keeps, as the desk sees them: files beside the database, and who may touch them when.
+
+use super::house::House;
+use super::reply::problem_of;
+use crate::domain::application::PACKAGES;
+use crate::domain::time::Timestamp;
+use crate::protocol::packages::{MAX_PACKAGE, PackageOutput};
+use crate::protocol::problem::Problem;
+use crate::store::{DeletePackage, GetPackage, InsertPackage, ListPackages, PackageFiles, PackageRow, StoreError, Upload};
+use bytes::Bytes;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use tokio::sync::Mutex;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Packages {
+    files: PackageFiles,
+    /// A file gets its name and its row, or loses both, while nobody else does such a thing.
+    names: Mutex<()>,
+}
+
+impl Default for Packages {
+    fn default() -> Self {
+        Self::beside(Path::new("webloom.db"))
+    }
+}
+
+/// A package that is coming in.
+#[derive(Debug)]
+pub struct Incoming(Upload);
+
+fn failed(error: &io::Error) -> Problem {
+    log::error!("a package could not be kept: {error}");
+    Problem::internal()
+}
+
+/// Does what blocks beside the actors.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(io::Error::other("the work on a file panicked"))).map_err(|e| failed(&e))
+}
+
+fn output(row: PackageRow) -> PackageOutput {
+    PackageOutput {
+        url: format!("{PACKAGES}{}", row.sha256),
+        sha256: row.sha256,
+        size: row.size as u64,
+        name: row.name,
+        media_type: row.media_type,
+        create_by: row.create_by,
+        creation_time: Timestamp(row.creation_time),
+    }
+}
+
+impl Packages {
+    /// In the folder beside this database.
+    #[must_use]
+    pub fn beside(database: &Path) -> Self {
+        Self { files: PackageFiles::beside(database), names: Mutex::new(()) }
+    }
+
+    /// Begins to take one in.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn begin(&self) -> Result<Incoming, Problem> {
+        let files = self.files.clone();
+        blocking(move || files.begin()).await.map(Incoming)
+    }
+
+    /// Keeps what came in.
+    ///
+    /// # Errors
+    /// The disk or the store refuses.
+    pub async fn finish(
+        &self,
+        house: &House,
+        incoming: Incoming,
+        name: Option<String>,
+        media_type: String,
+        create_by: Option<String>,
+    ) -> Result<PackageOutput, Problem> {
+        let _names = self.names.lock().await;
+        let (sha256, size) = blocking(move || incoming.0.finish()).await?;
+        crate::fault::point("package.named");
+        let creation_time = Timestamp::now().0;
+        let row = PackageRow { sha256, size: size as i64, name, media_type, create_by, creation_time };
+        house.store.write(InsertPackage(row)).await.map(output).map_err(|e| problem_of(&e))
+    }
+
+    /// All of them, the newest first.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn list(&self, house: &House) -> Result<Vec<PackageOutput>, Problem> {
+        let rows = house.store.read(ListPackages).await.map_err(|e| problem_of(&e))?;
+        Ok(rows.into_iter().map(output).collect())
+    }
+
+    /// One of them, and its file.
+    ///
+    /// # Errors
+    /// There is none of this hash.
+    pub async fn open(&self, house: &House, sha256: &str) -> Result<(PackageOutput, File), Problem> {
+        let sha256 = sha256.to_ascii_lowercase();
+        let row = house.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
+        let row = row.ok_or_else(|| unknown(&sha256))?;
+        let files = self.files.clone();
+        let file = blocking(move || files.open(&sha256)).await?;
+        Ok((output(row), file))
+    }
+
+    /// Forgets one that nobody uses.
+    ///
+    /// # Errors
+    /// There is none of this hash, or a job or a run that is not over uses it.
+    pub async fn remove(&self, house: &House, sha256: &str) -> Result<(), Problem> {
+        let sha256 = sha256.to_ascii_lowercase();
+        let _names = self.names.lock().await;
+        match house.store.write(DeletePackage(sha256.clone())).await {
+            Err(StoreError::NotFound) => return Err(unknown(&sha256)),
+            Err(StoreError::Conflict(why)) => return Err(Problem::conflict("package-used", why)),
+            other => other.map_err(|e| problem_of(&e))?,
+        }
+        let files = self.files.clone();
+        blocking(move || files.remove(&sha256)).await
+    }
+
+    /// Removes files that nobody knows of. Gives back how many.
+    ///
+    /// # Errors
+    /// The disk or the store refuses.
+    pub async fn remove_strays(&self, store: &crate::store::Store) -> Result<usize, StoreError> {
+        let _names = self.names.lock().await;
+        let known = store.read(ListPackages).await?;
+        let files = self.files.clone();
+        let now = Timestamp::now();
+        let done = tokio::task::spawn_blocking(move || files.remove_strays(&known, now)).await;
+        Ok(done.unwrap_or_else(|_| Err(io::Error::other("the work on files panicked")))?)
+    }
+}
+
+impl Incoming {
+    /// Takes the next bytes, and gives itself back.
+    ///
+    /// # Errors
+    /// It is too large, or the disk refuses. What came so far is gone.
+    pub async fn take(self, bytes: Bytes) -> Result<Self, Problem> {
+        let Self(mut upload) = self;
+        let (upload, size) = blocking(move || upload.write(&bytes).map(|size| (upload, size))).await?;
+        if size > MAX_PACKAGE {
+            return Err(Problem::too_large(MAX_PACKAGE as usize));
+        }
+        Ok(Self(upload))
+    }
+}
+
+fn unknown(sha256: &str) -> Problem {
+    Problem::not_found(format!("there is no package {sha256}"))
+}

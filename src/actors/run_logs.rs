@@ -1,0 +1,148 @@
+//! Lines for the logs of runs: checked, and taken in within bounds, whichever road they come by.
+
+use super::followers::{MOST_BYTES, MOST_LINES, Size};
+use super::house::House;
+use super::reply::problem_of;
+use crate::domain::ids::Identity;
+use crate::domain::time::Timestamp;
+use crate::protocol::log::{LogInput, LogLevel};
+use crate::protocol::management::LogAccepted;
+use crate::protocol::problem::Problem;
+use crate::store::{AppendLogs, LogSize, NewLine};
+
+/// Lines of one call.
+const MOST_IN_CALL: usize = 1_000;
+/// Bytes of one line.
+const MOST_IN_LINE: usize = 8_192;
+
+const LEVELS: [&str; 6] = ["trace", "debug", "info", "warning", "error", "critical"];
+pub(super) const INFO: i16 = 2;
+pub(super) const WARNING: i16 = 3;
+pub(super) const ERROR: i16 = 4;
+
+/// The number of a level that is given by name or by number.
+pub(super) fn level_of(text: &str) -> Option<i16> {
+    let text = text.trim();
+    let short = match text.to_ascii_lowercase().as_str() {
+        "information" => Some(INFO),
+        "warn" => Some(WARNING),
+        "fatal" => Some(5),
+        _ => None,
+    };
+    let named = || LEVELS.iter().position(|name| name.eq_ignore_ascii_case(text)).map(|n| n as i16);
+    short.or_else(named).or_else(|| text.parse().ok().filter(|n| (0..=5).contains(n)))
+}
+
+pub(super) fn level_name(level: i16) -> String {
+    LEVELS.get(level as usize).copied().unwrap_or("info").to_owned()
+}
+
+pub(super) fn invalid_level(field: &str, text: &str) -> Problem {
+    Problem::invalid(field, format!("`{text}` is none of {} and 0 to 5", LEVELS.join(", ")))
+}
+
+/// Checks lines that were sent.
+pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
+    if input.len() > MOST_IN_CALL {
+        return Err(Problem::invalid("lines", format!("{} lines are too many: at most {MOST_IN_CALL} are taken", input.len())));
+    }
+    let line = |(i, line): (usize, LogInput)| {
+        if line.text.len() > MOST_IN_LINE {
+            return Err(Problem::invalid(format!("[{i}].text"), format!("at most {MOST_IN_LINE} bytes are taken")));
+        }
+        let level = match &line.level {
+            None => INFO,
+            Some(level) => {
+                let text = match level {
+                    LogLevel::Number(number) => number.to_string(),
+                    LogLevel::Name(name) => name.clone(),
+                };
+                level_of(&text).ok_or_else(|| invalid_level(&format!("[{i}].level"), &text))?
+            }
+        };
+        let source = line.source.unwrap_or_else(|| "worker".to_owned());
+        if source.is_empty() || source.chars().count() > 50 || source.eq_ignore_ascii_case("broker") {
+            return Err(Problem::invalid(format!("[{i}].source"), "1 to 50 characters are expected, and not the broker's own name"));
+        }
+        Ok(NewLine { at: line.at.unwrap_or(now), level, source, text: line.text })
+    };
+    input.into_iter().enumerate().map(line).collect()
+}
+
+impl House {
+    /// Checks lines that a worker sent of a run, and takes in those that its log has room for. Those who follow are rung.
+    ///
+    /// # Errors
+    /// A line is not allowed: then none is taken. Or the store would not.
+    pub async fn append_lines(&self, run_no: i64, identity: Identity, input: Vec<LogInput>) -> Result<LogAccepted, Problem> {
+        let now = Timestamp::now();
+        self.take_lines(run_no, identity, check_lines(input, now)?, now).await
+    }
+
+    /// Takes in the lines that the log of a run has room for.
+    ///
+    /// # Errors
+    /// The store would not.
+    pub async fn take_lines(
+        &self,
+        run_no: i64,
+        identity: Identity,
+        mut lines: Vec<NewLine>,
+        now: Timestamp,
+    ) -> Result<LogAccepted, Problem> {
+        let followers = &self.followers;
+        if !followers.knows(run_no) {
+            let (lines, bytes) = self.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
+            followers.learn(run_no, Size { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES });
+        }
+        let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
+        let room = followers.make_room(run_no, &lengths);
+        lines.truncate(room.taken);
+        if room.filled {
+            let text = format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped");
+            lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text });
+        }
+        let accepted = LogAccepted { accepted: room.taken, dropped: lengths.len() - room.taken };
+        if !lines.is_empty() {
+            self.store.write(AppendLogs { run_no, lines }).await.map_err(|e| problem_of(&e))?;
+            followers.ring(identity);
+        }
+        Ok(accepted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn input(value: serde_json::Value) -> Result<Vec<NewLine>, Option<String>> {
+        check_lines(serde_json::from_value(value).expect("lines"), Timestamp(7)).map_err(|problem| problem.field)
+    }
+
+    #[test]
+    fn lines_are_checked() {
+        let taken =
+            input(json!([{ "text": "a" }, { "text": "b", "level": "Warn", "at": "1970-01-01T00:00:01Z" }, { "text": "c", "level": 5 }]));
+        let levels: Vec<_> = taken.expect("taken").iter().map(|line| (line.level, line.at.0)).collect();
+        assert_eq!(levels, [(2, 7), (3, 1_000), (5, 7)]);
+        for (lines, field) in [
+            (json!([{ "text": "a" }, { "text": "x".repeat(8_193) }]), "[1].text"),
+            (json!([{ "text": "a", "level": "loud" }]), "[0].level"),
+            (json!([{ "text": "a", "level": 6 }]), "[0].level"),
+            (json!([{ "text": "a", "source": "Broker" }]), "[0].source"),
+            (json!(vec![json!({ "text": "a" }); 1_001]), "lines"),
+        ] {
+            assert_eq!(input(lines), Err(Some(field.to_owned())));
+        }
+    }
+
+    #[test]
+    fn levels_have_names_and_numbers() {
+        for (i, name) in LEVELS.iter().enumerate() {
+            assert_eq!((level_of(name), level_of(&i.to_string())), (Some(i as i16), Some(i as i16)));
+            assert_eq!(level_name(i as i16), *name);
+        }
+        assert_eq!(level_of("6"), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! What the life of a task decided is done.
+
+use super::TaskActor;
+use crate::actors::allocator::Place;
+use crate::actors::job::ask_next;
+use crate::domain::ids::WorkerId;
+use crate::domain::run::RunState;
+use crate::domain::task::Strategy;
+use crate::domain::task::life::{Effect, Phase};
+use crate::domain::task::roster::Ask;
+use crate::domain::time::Timestamp;
+use crate::protocol::task::{SettledTask, TaskOrder, TaskRef};
+use crate::store::{EndInstance, FinishTask, RetryTask};
+use actix::{ActorContext, AsyncContext, Context};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Bytes of all results of the instances of a run together; what is over is left out.
+const MOST_RESULTS: usize = 1 << 20;
+
+impl TaskActor {
+    pub(super) fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        match effect {
+            // What was decided since may have made these two idle.
+            Effect::Ask(i) if self.life.instances[i].phase == Phase::Asking => self.ask(i, ctx),
+            Effect::Send(i, worker) if self.life.instances[i].phase == Phase::At(worker) => self.send(i, worker, ctx),
+            Effect::Ask(_) | Effect::Send(..) => {}
+            Effect::Withdraw(i) => {
+                if let Some(allocator) = self.house.allocator() {
+                    allocator.withdraw((self.run.identity, i as u32));
+                }
+            }
+            Effect::Cancel(i, worker, attempt, reason) => {
+                if let Some(worker) = self.house.directory.workers.get(worker) {
+                    worker.cancel(self.task(i, attempt), reason);
+                }
+            }
+            Effect::LetGo(i, worker, attempt) => {
+                self.parts[i].place = None;
+                if let Some(worker) = self.house.directory.workers.get(worker) {
+                    worker.let_go(self.task(i, attempt));
+                }
+            }
+            Effect::Settle(i, worker, attempt) => self.settle(worker, self.task(i, attempt), None),
+            Effect::Again(i, not_before, reason) => self.store_attempt(i, not_before, reason, ctx),
+            Effect::InstanceOver(i) => self.store_instance(i, ctx),
+            Effect::Finish(state, reason) => self.finish(state, reason, ctx),
+        }
+    }
+
+    fn task(&self, i: usize, attempt: u32) -> TaskRef {
+        TaskRef { identity: self.run.identity, instance: i as u32, attempt }
+    }
+
+    pub(super) fn settle(&self, worker: WorkerId, task: TaskRef, refused: Option<String>) {
+        if let Some(worker) = self.house.directory.workers.get(worker) {
+            worker.settled(SettledTask { identity: task.identity, instance: task.instance, attempt: task.attempt, refused });
+        }
+    }
+
+    pub(super) fn ask(&mut self, i: usize, ctx: &mut Context<Self>) {
+        // Without an allocator there will be one, and it asks everybody.
+        let Some(allocator) = self.house.allocator() else { return };
+        let key = match self.settings.strategy {
+            Strategy::Hash | Strategy::Sticky => self.key(),
+            _ => 0,
+        };
+        let ask = Ask {
+            asker: (self.run.identity, i as u32),
+            handler: Arc::clone(&self.handler),
+            job_id: self.run.job_id,
+            settings: Arc::clone(&self.settings),
+            key,
+            priority: self.run.priority,
+            excluded: self.life.instances[i].excluded.clone(),
+            only: self.parts[i].only,
+            chance: self.run.identity.0.as_u128() as u64,
+        };
+        allocator.ask(Box::new(ask), self.handle(ctx));
+    }
+
+    pub(super) fn occupy(&mut self, i: usize, worker: WorkerId, ctx: &Context<Self>) {
+        if let Some(allocator) = self.house.allocator() {
+            allocator.occupy(worker, i as u32, self.handle(ctx));
+        }
+    }
+
+    /// What is hashed, for the strategies that look for it.
+    fn key(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        let arguments = self.arguments.as_deref().map(|raw| raw.get());
+        match (&self.settings.key, self.settings.strategy) {
+            (Some(pointer), _) => {
+                let value: Option<serde_json::Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
+                value.as_ref().and_then(|value| value.pointer(pointer)).map(ToString::to_string).hash(&mut hasher);
+            }
+            (None, Strategy::Sticky) => self.run.job_id.0.hash(&mut hasher),
+            (None, _) => arguments.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+
+    pub(super) fn has_place(&mut self, i: usize, place: Place) {
+        self.parts[i].worker = Some(place.worker());
+        self.parts[i].place = Some(place);
+    }
+
+    /// Hands the order to the worker's actor.
+    pub(super) fn send(&mut self, i: usize, id: WorkerId, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        let attempt = self.life.instances[i].attempt;
+        let Some(worker) = self.house.directory.workers.get(id) else {
+            // It was not sent, so nobody has it.
+            let effects = self.life.lease_over(i, id, attempt, now, "its worker is not there", now, crate::actors::chance());
+            self.effects.extend(effects);
+            return;
+        };
+        if self.run.start_time.is_none() {
+            self.run.start_time = Some(now);
+            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+        }
+        if self.run.state == RunState::Pending {
+            self.run.state = RunState::Scheduled;
+        }
+        self.run.reason = None;
+        let part = &mut self.parts[i];
+        (part.began, part.is_judged, part.progress, part.text) = (Some(now), false, None, None);
+        let data = self.run.rules.data.as_deref().and_then(|text| serde_json::value::RawValue::from_string(text.to_owned()).ok());
+        worker.hold(TaskOrder {
+            identity: self.run.identity,
+            instance: i as u32,
+            attempt,
+            instances: self.parts.len() as u32,
+            job_id: self.run.job_id,
+            handler: self.handler.to_string(),
+            arguments: self.arguments.clone(),
+            data: data.map(Arc::from),
+            lease: self.settings.lease_ms(),
+            timeout: self.run.rules.timeout,
+            planned_at: self.run.planned_at,
+            trace_id: self.run.trace_id.clone(),
+        });
+        if let Some(timeout) = self.run.rules.timeout {
+            ctx.run_later(std::time::Duration::from_millis(timeout), move |this, ctx| {
+                let effects = this.life.too_long(i, attempt, format!("it took longer than {timeout} ms"), Timestamp::now());
+                this.then(effects, ctx);
+            });
+        }
+    }
+
+    fn store_attempt(&mut self, i: usize, not_before: Timestamp, reason: String, ctx: &mut Context<Self>) {
+        let instance = &self.life.instances[i];
+        log::warn!(
+            "an attempt of a task is over, another comes run={} instance={i} attempt={}: {reason}",
+            self.run.identity,
+            instance.attempt
+        );
+        self.run.state = RunState::Pending;
+        self.run.reason = Some(reason.clone());
+        (self.parts[i].result, self.parts[i].began) = (None, None);
+        if !self.is_placed {
+            self.run.attempt = instance.attempt;
+            self.is_begun = false;
+        }
+        let write = RetryTask {
+            no: self.run.no,
+            epoch: self.epoch,
+            instance: self.is_placed.then_some(i as u32),
+            attempt: instance.attempt,
+            failures: instance.failures,
+            not_before,
+            reason,
+        };
+        let write = self.house.store.insist(write);
+        self.write(ctx, write, |this, (), _| this.house.followers.ring(this.run.identity));
+    }
+
+    fn store_instance(&mut self, i: usize, ctx: &mut Context<Self>) {
+        let Phase::Over(state) = self.life.instances[i].phase else { return };
+        let part = &self.parts[i];
+        let write = EndInstance {
+            no: self.run.no,
+            epoch: self.epoch,
+            instance: i as u32,
+            peer: part.worker,
+            state,
+            reason: self.life.instances[i].reason.clone(),
+            result: part.result.as_ref().map(|raw| raw.get().to_owned()),
+            start_time: part.began,
+            now: Timestamp::now(),
+        };
+        let write = self.house.store.insist(write);
+        self.write(ctx, write, |_, (), _| {});
+    }
+
+    /// The result of the run: that of its only instance, or a list of all.
+    fn result(&self, state: RunState) -> Option<String> {
+        if let ([part], false) = (self.parts.as_slice(), self.is_placed) {
+            return part.result.as_ref().filter(|_| state == RunState::Success).map(|raw| raw.get().to_owned());
+        }
+        let mut out = String::from("[");
+        for (i, (part, instance)) in self.parts.iter().zip(&self.life.instances).enumerate() {
+            let Phase::Over(state) = instance.phase else { continue };
+            let fits = |raw: &&Box<serde_json::value::RawValue>| out.len() + raw.get().len() < MOST_RESULTS;
+            let item = serde_json::json!({
+                "instance": i, "worker": part.worker, "state": state, "reason": instance.reason,
+            });
+            let result = part.result.as_ref().filter(fits).map_or("null", |raw| raw.get());
+            let item = item.to_string();
+            if i > 0 {
+                out.push(',');
+            }
+            out.push_str(item.trim_end_matches('}'));
+            out.push_str(",\"result\":");
+            out.push_str(result);
+            out.push('}');
+        }
+        out.push(']');
+        Some(out)
+    }
+
+    fn finish(&mut self, state: RunState, reason: Option<String>, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        let result = self.result(state);
+        let data = self.parts.iter_mut().rev().find_map(|part| part.data.take());
+        let data = data.map(|raw| (self.run.job_id, self.run.identity, Box::<str>::from(raw.get()).into_string()));
+        let write = FinishTask {
+            no: self.run.no,
+            epoch: self.epoch,
+            state,
+            reason: reason.clone(),
+            result: result.clone(),
+            failures: self.life.instances.iter().map(|instance| instance.failures).sum(),
+            start_time: self.run.start_time,
+            worker: self.parts.first().filter(|_| !self.is_placed).and_then(|part| part.worker),
+            // What it leaves is told to the job, which knows what was left before.
+            follow: self.run.follow || state == RunState::Failed || data.is_some(),
+            data,
+            now,
+        };
+        let next_at = self.parts.iter().filter_map(|part| part.next_at).min();
+        let (house, job_id, identity) = (self.house.clone(), self.run.job_id, self.run.identity);
+        let write = async move {
+            if let Some(at) = next_at {
+                // Before the end is stored: after a crash in between, the worker says both again.
+                ask_next(house.clone(), job_id, identity, at).await;
+            }
+            house.store.insist(write).await
+        };
+        self.write(ctx, write, move |this, follow, ctx| {
+            (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
+            (this.run.not_before, this.run.finish_time) = (None, Some(now));
+            this.house.counts.ended(state);
+            // Thousands of short tasks a second that end well are nothing to be told of one by one.
+            let level = if state == RunState::Success { log::Level::Debug } else { log::Level::Info };
+            log::log!(level, "run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
+            for reply in std::mem::take(&mut this.stops) {
+                reply.send(Ok(this.output()));
+            }
+            // The last words to its worker are among the effects; nothing of them is written.
+            while let Some(effect) = this.effects.pop_front() {
+                this.carry_out(effect, ctx);
+            }
+            this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
+            this.notice.finish();
+            ctx.stop();
+        });
+    }
+}

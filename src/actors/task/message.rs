@@ -1,0 +1,176 @@
+//! What a task's actor is told, and its handle.
+
+use super::TaskActor;
+use crate::actors::allocator::Place;
+use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::supervision::Link;
+use crate::domain::ids::WorkerId;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::protocol::task::{TaskRef, TaskReport};
+use actix::Message;
+
+/// From the allocator: here is a place.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Granted {
+    /// For which instance.
+    pub instance: u32,
+    /// The place. Dropped, it goes back.
+    pub place: Place,
+}
+
+/// From the allocator: the place of a task that was at a worker before it was asked for.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Occupied {
+    /// Of which instance.
+    pub instance: u32,
+    /// The place.
+    pub place: Place,
+}
+
+/// From the allocator: no worker that is there may have it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Nobody {
+    /// Which instance.
+    pub instance: u32,
+    /// Some watch its name, and may not have it for another reason.
+    pub is_watched: bool,
+}
+
+/// From a worker's actor: what it says of an attempt.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Report {
+    /// Who.
+    pub worker: WorkerId,
+    /// What. Boxed: most messages are small.
+    pub report: Box<TaskReport>,
+}
+
+/// From a worker's actor: it has this attempt in hand, which the actor did not know.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Claimed {
+    /// Who.
+    pub worker: WorkerId,
+    /// What.
+    pub task: TaskRef,
+}
+
+/// From a worker's actor or the registry: nothing was heard of the attempt, or its worker is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct LeaseOver {
+    /// Who had it.
+    pub worker: WorkerId,
+    /// Which attempt; none: all that this worker has.
+    pub task: Option<TaskRef>,
+    /// Since when nothing was heard.
+    pub heard: Timestamp,
+    /// What happened.
+    pub why: &'static str,
+}
+
+/// From a worker's actor: the worker has been at it for a while.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StillAtWork {
+    /// At what.
+    pub task: TaskRef,
+    /// For so many milliseconds.
+    pub since_ms: i64,
+}
+
+/// From the registry: the worker's actor was built anew and knows nothing of its tasks.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WorkerBack(pub WorkerId);
+
+/// From the registry: the allocator was built anew and knows nothing.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AskAgain;
+
+/// From the desk or the job: end it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct StopTask {
+    /// Why.
+    pub reason: String,
+    /// The run, when it has ended.
+    pub reply: Reply<RunOutput>,
+}
+
+/// From the registry: if it waits for its turn, look whether that has come.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SeeTurn;
+
+/// From the desk: how is it?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DescribeTask(pub Reply<RunOutput>);
+
+/// A task, for other rooms.
+#[derive(Debug, Clone)]
+pub struct TaskHandle(pub(in crate::actors) Link<TaskActor>);
+
+impl TaskHandle {
+    /// See [`Granted`].
+    pub fn granted(&self, instance: u32, place: Place) {
+        self.0.tell(Granted { instance, place });
+    }
+    /// See [`Occupied`].
+    pub fn occupied(&self, instance: u32, place: Place) {
+        self.0.tell(Occupied { instance, place });
+    }
+    /// See [`Nobody`].
+    pub fn nobody(&self, instance: u32, is_watched: bool) {
+        self.0.tell(Nobody { instance, is_watched });
+    }
+    /// See [`Report`].
+    pub fn report(&self, worker: WorkerId, report: Box<TaskReport>) {
+        self.0.tell(Report { worker, report });
+    }
+    /// See [`Claimed`].
+    pub fn claimed(&self, worker: WorkerId, task: TaskRef) {
+        self.0.tell(Claimed { worker, task });
+    }
+    /// See [`LeaseOver`].
+    pub fn lease_over(&self, worker: WorkerId, task: Option<TaskRef>, heard: Timestamp, why: &'static str) {
+        self.0.tell(LeaseOver { worker, task, heard, why });
+    }
+    /// See [`StillAtWork`].
+    pub fn still_at_work(&self, task: TaskRef, since_ms: i64) {
+        self.0.tell(StillAtWork { task, since_ms });
+    }
+    /// See [`WorkerBack`].
+    pub fn worker_back(&self, id: WorkerId) {
+        self.0.tell(WorkerBack(id));
+    }
+    /// See [`AskAgain`].
+    pub fn ask_again(&self) {
+        self.0.tell(AskAgain);
+    }
+    /// See [`StopTask`].
+    #[must_use]
+    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(StopTask { reason, reply });
+        answer
+    }
+    /// See [`SeeTurn`].
+    pub fn see_turn(&self) {
+        self.0.tell(SeeTurn);
+    }
+    /// See [`DescribeTask`].
+    #[must_use]
+    pub fn describe(&self) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeTask(reply));
+        answer
+    }
+}

@@ -1,0 +1,396 @@
+//! A run of a task job: the shell around its [`Life`].
+//!
+//! What its life decides is done in order, and what follows a write waits until that is on disk: so an attempt is sent
+//! only under a number that is stored, and a worker may forget a report only when it cannot be lost any more.
+
+mod effects;
+mod message;
+mod reports;
+
+pub use message::{
+    AskAgain, Claimed, DescribeTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask, TaskHandle, WorkerBack,
+};
+
+use super::allocator::Place;
+use super::house::House;
+use super::reply::Reply;
+use super::run::stored_output;
+use super::supervision::{Link, Notice};
+use crate::domain::ids::WorkerId;
+use crate::domain::run::{Run, RunState};
+use crate::domain::task::life::{Effect, Instance, Life, Phase};
+use crate::domain::task::{NoWorker, Strategy, TaskSettings};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::protocol::problem::Problem;
+use crate::store::{BeginRun, InstanceRow, StoreError};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
+use serde_json::value::RawValue;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Milliseconds that a worker which is gone may be behind with what it heard, beside its lease.
+const MARGIN: i64 = 50;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct TaskActor {
+    notice: Notice,
+    house: House,
+    run: Run,
+    epoch: i64,
+    handler: Arc<str>,
+    settings: Arc<TaskSettings>,
+    arguments: Option<Arc<RawValue>>,
+    life: Life,
+    parts: Vec<Part>,
+    /// What is to be done, in this order.
+    effects: VecDeque<Effect>,
+    /// A write is under way; the rest waits for it.
+    writing: bool,
+    timer: Option<(Timestamp, SpawnHandle)>,
+    /// Who waits for the end.
+    stops: Vec<Reply<RunOutput>>,
+    /// That it began is stored.
+    is_begun: bool,
+    /// Its instances are stored.
+    is_placed: bool,
+}
+
+/// What is known of an instance beside where it is.
+#[derive(Debug, Default)]
+struct Part {
+    /// The only worker that is meant.
+    only: Option<WorkerId>,
+    place: Option<Place>,
+    began: Option<Timestamp>,
+    progress: Option<u8>,
+    text: Option<String>,
+    result: Option<Box<RawValue>>,
+    data: Option<Box<RawValue>>,
+    next_at: Option<Timestamp>,
+    /// The time that its attempt may take, beside what the run's rules say: from the average of those before.
+    is_judged: bool,
+    worker: Option<WorkerId>,
+}
+
+impl TaskActor {
+    /// The actor of a run that is owned under this epoch. `stored`: its instances, if it has several.
+    #[must_use]
+    pub fn new(notice: Notice, house: House, run: Run, epoch: i64, stored: Vec<InstanceRow>) -> Self {
+        let settings = run.rules.task.clone().unwrap_or_default();
+        let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
+        let now = Timestamp::now();
+        // A run that had to wait for its turn has its first actor under the next epoch.
+        let had_turn = epoch == Run::FIRST_EPOCH + 1 && run.attempt == 1 && run.not_before.is_some_and(|at| at >= house.since && at <= now);
+        let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
+        let is_placed = !stored.is_empty();
+        let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
+            let phase = match run.not_before {
+                Some(at) if at > now => Phase::Pausing(at),
+                _ if is_fresh => Phase::Asking,
+                // It may have been sent before the broker, or this actor, died.
+                _ => Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN)),
+            };
+            let failures = run.counters.error as u32;
+            vec![(Instance { phase, attempt: run.attempt, failures, ..Instance::new() }, Part::default())]
+        } else {
+            stored.into_iter().map(|row| restored(row, &settings, now)).collect()
+        }
+        .into_iter()
+        .unzip();
+        Self {
+            notice,
+            house,
+            epoch,
+            handler: run.class_name.as_str().into(),
+            life: Life::new(Arc::clone(&settings), run.rules.clone(), instances, is_placed),
+            settings,
+            arguments,
+            run,
+            parts,
+            effects: VecDeque::new(),
+            writing: false,
+            timer: None,
+            stops: Vec::new(),
+            is_begun: false,
+            is_placed,
+        }
+    }
+
+    fn handle(&self, ctx: &Context<Self>) -> TaskHandle {
+        TaskHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())))
+    }
+
+    fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
+        log::error!("the actor of a task ends and is built anew run={}: {why}", self.run.identity);
+        self.notice.stats().set_error(why);
+        ctx.stop();
+    }
+
+    /// A write; what is to be done after it waits. If it is not done, the next actor begins with what is stored.
+    fn write<T: 'static>(
+        &mut self,
+        ctx: &mut Context<Self>,
+        write: impl Future<Output = Result<T, StoreError>> + 'static,
+        done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
+    ) {
+        self.writing = true;
+        ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
+            Ok(value) => {
+                this.writing = false;
+                done(this, value, ctx);
+                this.go_on(ctx);
+            }
+            Err(error) => this.die(&format!("the store: {error}"), ctx),
+        }));
+    }
+
+    /// Does what was decided, and minds the next instant at which something is to be.
+    fn then(&mut self, effects: Vec<Effect>, ctx: &mut Context<Self>) {
+        self.effects.extend(effects);
+        self.go_on(ctx);
+    }
+
+    fn go_on(&mut self, ctx: &mut Context<Self>) {
+        while !self.writing {
+            let Some(effect) = self.effects.pop_front() else { break };
+            self.carry_out(effect, ctx);
+        }
+        if !self.writing {
+            self.mind_time(ctx);
+        }
+    }
+
+    fn mind_time(&mut self, ctx: &mut Context<Self>) {
+        let wake = self.life.wake();
+        if self.timer.as_ref().map(|(at, _)| *at) == wake {
+            return;
+        }
+        if let Some((_, timer)) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+        if let Some(at) = wake.filter(|at| *at != Run::QUEUED) {
+            let pause = Duration::from_millis(at.since_ms(Timestamp::now()).max(0) as u64);
+            let timer = ctx.run_later(pause, |this, ctx| {
+                this.timer = None;
+                this.tick(ctx);
+            });
+            self.timer = Some((at, timer));
+        }
+    }
+
+    fn tick(&mut self, ctx: &mut Context<Self>) {
+        if self.writing {
+            // What is being written decides what comes next; the time is minded then.
+            return;
+        }
+        let effects = self.life.tick(Timestamp::now(), super::chance());
+        self.then(effects, ctx);
+    }
+
+    /// Decides how many instances there are, if the strategy asks for several.
+    fn place(&mut self, ctx: &mut Context<Self>) {
+        let Some(allocator) = self.house.allocator() else {
+            ctx.run_later(Duration::from_millis(100), Self::place);
+            return;
+        };
+        let hands = allocator.list(Arc::clone(&self.handler), Arc::clone(&self.settings)).wait();
+        ctx.spawn(wrap_future(hands).map(|hands, this: &mut Self, ctx: &mut Context<Self>| match hands {
+            Err(_) => drop(ctx.run_later(Duration::from_millis(100), Self::place)),
+            Ok(hands) if hands.is_empty() && this.settings.shards == 0 => {
+                if this.waits_for_workers() {
+                    this.run.reason = Some(this.nobody_reason(false));
+                    ctx.run_later(Duration::from_millis(500), Self::place);
+                } else {
+                    let reason = this.nobody_reason(false);
+                    let effects = this.life.nobody(0, reason);
+                    this.then(effects, ctx);
+                }
+            }
+            Ok(hands) => this.placed(hands, ctx),
+        }));
+    }
+
+    fn placed(&mut self, hands: Vec<WorkerId>, ctx: &mut Context<Self>) {
+        if self.life.is_finished() {
+            return;
+        }
+        let peers: Vec<Option<WorkerId>> = match (self.settings.strategy, self.settings.shards) {
+            (Strategy::Shard, 0) => vec![None; hands.len()],
+            (Strategy::Shard, shards) => vec![None; shards as usize],
+            _ => hands.into_iter().map(Some).collect(),
+        };
+        let write = crate::store::PlaceTasks { no: self.run.no, epoch: self.epoch, peers: peers.clone() };
+        let write = self.house.store.insist(write);
+        self.write(ctx, write, move |this, (), ctx| {
+            if this.life.is_finished() {
+                return;
+            }
+            this.is_placed = true;
+            this.life = Life::new(Arc::clone(&this.settings), this.run.rules.clone(), vec![Instance::new(); peers.len()], true);
+            this.parts = peers.into_iter().map(|only| Part { only, ..Part::default() }).collect();
+            this.run.reason = None;
+            let effects = this.life.begin();
+            this.then(effects, ctx);
+        });
+    }
+
+    /// Nobody may have it now, and that may change before long.
+    fn waits_for_workers(&self) -> bool {
+        let since = self.house.since;
+        // A run that is older than this broker: whoever watches its name has to connect anew first.
+        let may_come_back = self.run.creation_time < since && Timestamp::now().since_ms(since) < self.house.times.worker_offline as i64;
+        self.settings.no_worker == NoWorker::Wait || may_come_back
+    }
+
+    fn nobody_reason(&self, is_watched: bool) -> String {
+        if is_watched {
+            format!(
+                "no worker that watches {} may have it: group, version and tags must be right, and it must not be disabled",
+                self.handler
+            )
+        } else {
+            format!("no worker watches {}", self.handler)
+        }
+    }
+
+    /// A worker shows the first sign of work, or has been at it for a while.
+    fn note_begin(&mut self, worker: WorkerId, state: RunState, ctx: &mut Context<Self>) {
+        if self.is_begun || self.life.is_finished() {
+            return;
+        }
+        self.is_begun = true;
+        self.run.state = state;
+        let now = self.run.start_time.unwrap_or_else(Timestamp::now);
+        let write = BeginRun { no: self.run.no, epoch: self.epoch, state, worker: Some(worker), now };
+        let write = self.house.store.insist(write);
+        // Nothing waits for it: should it be lost, the end says the same.
+        ctx.spawn(wrap_future(write).map(|result, this: &mut Self, ctx: &mut Context<Self>| {
+            if let Err(error) = result {
+                this.die(&format!("the store: {error}"), ctx);
+            }
+        }));
+    }
+
+    fn output(&self) -> RunOutput {
+        let several = self.is_placed;
+        let done = self.life.instances.iter().filter(|instance| matches!(instance.phase, Phase::Over(_))).count();
+        let part = self.parts.first();
+        RunOutput {
+            worker_id: self.life.instances.first().filter(|_| !several).and_then(Instance::worker),
+            attempt: self.life.instances.first().filter(|_| !several).map_or(self.run.attempt, |instance| instance.attempt),
+            reason: self.run.reason.clone().or_else(|| self.life.instances.first().and_then(|instance| instance.reason.clone())),
+            progress: if several { Some((done * 100 / self.parts.len()) as u8) } else { part.and_then(|part| part.progress) },
+            progress_text: if several { None } else { part.and_then(|part| part.text.clone()) },
+            ..stored_output(&self.run)
+        }
+    }
+
+    fn over(&self) -> Problem {
+        Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
+    }
+}
+
+fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Instance, Part) {
+    let peer = row.peer.map(WorkerId);
+    let phase =
+        if row.state.is_final() { Phase::Over(row.state) } else { Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN)) };
+    let only = peer.filter(|_| settings.strategy == Strategy::Broadcast);
+    let result = row.result.and_then(|text| RawValue::from_string(text).ok());
+    // How many of them failed is not kept for one of several: the policy is kept to all the same.
+    let failures = row.attempt.saturating_sub(1);
+    let instance = Instance { phase, attempt: row.attempt, failures, reason: row.reason, ..Instance::new() };
+    (instance, Part { only, result, worker: peer, ..Part::default() })
+}
+
+impl TaskActor {
+    /// Its turn has come, or it goes on.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        let is_several = matches!(self.settings.strategy, Strategy::Broadcast | Strategy::Shard);
+        if is_several && !self.is_placed && matches!(self.life.instances[0].phase, Phase::Asking | Phase::Unclear(_)) {
+            self.life.instances[0].phase = Phase::Asking;
+            return self.place(ctx);
+        }
+        let effects = self.life.begin();
+        self.then(effects, ctx);
+    }
+}
+
+impl Actor for TaskActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // Its job says when its turn has come.
+        if !self.run.is_queued() {
+            self.begin(ctx);
+        }
+    }
+}
+
+impl Handler<SeeTurn> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
+        self.notice.message("task.see_turn");
+        if !self.run.is_queued() {
+            return;
+        }
+        let stored = self.house.store.read(crate::store::GetRun(self.run.identity));
+        ctx.spawn(wrap_future(stored).map(|stored, this: &mut Self, ctx: &mut Context<Self>| {
+            if this.run.is_queued() && stored.is_ok_and(|run| run.is_some_and(|run| !run.is_queued())) {
+                this.run.not_before = None;
+                this.life.instances[0].phase = Phase::Asking;
+                this.begin(ctx);
+            }
+        }));
+    }
+}
+
+impl Handler<StopTask> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, StopTask { reason, reply }: StopTask, ctx: &mut Self::Context) {
+        self.notice.message("task.stop");
+        if self.life.is_finished() {
+            return reply.send(Err(self.over()));
+        }
+        self.stops.push(reply);
+        let effects = self.life.stop(reason, Timestamp::now());
+        self.then(effects, ctx);
+    }
+}
+
+impl Handler<DescribeTask> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, DescribeTask(reply): DescribeTask, _: &mut Self::Context) {
+        self.notice.message("task.describe");
+        reply.send(Ok(self.output()));
+    }
+}
+
+impl Handler<WorkerBack> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, WorkerBack(id): WorkerBack, ctx: &mut Self::Context) {
+        self.notice.message("task.worker_back");
+        for i in 0..self.parts.len() {
+            if self.life.instances[i].phase == Phase::At(id) {
+                self.send(i, id, ctx);
+            }
+        }
+    }
+}
+
+impl Handler<AskAgain> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, _: AskAgain, ctx: &mut Self::Context) {
+        self.notice.message("task.ask_again");
+        for i in 0..self.parts.len() {
+            match self.life.instances[i].phase {
+                Phase::Asking => self.ask(i, ctx),
+                // The new one has to count its place.
+                Phase::At(worker) | Phase::Ending(worker, ..) => self.occupy(i, worker, ctx),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What is heard of a task: from its worker, and from those who watch over it.
+
+use super::{Claimed, Granted, LeaseOver, MARGIN, Nobody, Occupied, Report, StillAtWork, TaskActor};
+use crate::domain::ids::WorkerId;
+use crate::domain::run::RunState;
+use crate::domain::task::life::{Phase, Said};
+use crate::domain::task::limits;
+use crate::domain::time::Timestamp;
+use crate::protocol::log::{LogInput, LogLevel};
+use crate::protocol::task::{TaskError, TaskReport, TaskState};
+use crate::store::AverageTime;
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::time::Duration;
+
+/// A task that says nothing of its time is judged by those before it after so many milliseconds, and never earlier.
+const LEAST_DEADLINE: i64 = 5 * 60 * 1_000;
+/// The time that it has if none was before it, in milliseconds.
+const NO_AVERAGE: i64 = 2 * 60 * 60 * 1_000;
+/// It has so many times the average; and the average is of so many runs.
+const TIMES_AVERAGE: i64 = 3;
+const AVERAGE_OF: i64 = 100;
+
+fn said(state: TaskState, error: Option<&TaskError>) -> Said {
+    let reason = || error.map_or_else(|| "it gave no reason".to_owned(), |error| cut(&error.message, limits::MESSAGE));
+    match state {
+        TaskState::Accepted | TaskState::Running => Said::AtWork,
+        TaskState::Refused => Said::Refused(reason()),
+        TaskState::Success => Said::Success,
+        TaskState::Failed => Said::Failed(reason(), error.is_some_and(|error| error.permanent)),
+        TaskState::Cancelled => Said::Cancelled,
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}
+
+impl TaskActor {
+    fn heard(&mut self, worker: WorkerId, report: TaskReport, ctx: &mut Context<Self>) {
+        let task = report.task();
+        let i = report.instance as usize;
+        let said = said(report.state, report.error.as_ref());
+        let now = Timestamp::now();
+        let knew = self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let decided = self.life.report(i, worker, report.attempt, said, now, crate::actors::chance());
+        let effects = match decided {
+            Ok(effects) => effects,
+            Err(why) => {
+                log::info!("a report comes too late and changes nothing run={} attempt={}: {why}", task.identity, task.attempt);
+                if report.state.is_final() {
+                    self.settle(worker, task, Some(why));
+                } else if let Some(handle) = self.house.directory.workers.get(worker) {
+                    handle.cancel(task, why);
+                }
+                return;
+            }
+        };
+        if !knew {
+            self.adopted(i, worker, ctx);
+        }
+        self.note_first_sign(now);
+        self.keep(i, report, ctx);
+        if effects.is_empty() {
+            self.note_begin(worker, RunState::Running, ctx);
+        }
+        self.then(effects, ctx);
+    }
+
+    fn note_first_sign(&mut self, now: Timestamp) {
+        if self.run.state == RunState::Scheduled {
+            if let Some(start) = self.run.start_time {
+                self.house.lateness.started(now.since_ms(start));
+            }
+            self.run.state = RunState::Running;
+        }
+    }
+
+    /// A worker has it that this actor did not send it to.
+    fn adopted(&mut self, i: usize, worker: WorkerId, ctx: &mut Context<Self>) {
+        log::info!("a worker has a task in hand run={} instance={i} worker={worker}", self.run.identity);
+        self.parts[i].worker = Some(worker);
+        self.parts[i].began.get_or_insert_with(Timestamp::now);
+        self.run.start_time.get_or_insert_with(Timestamp::now);
+        self.occupy(i, worker, ctx);
+        self.mind_time(ctx);
+    }
+
+    /// What the report brings beside its state.
+    fn keep(&mut self, i: usize, report: TaskReport, ctx: &mut Context<Self>) {
+        let part = &mut self.parts[i];
+        part.progress = report.progress.or(part.progress);
+        part.text = report.text.map(|text| cut(&text, limits::TEXT)).or(part.text.take());
+        part.data = report.data.or(part.data.take());
+        part.next_at = report.next_at.or(part.next_at);
+        if report.state == TaskState::Success {
+            part.result = report.result;
+        }
+        let mut lines = report.logs;
+        if let Some(stack) = report.error.and_then(|error| error.stack) {
+            let level = Some(LogLevel::Name("error".to_owned()));
+            // In lines, as the log has it.
+            lines.extend(cut(&stack, limits::STACK).lines().map(|line| LogInput {
+                text: line.to_owned(),
+                level: level.clone(),
+                ..LogInput::default()
+            }));
+        }
+        if !lines.is_empty() {
+            let (house, no, identity) = (self.house.clone(), self.run.no, self.run.identity);
+            let written = async move { house.append_lines(no, identity, lines).await };
+            ctx.spawn(wrap_future(written).map(move |done, _: &mut Self, _| {
+                if let Err(problem) = done {
+                    log::warn!("lines of a task could not be kept run={identity}: {problem}");
+                }
+            }));
+        }
+    }
+
+    /// One that says nothing of its time is judged by the runs before it.
+    fn judge(&mut self, i: usize, attempt: u32, since_ms: i64, ctx: &mut Context<Self>) {
+        if self.run.rules.timeout.is_some() || since_ms < LEAST_DEADLINE || self.parts[i].is_judged {
+            return;
+        }
+        self.parts[i].is_judged = true;
+        let read = self.house.store.read(AverageTime { job_id: self.run.job_id, runs: AVERAGE_OF });
+        ctx.spawn(wrap_future(read).map(move |average, this: &mut Self, ctx: &mut Context<Self>| {
+            let Ok(average) = average else { return };
+            let most = average.map_or(NO_AVERAGE, |average| (average as i64 * TIMES_AVERAGE).max(LEAST_DEADLINE));
+            let rest = (most - since_ms).max(0) as u64;
+            ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
+                let effects = this.life.too_long(
+                    i,
+                    attempt,
+                    format!("it took longer than {most} ms, far more than the runs before it"),
+                    Timestamp::now(),
+                );
+                this.then(effects, ctx);
+            });
+            let _ = this;
+        }));
+    }
+}
+
+impl Handler<Granted> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, Granted { instance, place }: Granted, ctx: &mut Self::Context) {
+        self.notice.message("task.granted");
+        let i = instance as usize;
+        let effects = self.life.granted(i, place.worker());
+        if !effects.is_empty() {
+            self.has_place(i, place);
+            self.then(effects, ctx);
+        }
+    }
+}
+
+impl Handler<Occupied> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, Occupied { instance, place }: Occupied, _: &mut Self::Context) {
+        self.notice.message("task.occupied");
+        let i = instance as usize;
+        if self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(place.worker())) {
+            self.has_place(i, place);
+        }
+    }
+}
+
+impl Handler<Nobody> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, Nobody { instance, is_watched }: Nobody, ctx: &mut Self::Context) {
+        self.notice.message("task.nobody");
+        let i = instance as usize;
+        let reason = self.nobody_reason(is_watched);
+        // The worker of a broadcast that has left does not come back for it.
+        if self.parts.get(i).is_some_and(|part| part.only.is_none()) && self.waits_for_workers() {
+            self.run.reason = Some(reason);
+            if self.settings.no_worker == crate::domain::task::NoWorker::Fail {
+                // Looked at again when those of the last broker have had their time.
+                let until = self.house.since.plus_ms(self.house.times.worker_offline as i64);
+                let rest = until.since_ms(Timestamp::now()).max(0) as u64 + 1;
+                ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
+                    if this.life.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
+                        this.ask(i, ctx);
+                    }
+                });
+            }
+            return;
+        }
+        let effects = self.life.nobody(i, reason);
+        self.then(effects, ctx);
+    }
+}
+
+impl Handler<Report> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, Report { worker, report }: Report, ctx: &mut Self::Context) {
+        self.notice.message("task.report");
+        self.heard(worker, *report, ctx);
+    }
+}
+
+impl Handler<Claimed> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, Claimed { worker, task }: Claimed, ctx: &mut Self::Context) {
+        self.notice.message("task.claimed");
+        let i = task.instance as usize;
+        let knew = self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let is_its = self.life.claimed(i, worker, task.attempt);
+        let is_ending = matches!(self.life.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
+        let Some(handle) = self.house.directory.workers.get(worker) else { return };
+        if !is_its || is_ending {
+            return handle.cancel(task, "it is not to be carried out any more".to_owned());
+        }
+        handle.holds(task, self.settings.lease_ms());
+        if !knew {
+            self.adopted(i, worker, ctx);
+        }
+    }
+}
+
+impl Handler<LeaseOver> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, LeaseOver { worker, task, heard, why }: LeaseOver, ctx: &mut Self::Context) {
+        self.notice.message("task.lease_over");
+        let now = Timestamp::now();
+        let at = heard.plus_ms(self.life.lease() + MARGIN);
+        for i in 0..self.life.instances.len() {
+            let attempt = self.life.instances[i].attempt;
+            if task.is_none_or(|task| task.instance as usize == i && task.attempt == attempt) {
+                let effects = self.life.lease_over(i, worker, attempt, at, why, now, crate::actors::chance());
+                self.then(effects, ctx);
+            }
+        }
+    }
+}
+
+impl Handler<StillAtWork> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, StillAtWork { task, since_ms }: StillAtWork, ctx: &mut Self::Context) {
+        self.notice.message("task.still_at_work");
+        let i = task.instance as usize;
+        let Some(instance) = self.life.instances.get(i).filter(|instance| instance.attempt == task.attempt) else { return };
+        if let Phase::At(worker) = instance.phase {
+            let state = self.run.state;
+            self.note_begin(worker, state, ctx);
+            self.judge(i, task.attempt, since_ms, ctx);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `webloom job data`: what the last run of a job left for the next one.
+
+use super::find::{JobRef, find};
+use crate::cli::remote::{Failure, Shell};
+use crate::cli::table::{card, plain, some, some_time};
+use crate::cli::value::text_or_file;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// What to do with it.
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Show it, and which run left it
+    Get(JobRef),
+    /// Leave something else
+    Set {
+        #[command(flatten)]
+        job: JobRef,
+        /// JSON, or @FILE (@- is standard input)
+        data: String,
+    },
+    /// Leave nothing
+    Clear(JobRef),
+}
+
+/// Runs the command.
+pub async fn data(shell: &Shell, command: DataCommand) -> Result<ExitCode, Failure> {
+    match command {
+        DataCommand::Get(job) => {
+            let id = find(&shell.client, &job.job).await?;
+            let answer = shell.client.get(&["jobs", &id, "data"], &[]).await?;
+            shell.show(&answer, |data| {
+                let from = some(data, "identity").unwrap_or_else(|| "by hand".to_owned());
+                card(&[("data", Some(plain(&data["data"].to_string()))), ("left by", Some(from)), ("at", some_time(data, "updateTime"))])
+            })
+        }
+        DataCommand::Set { job, data } => {
+            let text = text_or_file(&data)?;
+            let data: Value = serde_json::from_str(&text).map_err(|e| Failure::Usage(format!("the data is no JSON: {e}")))?;
+            let id = find(&shell.client, &job.job).await?;
+            let answer = shell.client.put(&["jobs", &id, "data"], &json!({ "data": data })).await?;
+            shell.show(&answer, |_| format!("the next run of job {id} gets it"))
+        }
+        DataCommand::Clear(job) => {
+            let id = find(&shell.client, &job.job).await?;
+            let answer = shell.client.delete(&["jobs", &id, "data"]).await?;
+            shell.show(&answer, |_| format!("there is nothing for the next run of job {id}"))
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `webloom run redrive`: what failed for good, once more.
+
+use crate::cli::job;
+use crate::cli::remote::{Failure, Shell};
+use crate::cli::table::{cell, list as table, some};
+use crate::cli::value::instant;
+use crate::domain::time::Timestamp;
+use clap::Args as ClapArgs;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Flags of `run redrive`.
+#[derive(Debug, ClapArgs)]
+pub struct RedriveArgs {
+    /// Only those of this job, by its name or id
+    #[arg(long)]
+    job: Option<String>,
+    /// Only those of jobs of this group
+    #[arg(long)]
+    group: Option<String>,
+    /// Only those made at this instant and later: RFC 3339, or -2h
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    from: Option<Timestamp>,
+    /// Only those made at this instant and earlier
+    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
+    to: Option<Timestamp>,
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    /// Only say which
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs dead runs again.
+pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failure> {
+    let mut input = json!({ "limit": args.limit, "dryRun": args.dry_run });
+    if let Some(name) = &args.job {
+        input["jobId"] = json!(job::find(&shell.client, name).await?);
+    }
+    for (key, value) in [("group", args.group), ("from", args.from.map(|at| at.to_string())), ("to", args.to.map(|at| at.to_string()))] {
+        if let Some(value) = value {
+            input[key] = json!(value);
+        }
+    }
+    let answer = shell.client.post(&["runs", "redrive"], &[], &input).await?;
+    shell.show(&answer, |done| {
+        let rows = table(&done["runs"], "nothing failed for good that was not run again", &["DEAD RUN", "JOB", "RUN", "REFUSED"], |run| {
+            vec![cell(run, "retryOf"), cell(run, "jobId"), cell(run, "identity"), some(run, "refused").unwrap_or_default()]
+        });
+        let more = if done["more"] == true { "; there are more" } else { "" };
+        format!("{rows}\n{} of {} are run again{more}", done["redriven"], done["found"])
+    })
+}

@@ -1,0 +1,14 @@
+//! Applications: a program on one node or on many.
+//!
+//! [`ApplicationSettings`] is what a job says of its program; [`choice`] finds the nodes for it; [`life`] is where a run of
+//! it is, instance by instance.
+
+pub mod choice;
+pub mod life;
+mod settings;
+#[cfg(test)]
+mod simulation;
+mod words;
+
+pub use settings::{ApplicationSettings, Choice, PACKAGES, package_hash};
+pub use words::{Place, expand, split};

@@ -1,0 +1,159 @@
+//! From a line of arguments to words, without a shell; and the placeholders in them.
+
+use super::super::ids::{Identity, JobId};
+use super::super::time::Timestamp;
+
+/// Splits a line into words. Blanks part them; `'…'` holds a text as it is; in `"…"` a backslash keeps its meaning except
+/// before `"` and `\`; outside of quotes it keeps it except before a quote, a blank and a backslash. A JSON array of texts is
+/// taken as it is.
+///
+/// # Errors
+/// A quote is not closed, or the array is none of texts.
+pub fn split(line: &str) -> Result<Vec<String>, String> {
+    if line.trim_start().starts_with('[') {
+        return serde_json::from_str(line).map_err(|e| format!("what begins like a JSON array is none of texts: {e}"));
+    }
+    let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut quote = None;
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escapes = |next: &char| match quote {
+            Some('\'') => false,
+            Some(_) => matches!(next, '"' | '\\'),
+            None => matches!(next, '"' | '\'' | '\\') || next.is_whitespace(),
+        };
+        match c {
+            '\\' if chars.peek().is_some_and(escapes) => word.get_or_insert_default().extend(chars.next()),
+            _ if quote == Some(c) => quote = None,
+            '\'' | '"' if quote.is_none() => {
+                quote = Some(c);
+                // Two quotes with nothing between them are a word too.
+                word.get_or_insert_default();
+            }
+            _ if quote.is_none() && c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    if let Some(quote) = quote {
+        return Err(format!("a quote {quote} is not closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// What the placeholders of an instance stand for.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The run.
+    pub run: Identity,
+    /// Its job.
+    pub job: JobId,
+    /// The job's name.
+    pub job_name: &'a str,
+    /// W3C trace id.
+    pub trace_id: &'a str,
+    /// Which of the instances, from 0.
+    pub index: u32,
+    /// How many there are.
+    pub count: u32,
+    /// When the run was planned for or triggered.
+    pub fire_time: Timestamp,
+    /// The attempt of the run, from 1.
+    pub attempt: u32,
+    /// What the trigger said.
+    pub arguments: &'a str,
+}
+
+/// Puts what they stand for in the place of placeholders. It is done after splitting, so that no value becomes two words; what
+/// is put in is not looked at again.
+#[must_use]
+pub fn expand(word: &str, place: &Place<'_>) -> String {
+    let (mut out, mut rest) = (String::with_capacity(word.len()), word);
+    while let Some(open) = rest.find('{') {
+        out.push_str(&rest[..open]);
+        rest = &rest[open..];
+        let known = rest.find('}').and_then(|close| Some((value(&rest[1..close], place)?, close)));
+        match known {
+            Some((value, close)) => {
+                out.push_str(&value);
+                rest = &rest[close + 1..];
+            }
+            None => {
+                out.push('{');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn value(name: &str, place: &Place<'_>) -> Option<String> {
+    Some(match name {
+        "runId" => place.run.to_string(),
+        "jobId" => place.job.to_string(),
+        "jobName" => place.job_name.to_owned(),
+        "traceId" => place.trace_id.to_owned(),
+        "nodeIndex" => place.index.to_string(),
+        "nodeCount" => place.count.to_string(),
+        "fireTime" => place.fire_time.to_string(),
+        "attempt" => place.attempt.to_string(),
+        "arguments" => place.arguments.to_owned(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_are_split_without_a_shell() {
+        for (line, words) in [
+            ("", &[][..]),
+            ("  a  b\tc ", &["a", "b", "c"]),
+            (r#"--name "two words" 'it''s' """#, &["--name", "two words", "its", ""]),
+            (r#"a\ b "x\"y\\z" '\n' \'"#, &["a b", r#"x"y\z"#, r"\n", "'"]),
+            (r"C:\tools\x.exe $HOME * ;rm", &[r"C:\tools\x.exe", "$HOME", "*", ";rm"]),
+            (r#" ["a b", "", "\"x"]"#, &["a b", "", "\"x"]),
+        ] {
+            assert_eq!(split(line).as_deref(), Ok(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()[..]), "{line}");
+        }
+        for line in ["'a", "a \"b", "[1]", "[\"a\"", "[{}]"] {
+            assert!(split(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn placeholders_are_put_in_once() {
+        let place = Place {
+            run: Identity(uuid::Uuid::from_u128(1)),
+            job: JobId(uuid::Uuid::from_u128(2)),
+            job_name: "a b",
+            trace_id: "t",
+            index: 1,
+            count: 3,
+            fire_time: Timestamp(1_000),
+            attempt: 2,
+            arguments: "x {jobName} y",
+        };
+        assert_eq!(expand("{nodeIndex}/{nodeCount}#{attempt}", &place), "1/3#2");
+        assert_eq!(expand("{{jobName}}{what}{", &place), "{a b}{what}{");
+        assert_eq!(expand("{arguments}", &place), "x {jobName} y", "what is put in is not looked at again");
+        assert_eq!(expand("{runId}{fireTime}", &place), format!("{:032x}1970-01-01T00:00:01.000Z", 1));
+    }
+
+    proptest! {
+        #[test]
+        fn a_quoted_word_comes_out_as_it_is(words in proptest::collection::vec("[^']{0,8}", 0..5)) {
+            let line: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+            prop_assert_eq!(split(&line.join(" ")), Ok(words));
+        }
+
+        #[test]
+        fn no_line_makes_it_panic(line in ".{0,40}") {
+            let _ = split(&line);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `/api/v1/jobs/{id}/data`: what the last run of a job left for the next one.
+
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{id, json};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::management::{JobDataInput, JobDataOutput};
+use actix_web::{HttpRequest, HttpResponse, web};
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs/{id}/data")
+            .get(read, |op| {
+                op.named("readJobData")
+                    .says("What the last run of a job left for the next one. 404 if there is nothing.")
+                    .needs(Need::Read)
+                    .answers::<JobDataOutput>(200, "The data, and which run left it.")
+            })
+            .put(put, |op| {
+                op.named("putJobData")
+                    .says("Leaves something else for the next run. Runs that are at work have theirs already.")
+                    .needs(Need::Admin)
+                    .body::<JobDataInput>()
+                    .answers_nothing(204, "It is stored.")
+                    .may_fail(&[422])
+            })
+            .delete(clear, |op| {
+                op.named("clearJobData")
+                    .says("Leaves nothing for the next run.")
+                    .needs(Need::Admin)
+                    .answers_nothing(204, "Nothing is left.")
+            }),
+    ]
+}
+
+/// `GET /api/v1/jobs/{id}/data`
+pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.job_data(id(&request, "id")?).await?))
+}
+
+/// `PUT /api/v1/jobs/{id}/data`
+pub async fn put(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    let job = id(&request, "id")?;
+    let JobDataInput { data } = json(&request, payload).await?;
+    edge.desk.put_job_data(job, Some(data)).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `DELETE /api/v1/jobs/{id}/data`
+pub async fn clear(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.put_job_data(id(&request, "id")?, None).await?;
+    Ok(HttpResponse::NoContent().finish())
+}

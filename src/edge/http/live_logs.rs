@@ -1,0 +1,117 @@
+//! `/api/v1/runs/{id}/logs/stream`: the log of a run while it grows, as server-sent events.
+
+use crate::actors::desk::{LogEvent, LogFilter};
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::id;
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::management::LogLine;
+use crate::protocol::problem::Problem;
+use actix_web::http::header::CACHE_CONTROL;
+use actix_web::{HttpRequest, HttpResponse, web};
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// The media type of server-sent events.
+const EVENTS: &str = "text/event-stream";
+/// Seconds after which one who asked for a limit is let go at most.
+const MOST_WAIT: f64 = 86_400.0;
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![resource("/api/v1/runs/{id}/logs/stream").get(follow, |op| {
+        op.named("followLogs")
+            .says(
+                "The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes on after that line.",
+            )
+            .needs(Need::Read)
+            .query::<Query>()
+            .answers_as(200, EVENTS, "The events, until the run is over.")
+            .may_fail(&[422])
+    })]
+}
+
+/// The query of a log that is followed.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Query {
+    /// Only what follows the line of this id; the header `Last-Event-ID` says the same and goes before it.
+    after: Option<i64>,
+    /// Only this level and worse: trace, debug, info, warning, error, critical, or 0 to 5.
+    #[schemars(regex(pattern = "^([0-5]|trace|debug|info|warning|error|critical)$"))]
+    level: Option<String>,
+    /// Only lines that contain this, without case.
+    text: Option<String>,
+    /// Seconds after which the answer ends, also if the run does not; 0: it ends with what there is now.
+    #[schemars(range(min = 0.0, max = MOST_WAIT))]
+    wait: Option<f64>,
+}
+
+/// `GET /api/v1/runs/{id}/logs/stream`
+pub async fn follow(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    let Query { after, level, text, wait } = query.into_inner();
+    let most = match wait {
+        None => None,
+        Some(seconds) if (0.0..=MOST_WAIT).contains(&seconds) => Some(Duration::from_secs_f64(seconds)),
+        Some(_) => return Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
+    };
+    // What is no number is another server's: the log is sent from its beginning.
+    let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let filter = LogFilter { after: last.or(after), level, text, ..LogFilter::default() };
+    let events = edge.desk.follow_logs(id(&request, "id")?, filter, most).await?;
+    let body = unfold(events, |mut events| async move { events.recv().await.map(|event| (Ok::<_, Infallible>(written(&event)), events)) });
+    Ok(HttpResponse::Ok()
+        .content_type(EVENTS)
+        .insert_header((CACHE_CONTROL, "no-store"))
+        // A proxy that gathers answers would keep the lines from who waits for them.
+        .insert_header(("X-Accel-Buffering", "no"))
+        .streaming(body))
+}
+
+fn written(event: &LogEvent) -> Bytes {
+    let mut out = String::new();
+    match event {
+        LogEvent::Lines(lines) => lines.iter().for_each(|line| write_line(&mut out, line)),
+        LogEvent::State(state) => write_event(&mut out, "state", &json!({ "state": state })),
+        LogEvent::End(state, reason) => write_event(&mut out, "end", &json!({ "state": state, "reason": reason })),
+        LogEvent::Alive => out.push_str(": alive\n\n"),
+        LogEvent::Failed(problem) => write_event(&mut out, "problem", problem),
+    }
+    Bytes::from(out)
+}
+
+fn write_line(out: &mut String, line: &LogLine) {
+    // Writing to a text cannot fail.
+    let _ = writeln!(out, "id: {}", line.id);
+    write_event(out, "line", line);
+}
+
+fn write_event(out: &mut String, name: &str, data: &impl Serialize) {
+    // JSON has no line ends of its own.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    let _ = write!(out, "event: {name}\ndata: {data}\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::run::RunState;
+    use crate::domain::time::Timestamp;
+
+    #[test]
+    fn events_are_written_line_by_line() {
+        let line = LogLine { id: 7, at: Timestamp(0), level: "info".into(), source: "worker".into(), text: "a\n\nb".into() };
+        let text = written(&LogEvent::Lines(vec![line.clone(), line]));
+        let one = "id: 7\nevent: line\ndata: {\"id\":7,\"at\":\"1970-01-01T00:00:00.000Z\",\"level\":\"info\",\"source\":\"worker\",\"text\":\"a\\n\\nb\"}\n\n";
+        assert_eq!(text, one.repeat(2));
+        assert_eq!(written(&LogEvent::State(RunState::Running)), "event: state\ndata: {\"state\":\"running\"}\n\n");
+        assert_eq!(written(&LogEvent::Alive), ": alive\n\n");
+    }
+}

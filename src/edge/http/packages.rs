@@ -1,0 +1,152 @@
+//! `/api/v1/packages`: programs that nodes fetch from the broker.
+
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::Page;
+use crate::protocol::packages::{MAX_PACKAGE, PackageOutput};
+use crate::protocol::problem::Problem;
+use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG};
+use actix_web::{HttpRequest, HttpResponse, web};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Bytes of a file that are read or written at once.
+const PIECE: usize = 256 * 1024;
+/// Characters of a name and of a media type.
+const NAME: usize = 200;
+/// The media type of what says none.
+const BYTES: &str = "application/octet-stream";
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/packages")
+            .get(list, |op| {
+                op.named("listPackages")
+                    .says("Lists the packages that the broker keeps, the newest first.")
+                    .needs(Need::Read)
+                    .answers::<Page<PackageOutput>>(200, "The packages.")
+            })
+            .post(push, |op| {
+                op.named("pushPackage")
+                    .says("Keeps a package: a zip or a tar.gz, its bytes as the body. The same bytes again change nothing.")
+                    .needs(Need::Admin)
+                    .query::<Query>()
+                    .body_as_bytes()
+                    .answers::<PackageOutput>(200, "It is kept.")
+                    .may_fail(&[400, 413, 422])
+            }),
+        resource("/api/v1/packages/{sha256}")
+            .text("sha256", "The SHA-256 of the package, 64 hexadecimal digits.")
+            .get(fetch, |op| {
+                op.named("fetchPackage").says("The bytes of a package.").needs(Need::Agent).answers_as(200, BYTES, "The package.")
+            })
+            .delete(remove, |op| {
+                op.named("removePackage")
+                    .says("Forgets a package that no job and no open run uses.")
+                    .needs(Need::Admin)
+                    .answers_nothing(204, "It is gone.")
+                    .may_fail(&[409])
+            }),
+    ]
+}
+
+/// The query of a push.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Query {
+    /// What it is called, for people.
+    #[schemars(length(max = NAME))]
+    name: Option<String>,
+}
+
+/// `GET /api/v1/packages`
+pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(Page { items: edge.desk.packages().await?, next_cursor: None }))
+}
+
+/// `POST /api/v1/packages`
+pub async fn push(
+    edge: web::Data<Edge>,
+    request: HttpRequest,
+    query: web::Query<Query>,
+    mut payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let name = query.into_inner().name.filter(|name| !name.is_empty());
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let media_type = header(CONTENT_TYPE).unwrap_or(BYTES).to_owned();
+    if name.as_ref().is_some_and(|name| name.chars().count() > NAME || name.chars().any(char::is_control)) {
+        return Err(Problem::invalid("name", format!("at most {NAME} characters, none of them a control character, are taken")).into());
+    }
+    if media_type.len() > NAME {
+        return Err(Problem::invalid("content-type", format!("at most {NAME} characters are taken")).into());
+    }
+    let declared = header(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > MAX_PACKAGE) {
+        return Err(Problem::too_large(MAX_PACKAGE as usize).into());
+    }
+    let mut incoming = edge.desk.begin_package().await?;
+    let (mut piece, mut is_empty) = (BytesMut::new(), true);
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
+        is_empty &= chunk.is_empty();
+        piece.extend_from_slice(&chunk);
+        if piece.len() >= PIECE {
+            incoming = incoming.take(piece.split().freeze()).await?;
+        }
+    }
+    if is_empty {
+        return Err(Problem::malformed("the body is the package: it is empty").into());
+    }
+    let incoming = incoming.take(piece.freeze()).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.keep_package(incoming, name, media_type, caller.name).await?))
+}
+
+/// `GET /api/v1/packages/{sha256}`
+pub async fn fetch(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Agent)?;
+    let (package, file) = edge.desk.open_package(hash(&request)?).await?;
+    let mut answer = HttpResponse::Ok();
+    answer.content_type(BYTES).insert_header((ETAG, format!("\"{}\"", package.sha256)));
+    Ok(answer.no_chunking(package.size).streaming(pieces(file)))
+}
+
+/// `DELETE /api/v1/packages/{sha256}`
+pub async fn remove(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Admin)?;
+    edge.desk.remove_package(hash(&request)?).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// What stands in the path; anything but a hash is the name of no package, and of no file either.
+fn hash(request: &HttpRequest) -> Result<&str, Problem> {
+    let text = request.match_info().get("sha256").unwrap_or_default();
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Problem::malformed("64 hexadecimal digits are expected").at("sha256"));
+    }
+    Ok(text)
+}
+
+/// A file, piece by piece; each is read beside the server's threads.
+fn pieces(file: File) -> impl futures_util::Stream<Item = Result<Bytes, io::Error>> {
+    stream::unfold(Some(file), |file| async move {
+        let mut file = file?;
+        let read = web::block(move || {
+            let mut piece = Vec::with_capacity(PIECE);
+            file.by_ref().take(PIECE as u64).read_to_end(&mut piece).map(|_| (piece, file))
+        });
+        match read.await {
+            Ok(Ok((piece, _))) if piece.is_empty() => None,
+            Ok(Ok((piece, file))) => Some((Ok(Bytes::from(piece)), Some(file))),
+            Ok(Err(error)) => Some((Err(error), None)),
+            Err(_) => Some((Err(io::Error::other("the reading of a file panicked")), None)),
+        }
+    })
+}

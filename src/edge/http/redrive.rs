@@ -1,0 +1,28 @@
+//! `/api/v1/runs/redrive`
+
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::json_or_default;
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::management::{RedriveInput, RedrivenRuns};
+use actix_web::{HttpRequest, HttpResponse, web};
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![resource("/api/v1/runs/redrive").post(redrive, |op| {
+        op.named("redriveRuns")
+            .says("Runs dead runs again: those that failed for good and that no other run repeats, of one job or of many.")
+            .needs(Need::Admin)
+            .body_or_nothing::<RedriveInput>()
+            .answers::<RedrivenRuns>(200, "What became of each.")
+            .may_fail(&[404, 409, 422])
+    })]
+}
+
+/// `POST /api/v1/runs/redrive`
+pub async fn redrive(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let input: RedriveInput = json_or_default(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.redrive_runs(input, caller.name).await?))
+}

@@ -1,0 +1,93 @@
+//! Tasks by HTTP: many triggers at once, and the road for workers without a socket.
+
+use crate::actors::job::TriggerOrder;
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::body::{id, json, read};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::TriggerInput;
+use crate::protocol::management::TriggeredOutput;
+use crate::protocol::push::read_json;
+use crate::protocol::task::{SettledTask, TaskRef, TaskReport};
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// The largest body of a list.
+const MOST_BODY: usize = 8 << 20;
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/jobs/{id}/trigger/batch").post(trigger_batch, |op| {
+            op.named("triggerJobBatch")
+                .says("Triggers a job up to 1,000 times, each with its own arguments and answer. All that are taken are on disk when this is answered.")
+                .needs(Need::Admin)
+                .body::<Vec<TriggerInput>>()
+                .answers::<Vec<TriggeredOutput>>(202, "What became of each, in their order.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/workers/{id}/reports").post(reports, |op| {
+            op.named("reportTasks")
+                .says("What became of the tasks of a worker without a socket. Answered when what is final is on disk.")
+                .needs(Need::Worker)
+                .body::<Vec<TaskReport>>()
+                .answers::<Vec<SettledTask>>(200, "Each of them that is final: forget it.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/workers/{id}/heartbeat").post(heartbeat, |op| {
+            op.named("workerHeartbeat")
+                .says("A worker without a socket lives, and has these tasks in hand: their leases are renewed.")
+                .needs(Need::Worker)
+                .body::<HandsInput>()
+                .answers_nothing(204, "It was heard.")
+                .may_fail(&[422])
+        }),
+    ]
+}
+
+/// The tasks that a worker has in hand.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct HandsInput {
+    /// All of them.
+    tasks: Vec<TaskRef>,
+}
+
+/// Reads a body that is a list.
+async fn list<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<Vec<T>, Failure> {
+    Ok(read_json(&read(request, payload, MOST_BODY).await?)?)
+}
+
+/// `POST /api/v1/jobs/{id}/trigger/batch`
+pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let job = id(&request, "id")?;
+    let inputs: Vec<TriggerInput> = list(&request, payload).await?;
+    let trace_id = super::jobs::trace_of(&request);
+    let order = |input| TriggerOrder { input, trace_id: trace_id.clone(), by: caller.name.clone(), ..TriggerOrder::default() };
+    let done = edge.desk.trigger_batch(job, inputs.into_iter().map(order).collect()).await?;
+    let shown = done.into_iter().map(|done| match done {
+        Ok(identity) => TriggeredOutput { identity: Some(identity), problem: None },
+        Err(problem) => TriggeredOutput { identity: None, problem: Some(problem) },
+    });
+    Ok(HttpResponse::Accepted().json(shown.collect::<Vec<_>>()))
+}
+
+/// `POST /api/v1/workers/{id}/reports`
+pub async fn reports(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let worker = id(&request, "id")?;
+    let reports: Vec<TaskReport> = list(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.worker_reports(worker, reports).await?))
+}
+
+/// `POST /api/v1/workers/{id}/heartbeat`
+pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Worker)?;
+    let worker = id(&request, "id")?;
+    let input: HandsInput = json(&request, payload).await?;
+    edge.desk.worker_beats(worker, input.tasks).await?;
+    Ok(HttpResponse::NoContent().finish())
+}

@@ -1,0 +1,238 @@
+//! The instances of runs that have several.
+
+use super::columns::{damaged, id};
+use super::error::StoreError;
+use super::logs::{self, NewLine};
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::run_settling::BeginRun;
+use super::schema::{run, run_instance};
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+use uuid::Uuid;
+
+/// An instance as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceRow {
+    /// Which, from 0.
+    pub instance: u32,
+    /// The worker or node that has it, or had it last.
+    pub peer: Option<Uuid>,
+    /// Counts its starts from 1.
+    pub attempt: u32,
+    /// Where it is.
+    pub state: RunState,
+    /// Why.
+    pub reason: Option<String>,
+    /// What it brought, as JSON.
+    pub result: Option<String>,
+    /// When it began.
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    pub finish_time: Option<Timestamp>,
+    /// Lines of its output that were taken.
+    pub lines: u64,
+    /// Why it is asked to end, if it is.
+    pub exit_reason: Option<String>,
+}
+
+/// Where an attempt of a run takes place: one instance on each of these peers. What was stored of an earlier attempt is gone.
+/// To be committed before any of them hears of it.
+#[derive(Debug, Clone)]
+pub struct PlaceRun {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The attempt.
+    pub attempt: u32,
+    /// The peers, in the order of the instances.
+    pub peers: Vec<Uuid>,
+    /// What there is to say of the choice.
+    pub reason: Option<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for PlaceRun {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        BeginRun { no: self.no, epoch: self.epoch, state: RunState::Scheduled, worker: None, now: self.now }.apply(tx)?;
+        diesel::update(run::table.find(self.no)).set(run::reason.eq(self.reason.as_deref())).execute(tx.conn)?;
+        diesel::delete(run_instance::table.filter(run_instance::run_no.eq(self.no))).execute(tx.conn)?;
+        for (nth, peer) in self.peers.iter().enumerate() {
+            diesel::insert_into(run_instance::table)
+                .values((
+                    run_instance::run_no.eq(self.no),
+                    run_instance::instance.eq(nth as i32),
+                    run_instance::peer.eq(peer.simple().to_string()),
+                    run_instance::attempt.eq(self.attempt as i32),
+                    run_instance::state.eq(RunState::Scheduled.name()),
+                ))
+                .execute(tx.conn)?;
+        }
+        Ok(())
+    }
+}
+
+/// An instance is somewhere else now.
+#[derive(Debug, Clone)]
+pub struct MoveInstance {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// Which.
+    pub instance: u32,
+    /// Where it is.
+    pub state: RunState,
+    /// Why.
+    pub reason: Option<String>,
+    /// What it brought, as JSON; none: what was there stays.
+    pub result: Option<String>,
+    /// When it began; none: what was there stays.
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    pub finish_time: Option<Timestamp>,
+}
+
+impl WriteOp for MoveInstance {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        let row = run_instance::table.find((self.no, self.instance as i32));
+        diesel::update(row)
+            .set((
+                run_instance::state.eq(self.state.name()),
+                run_instance::reason.eq(self.reason.as_deref()),
+                self.result.as_ref().map(|result| run_instance::result.eq(result)),
+                self.start_time.map(|at| run_instance::start_time.eq(at.0)),
+                run_instance::finish_time.eq(self.finish_time.map(|at| at.0)),
+            ))
+            .execute(tx.conn)?;
+        if self.state == RunState::Running {
+            // The first of them that runs makes the run one that runs.
+            let waiting = run::table.find(self.no).filter(run::state.eq(RunState::Scheduled.name()));
+            diesel::update(waiting).set(run::state.eq(RunState::Running.name())).execute(tx.conn)?;
+        }
+        Ok(())
+    }
+}
+
+/// Somebody wants the instances of a run that are not over to end.
+#[derive(Debug, Clone)]
+pub struct AskExit {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// Why.
+    pub reason: String,
+}
+
+impl WriteOp for AskExit {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        let open = run_instance::table.filter(run_instance::run_no.eq(self.no)).filter(run_instance::finish_time.is_null());
+        diesel::update(open).set(run_instance::exit_reason.eq(&self.reason)).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Takes lines of an instance's output: those that are kept, and how far they count now.
+#[derive(Debug, Clone)]
+pub struct TakeOutput {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// Which.
+    pub instance: u32,
+    /// The number of the line that comes next.
+    pub next: u64,
+    /// The lines that are kept.
+    pub lines: Vec<NewLine>,
+}
+
+impl WriteOp for TakeOutput {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        self.lines.iter().map(|line| line.text.len()).sum()
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        let row = run_instance::table.find((self.no, self.instance as i32));
+        diesel::update(row).set(run_instance::lines.eq(self.next as i64)).execute(tx.conn)?;
+        for line in &self.lines {
+            logs::insert_line(tx.conn, self.no, line)?;
+        }
+        Ok(())
+    }
+}
+
+/// The instances of a run, in their order.
+#[derive(Debug, Clone, Copy)]
+pub struct ListInstances {
+    /// The run.
+    pub no: i64,
+    /// Only this one and those after it.
+    pub from: u32,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for ListInstances {
+    type Output = Vec<InstanceRow>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows: Vec<Stored> = run_instance::table
+            .filter(run_instance::run_no.eq(self.no))
+            .filter(run_instance::instance.ge(self.from as i32))
+            .order(run_instance::instance)
+            .limit(i64::try_from(self.limit).unwrap_or(i64::MAX))
+            .select(Stored::as_select())
+            .load(from.conn)?;
+        rows.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = run_instance)]
+struct Stored {
+    instance: i32,
+    peer: Option<String>,
+    attempt: i32,
+    state: String,
+    reason: Option<String>,
+    result: Option<String>,
+    start_time: Option<i64>,
+    finish_time: Option<i64>,
+    lines: i64,
+    exit_reason: Option<String>,
+}
+
+impl TryFrom<Stored> for InstanceRow {
+    type Error = StoreError;
+
+    fn try_from(row: Stored) -> Result<Self, StoreError> {
+        let peer = row.peer.as_deref().map(id::<crate::domain::ids::NodeId>).transpose()?;
+        Ok(Self {
+            instance: row.instance as u32,
+            peer: peer.map(|peer| peer.0),
+            attempt: row.attempt as u32,
+            state: RunState::named(&row.state).ok_or_else(|| damaged("state of an instance", &row.state))?,
+            reason: row.reason,
+            result: row.result,
+            start_time: row.start_time.map(Timestamp),
+            finish_time: row.finish_time.map(Timestamp),
+            lines: row.lines as u64,
+            exit_reason: row.exit_reason,
+        })
+    }
+}

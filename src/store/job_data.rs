@@ -1,0 +1,82 @@
+//! What the last run of a job left for the next one.
+
+use super::columns::id;
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{job, job_data};
+use crate::domain::ids::{Identity, JobId};
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// What is kept for the next run of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredData {
+    /// JSON.
+    pub data: String,
+    /// The run that left it; none: somebody put it there by hand.
+    pub run: Option<Identity>,
+    /// When.
+    pub update_time: Timestamp,
+}
+
+/// What is kept for the next run of a job.
+#[derive(Debug, Clone, Copy)]
+pub struct GetJobData(pub JobId);
+
+impl ReadOp for GetJobData {
+    type Output = Option<StoredData>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let row = job_data::table.find(self.0.to_string()).select((job_data::data, job_data::run_identity, job_data::update_time));
+        let row: Option<(String, String, i64)> = row.get_result(from.conn).optional()?;
+        row.map(|(data, run, at)| {
+            let run = (!run.is_empty()).then(|| id(&run)).transpose()?;
+            Ok(StoredData { data, run, update_time: Timestamp(at) })
+        })
+        .transpose()
+    }
+}
+
+/// Puts something else there by hand, or takes it away. The runs that are at work have theirs already.
+#[derive(Debug, Clone)]
+pub struct PutJobData {
+    /// The job.
+    pub job_id: JobId,
+    /// JSON; none: there is nothing for the next run.
+    pub data: Option<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for PutJobData {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        self.data.as_ref().map_or(0, String::len)
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let key = self.job_id.to_string();
+        let is_there = job::table.find(&key).filter(job::is_deleted.eq(false)).select(job::version);
+        is_there.get_result::<i64>(tx.conn).optional()?.ok_or(StoreError::NotFound)?;
+        match &self.data {
+            Some(data) => put(tx.conn, &key, data, "", self.now),
+            None => remove(tx.conn, &key),
+        }
+    }
+}
+
+/// Keeps what a run left, in the transaction of its end. `run_identity` is empty if no run did.
+pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, run_identity: &str, now: Timestamp) -> Result<(), StoreError> {
+    let row = (job_data::data.eq(data), job_data::run_identity.eq(run_identity), job_data::update_time.eq(now.0));
+    let insert = diesel::insert_into(job_data::table).values((job_data::job_id.eq(job_key), row));
+    insert.on_conflict(job_data::job_id).do_update().set(row).execute(conn)?;
+    Ok(())
+}
+
+/// Forgets what is kept for a job.
+pub(super) fn remove(conn: &mut Conn, job_key: &str) -> Result<(), StoreError> {
+    diesel::delete(job_data::table.find(job_key)).execute(conn)?;
+    Ok(())
+}

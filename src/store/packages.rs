@@ -1,0 +1,202 @@
+//! Packages that the broker keeps: a row each, and a file beside the database.
+//!
+//! A file is whole before it has its name, and has its name before there is a row. So a row without a file is never there,
+//! and a file without a row is a stray that nobody knows of.
+
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{job, job_property, package, run};
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What a file is called before its name is known begins so.
+const UNFINISHED: &str = "unfinished-";
+/// A stray that is younger, in milliseconds, may be one whose row is on its way.
+const YOUNG_MS: i64 = 3_600_000;
+
+/// A package as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = package)]
+pub struct PackageRow {
+    /// SHA-256 of its bytes: 64 hexadecimal digits.
+    pub sha256: String,
+    /// Bytes.
+    pub size: i64,
+    /// What it was called.
+    pub name: Option<String>,
+    /// Its media type.
+    pub media_type: String,
+    /// Who brought it.
+    pub create_by: Option<String>,
+    /// When, in milliseconds.
+    pub creation_time: i64,
+}
+
+/// Keeps a package whose file is there. The same bytes again: what was there stays, and is given back.
+#[derive(Debug, Clone)]
+pub struct InsertPackage(pub PackageRow);
+
+impl WriteOp for InsertPackage {
+    type Output = PackageRow;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<PackageRow, StoreError> {
+        diesel::insert_into(package::table).values(&self.0).on_conflict_do_nothing().execute(tx.conn)?;
+        Ok(package::table.find(&self.0.sha256).select(PackageRow::as_select()).get_result(tx.conn)?)
+    }
+}
+
+/// Forgets a package. [`StoreError::Conflict`] names a job that uses it, or says that a run does.
+#[derive(Debug, Clone)]
+pub struct DeletePackage(pub String);
+
+impl WriteOp for DeletePackage {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let found = package::table.find(&self.0).select(package::sha256).get_result::<String>(tx.conn).optional()?;
+        found.ok_or(StoreError::NotFound)?;
+        let named = format!("%{}%", self.0);
+        let of_jobs = job_property::table.filter(job_property::value.like(&named)).select(job_property::job_id);
+        let of_jobs: Vec<String> = of_jobs.load(tx.conn)?;
+        let user = job::table.filter(job::id.eq_any(of_jobs)).filter(job::is_deleted.eq(false)).select(job::name);
+        if let Some(name) = user.first::<String>(tx.conn).optional()? {
+            return Err(StoreError::Conflict(format!("the job `{name}` uses it")));
+        }
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let open = run::table.filter(is_open).filter(run::rules.like(&named)).select(run::identity);
+        if let Some(identity) = open.first::<String>(tx.conn).optional()? {
+            return Err(StoreError::Conflict(format!("run {identity} uses it, and is not over")));
+        }
+        diesel::delete(package::table.find(&self.0)).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// All packages, the newest first.
+#[derive(Debug, Clone, Copy)]
+pub struct ListPackages;
+
+impl ReadOp for ListPackages {
+    type Output = Vec<PackageRow>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let newest = package::table.order((package::creation_time.desc(), package::sha256));
+        Ok(newest.select(PackageRow::as_select()).load(from.conn)?)
+    }
+}
+
+/// A package.
+#[derive(Debug, Clone)]
+pub struct GetPackage(pub String);
+
+impl ReadOp for GetPackage {
+    type Output = Option<PackageRow>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        Ok(package::table.find(&self.0).select(PackageRow::as_select()).get_result(from.conn).optional()?)
+    }
+}
+
+/// The folder of the files. What it does blocks.
+#[derive(Debug, Clone)]
+pub struct PackageFiles {
+    folder: PathBuf,
+}
+
+impl PackageFiles {
+    /// Beside this database.
+    #[must_use]
+    pub fn beside(database: &Path) -> Self {
+        Self { folder: super::beside(database, "-packages") }
+    }
+
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// The system refuses; so for all that follow.
+    pub fn begin(&self) -> io::Result<Upload> {
+        fs::create_dir_all(&self.folder)?;
+        let path = self.folder.join(format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple()));
+        let file = File::create_new(&path)?;
+        Ok(Upload { file, path, folder: self.folder.clone(), hash: Sha256::new(), size: 0 })
+    }
+
+    /// Opens the file of a package.
+    pub fn open(&self, sha256: &str) -> io::Result<File> {
+        File::open(self.folder.join(sha256))
+    }
+
+    /// Removes the file of a package, if it is there.
+    pub fn remove(&self, sha256: &str) -> io::Result<()> {
+        match fs::remove_file(self.folder.join(sha256)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what is old and none of these packages. Gives back how many files that were.
+    pub fn remove_strays(&self, known: &[PackageRow], now: Timestamp) -> io::Result<usize> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut removed = 0;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_known = known.iter().any(|row| name == row.sha256.as_str());
+            if !is_known && now.since_ms(entry.metadata()?.modified()?.into()) > YOUNG_MS {
+                fs::remove_file(entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// A file that is being written. Dropped, it is gone.
+#[derive(Debug)]
+pub struct Upload {
+    file: File,
+    path: PathBuf,
+    folder: PathBuf,
+    hash: Sha256,
+    size: u64,
+}
+
+impl Upload {
+    /// Appends to it, and gives back its size.
+    ///
+    /// # Errors
+    /// The disk is full, or broken.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        self.file.write_all(bytes)?;
+        self.hash.update(bytes);
+        self.size += bytes.len() as u64;
+        Ok(self.size)
+    }
+
+    /// Gives it its name, when it is on disk: its hash and its size.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn finish(self) -> io::Result<(String, u64)> {
+        self.file.sync_all()?;
+        let sha256: String = self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::rename(&self.path, self.folder.join(&sha256))?;
+        // The name is on disk only with its folder.
+        File::open(&self.folder)?.sync_all()?;
+        Ok((sha256, self.size))
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // One that has its name is not there any more under this one.
+        let _ = fs::remove_file(&self.path);
+    }
+}

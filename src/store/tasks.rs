@@ -1,0 +1,289 @@
+//! Between the attempts of a task, and at its end.
+
+use super::columns::Hex;
+use super::dialect::Database;
+use super::error::StoreError;
+use super::logs::{self, NewLine};
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{job_data, run, run_instance};
+use crate::domain::ids::{Identity, JobId, WorkerId};
+use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
+use diesel::connection::Connection;
+use diesel::prelude::*;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An attempt of a task is over, and another one comes.
+#[derive(Debug, Clone)]
+pub struct RetryTask {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// Which instance of several; none if the run has only one.
+    pub instance: Option<u32>,
+    /// The attempt that comes.
+    pub attempt: u32,
+    /// How many of those before failed; the others were lost with their worker.
+    pub failures: u32,
+    /// Not before this.
+    pub not_before: Timestamp,
+    /// Why the last one is over.
+    pub reason: String,
+}
+
+impl WriteOp for RetryTask {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        match self.instance {
+            Some(instance) => diesel::update(run_instance::table.find((self.no, instance as i32)))
+                .set((
+                    run_instance::state.eq(RunState::Pending.name()),
+                    run_instance::attempt.eq(self.attempt as i32),
+                    run_instance::reason.eq(&self.reason),
+                ))
+                .execute(tx.conn)?,
+            None => diesel::update(run::table.find(self.no))
+                .set((
+                    run::state.eq(RunState::Pending.name()),
+                    run::attempt.eq(self.attempt as i32),
+                    run::error.eq(i64::from(self.failures)),
+                    run::not_before.eq(self.not_before.0),
+                    run::reason.eq(&self.reason),
+                    run::worker_id.eq(None::<String>),
+                ))
+                .execute(tx.conn)?,
+        };
+        // The row forgets it with the next attempt.
+        let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text: self.reason.clone() };
+        logs::insert_line(tx.conn, self.no, &line)
+    }
+}
+
+/// A task is over, and may leave something for the next run of its job.
+#[derive(Debug, Clone)]
+pub struct FinishTask {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// How it ended.
+    pub state: RunState,
+    /// Why.
+    pub reason: Option<String>,
+    /// What it brought, as JSON.
+    pub result: Option<String>,
+    /// Attempts that failed.
+    pub failures: u32,
+    /// When its first attempt began: a short task's beginning is stored with its end.
+    pub start_time: Option<Timestamp>,
+    /// Who carried it out.
+    pub worker: Option<WorkerId>,
+    /// Its job has to hear of it: its end is kept as *not yet dealt with*.
+    pub follow: bool,
+    /// Its job, itself and what it leaves, as JSON.
+    pub data: Option<(JobId, Identity, String)>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for FinishTask {
+    /// Whether its job has to hear of it: said here, or when the run was made, or since by one that waits for its end.
+    type Output = bool;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+        let worker = self.worker.map(|worker| Hex::of(worker.0));
+        let end = End {
+            no: self.no,
+            epoch: self.epoch,
+            state: self.state.name(),
+            reason: self.reason.as_deref(),
+            result: self.result.as_deref(),
+            failures: i64::from(self.failures),
+            start_time: self.start_time.map(|at| at.0),
+            worker: worker.as_ref().map(Hex::text),
+            follow: self.follow,
+            finish_time: self.now.0,
+        };
+        let follow: Option<bool> = end.get_result(tx.conn).optional()?;
+        let Some(follow) = follow else {
+            tx.check_epoch(self.no, self.epoch)?;
+            return Err(StoreError::NotFound);
+        };
+        if let Some((job, identity, data)) = &self.data {
+            super::job_data::put(tx.conn, Hex::of(job.0).text(), data, Hex::of(identity.0).text(), self.now)?;
+        }
+        Ok(follow)
+    }
+}
+
+/// The end of a task as one statement: see [`super::hot`].
+#[derive(Debug)]
+struct End<'a> {
+    no: i64,
+    epoch: i64,
+    state: &'a str,
+    reason: Option<&'a str>,
+    result: Option<&'a str>,
+    failures: i64,
+    start_time: Option<i64>,
+    worker: Option<&'a str>,
+    follow: bool,
+    finish_time: i64,
+}
+
+impl QueryFragment<Database> for End<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        out.push_sql("UPDATE run SET state = ");
+        out.push_bind_param::<Text, _>(&self.state)?;
+        out.push_sql(", reason = ");
+        out.push_bind_param::<Nullable<Text>, _>(&self.reason)?;
+        out.push_sql(", result = ");
+        out.push_bind_param::<Nullable<Text>, _>(&self.result)?;
+        out.push_sql(", error = ");
+        out.push_bind_param::<BigInt, _>(&self.failures)?;
+        out.push_sql(", start_time = COALESCE(start_time, ");
+        out.push_bind_param::<Nullable<BigInt>, _>(&self.start_time)?;
+        out.push_sql("), worker_id = ");
+        out.push_bind_param::<Nullable<Text>, _>(&self.worker)?;
+        out.push_sql(", follow = follow OR ");
+        out.push_bind_param::<Bool, _>(&self.follow)?;
+        out.push_sql(", not_before = NULL, finish_time = ");
+        out.push_bind_param::<BigInt, _>(&self.finish_time)?;
+        out.push_sql(" WHERE no = ");
+        out.push_bind_param::<BigInt, _>(&self.no)?;
+        out.push_sql(" AND epoch = ");
+        out.push_bind_param::<BigInt, _>(&self.epoch)?;
+        out.push_sql(" RETURNING follow");
+        Ok(())
+    }
+}
+
+impl QueryId for End<'_> {
+    type QueryId = End<'static>;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for End<'_> {
+    type SqlType = Bool;
+}
+
+impl<C: Connection> RunQueryDsl<C> for End<'_> {}
+
+/// What the last runs of jobs left for the next ones, as JSON.
+#[derive(Debug, Clone)]
+pub struct DataOf(pub Vec<JobId>);
+
+impl ReadOp for DataOf {
+    type Output = HashMap<JobId, Arc<str>>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let rows: Vec<(String, String)> =
+            job_data::table.filter(job_data::job_id.eq_any(keys)).select((job_data::job_id, job_data::data)).load(from.conn)?;
+        rows.into_iter().map(|(job, data)| Ok((super::columns::id(&job)?, data.into()))).collect()
+    }
+}
+
+/// The instances of a run are decided: so many, each for the worker that is named, or for any.
+#[derive(Debug, Clone)]
+pub struct PlaceTasks {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// One for each.
+    pub peers: Vec<Option<WorkerId>>,
+}
+
+impl WriteOp for PlaceTasks {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        for (i, peer) in self.peers.iter().enumerate() {
+            diesel::insert_into(run_instance::table)
+                .values((
+                    run_instance::run_no.eq(self.no),
+                    run_instance::instance.eq(i as i32),
+                    run_instance::peer.eq(peer.map(|peer| peer.to_string())),
+                    run_instance::attempt.eq(1),
+                    run_instance::state.eq(RunState::Pending.name()),
+                ))
+                .execute(tx.conn)?;
+        }
+        Ok(())
+    }
+}
+
+/// An instance of several is over.
+#[derive(Debug, Clone)]
+pub struct EndInstance {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// Which.
+    pub instance: u32,
+    /// Who had it.
+    pub peer: Option<WorkerId>,
+    /// How it ended.
+    pub state: RunState,
+    /// Why.
+    pub reason: Option<String>,
+    /// What it brought, as JSON.
+    pub result: Option<String>,
+    /// When its last attempt began.
+    pub start_time: Option<Timestamp>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for EndInstance {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        diesel::update(run_instance::table.find((self.no, self.instance as i32)))
+            .set((
+                run_instance::state.eq(self.state.name()),
+                self.peer.map(|peer| run_instance::peer.eq(peer.to_string())),
+                run_instance::reason.eq(self.reason.as_deref()),
+                run_instance::result.eq(self.result.as_deref()),
+                run_instance::start_time.eq(self.start_time.map(|at| at.0)),
+                run_instance::finish_time.eq(self.now.0),
+            ))
+            .execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// Milliseconds that the last runs of a job that ended well took on average; none if there are none.
+#[derive(Debug, Clone, Copy)]
+pub struct AverageTime {
+    /// The job.
+    pub job_id: JobId,
+    /// Of so many runs.
+    pub runs: i64,
+}
+
+impl ReadOp for AverageTime {
+    type Output = Option<u64>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows: Vec<(Option<i64>, Option<i64>)> = run::table
+            .filter(run::job_id.eq(self.job_id.to_string()))
+            .filter(run::state.eq(RunState::Success.name()))
+            .order(run::no.desc())
+            .limit(self.runs)
+            .select((run::start_time, run::finish_time))
+            .load(from.conn)?;
+        let times: Vec<i64> = rows.into_iter().filter_map(|(start, finish)| Some((finish? - start?).max(0))).collect();
+        Ok((!times.is_empty()).then(|| (times.iter().sum::<i64>() / times.len() as i64) as u64))
+    }
+}

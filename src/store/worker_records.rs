@@ -1,0 +1,228 @@
+//! What is kept of each worker, and the operator's word on it: a worker that comes again does not change that.
+
+use super::columns::{damaged, from_json, id, json};
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{worker, worker_record};
+use crate::domain::ids::WorkerId;
+use crate::domain::time::Timestamp;
+use crate::domain::worker::{WorkerOrder, WorkerRecord, WorkerState};
+use diesel::prelude::*;
+
+/// Rows of one step of cleaning.
+const ROWS: i64 = 200;
+
+/// A worker begins to watch: what it says of itself is kept. Gives back what is kept of it.
+#[derive(Debug, Clone)]
+pub struct MeetWorker {
+    /// The worker.
+    pub worker: WorkerId,
+    /// For people.
+    pub name: Option<String>,
+    /// Its group.
+    pub group: Option<String>,
+    /// Of its program.
+    pub version: Option<String>,
+    /// What it can or has.
+    pub tags: Vec<String>,
+    /// What it watches.
+    pub class_names: Vec<String>,
+    /// Tasks at a time.
+    pub slots: Option<u32>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for MeetWorker {
+    type Output = WorkerRecord;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<WorkerRecord, StoreError> {
+        let said = (
+            worker_record::name.eq(self.name.as_deref()),
+            worker_record::group_name.eq(self.group.as_deref()),
+            worker_record::version.eq(self.version.as_deref()),
+            worker_record::tags.eq(json(&self.tags)?),
+            worker_record::class_names.eq(json(&self.class_names)?),
+            worker_record::slots.eq(self.slots.map(|slots| slots as i32)),
+            worker_record::last_seen.eq(self.now.0),
+        );
+        let row: WorkerRow = diesel::insert_into(worker_record::table)
+            .values((
+                worker_record::id.eq(self.worker.to_string()),
+                said.clone(),
+                worker_record::state.eq(WorkerState::Enabled.name()),
+                worker_record::update_time.eq(self.now.0),
+                worker_record::creation_time.eq(self.now.0),
+            ))
+            .on_conflict(worker_record::id)
+            .do_update()
+            .set(said)
+            .returning(WorkerRow::as_returning())
+            .get_result(tx.conn)?;
+        row.try_into()
+    }
+}
+
+/// An operator says what is to become of a worker. [`StoreError::Conflict`] says `kicked` if it has to be allowed first.
+#[derive(Debug, Clone)]
+pub struct OrderWorker {
+    /// The worker.
+    pub worker: WorkerId,
+    /// What.
+    pub order: WorkerOrder,
+    /// Why.
+    pub reason: Option<String>,
+    /// Who.
+    pub by: Option<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for OrderWorker {
+    type Output = WorkerRecord;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<WorkerRecord, StoreError> {
+        let key = self.worker.to_string();
+        let row = worker_record::table.find(&key);
+        let was: WorkerRecord =
+            row.select(WorkerRow::as_select()).get_result(tx.conn).optional()?.ok_or(StoreError::NotFound)?.try_into()?;
+        let state = was.state.after(self.order).ok_or_else(|| StoreError::Conflict("kicked".into()))?;
+        if state == was.state && state.is_open() {
+            return Ok(was);
+        }
+        let changed: WorkerRow = diesel::update(row)
+            .set((
+                worker_record::state.eq(state.name()),
+                worker_record::reason.eq(self.reason.as_deref().filter(|_| !state.is_open())),
+                worker_record::by.eq(self.by.as_deref()),
+                // Of two words of the same millisecond the later one counts.
+                worker_record::update_time.eq(self.now.0.max(was.update_time.0 + 1)),
+            ))
+            .returning(WorkerRow::as_returning())
+            .get_result(tx.conn)?;
+        changed.try_into()
+    }
+}
+
+/// Forgets a worker, and what an operator said of it. What it watched and when stays.
+#[derive(Debug, Clone, Copy)]
+pub struct ForgetWorker(pub WorkerId);
+
+impl WriteOp for ForgetWorker {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let gone = diesel::delete(worker_record::table.find(self.0.to_string())).execute(tx.conn)?;
+        if gone == 0 { Err(StoreError::NotFound) } else { Ok(()) }
+    }
+}
+
+/// What is kept of a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct GetWorker(pub WorkerId);
+
+impl ReadOp for GetWorker {
+    type Output = Option<WorkerRecord>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let row = worker_record::table.find(self.0.to_string()).select(WorkerRow::as_select());
+        row.get_result(from.conn).optional()?.map(TryInto::try_into).transpose()
+    }
+}
+
+/// Workers, by their ids.
+#[derive(Debug, Clone, Default)]
+pub struct ListWorkerRecords {
+    /// Only those in this state.
+    pub state: Option<WorkerState>,
+    /// Only those of this group.
+    pub group: Option<String>,
+    /// Only those that follow this one.
+    pub after: Option<WorkerId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for ListWorkerRecords {
+    type Output = Vec<WorkerRecord>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let mut query = worker_record::table.select(WorkerRow::as_select()).order(worker_record::id).into_boxed();
+        if let Some(state) = self.state {
+            query = query.filter(worker_record::state.eq(state.name()));
+        }
+        if let Some(group) = &self.group {
+            query = query.filter(worker_record::group_name.eq(group));
+        }
+        if let Some(after) = self.after {
+            query = query.filter(worker_record::id.gt(after.to_string()));
+        }
+        query.limit(self.limit as i64).load(from.conn)?.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+/// Deletes watches that ended before an instant, and workers that nobody has heard of since, unless an operator said
+/// something of them. Gives back how many rows went.
+#[derive(Debug, Clone, Copy)]
+pub struct PruneWorkers {
+    /// The instant.
+    pub before: Timestamp,
+}
+
+impl WriteOp for PruneWorkers {
+    type Output = usize;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
+        let ended = worker::table.filter(worker::disconnect_time.is_not_null()).filter(worker::disconnect_time.lt(self.before.0));
+        let ids: Vec<i64> = ended.order(worker::disconnect_time).limit(ROWS).select(worker::id).load(tx.conn)?;
+        let mut gone = diesel::delete(worker::table.filter(worker::id.eq_any(ids))).execute(tx.conn)?;
+        let here = worker::table.filter(worker::disconnect_time.is_null()).select(worker::connection_id);
+        let silent = worker_record::table
+            .filter(worker_record::state.eq(WorkerState::Enabled.name()))
+            .filter(worker_record::last_seen.lt(self.before.0))
+            .filter(worker_record::id.ne_all(here));
+        let ids: Vec<String> = silent.limit(ROWS).select(worker_record::id).load(tx.conn)?;
+        gone += diesel::delete(worker_record::table.filter(worker_record::id.eq_any(ids))).execute(tx.conn)?;
+        Ok(gone)
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = worker_record)]
+struct WorkerRow {
+    id: String,
+    name: Option<String>,
+    group_name: Option<String>,
+    version: Option<String>,
+    tags: String,
+    class_names: String,
+    slots: Option<i32>,
+    state: String,
+    reason: Option<String>,
+    by: Option<String>,
+    update_time: i64,
+    creation_time: i64,
+    last_seen: i64,
+}
+
+impl TryFrom<WorkerRow> for WorkerRecord {
+    type Error = StoreError;
+
+    fn try_from(row: WorkerRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: id(&row.id)?,
+            name: row.name,
+            group: row.group_name,
+            version: row.version,
+            tags: from_json(&row.tags)?,
+            class_names: from_json(&row.class_names)?,
+            slots: row.slots.map(|slots| slots as u32),
+            state: WorkerState::named(&row.state).ok_or_else(|| damaged("state of a worker", &row.state))?,
+            reason: row.reason,
+            by: row.by,
+            update_time: Timestamp(row.update_time),
+            creation_time: Timestamp(row.creation_time),
+            last_seen: Timestamp(row.last_seen),
+        })
+    }
+}
