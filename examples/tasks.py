@@ -125,7 +125,7 @@ def call(method, path, body=None, timeout=90):
 class Worker:
     def __init__(self):
         self.lock = threading.Lock()
-        self.id, self.beat_s = None, 3
+        self.id, self.beat_s, self.beaten = None, 3, 0
         self.tasks = {}  # in hand
         self.outbox = {}  # last reports that are not settled
         self.said = queue.Queue()  # what tasks say before their end
@@ -224,7 +224,7 @@ class Worker:
         """Renews the leases of what it names, from when it is sent, once it is answered. Returns what it named."""
         with self.lock:
             named = [task for task in self.tasks.values() if not task.told.is_set()]
-        sent = time.monotonic()
+        sent = self.beaten = time.monotonic()
         status, _ = call("POST", f"/api/v1/workers/{self.id}/heartbeat", {"tasks": self.in_hand()}, timeout=10)
         if status not in (200, 204):
             return []
@@ -267,18 +267,17 @@ class Worker:
 
     def talk(self):
         """The thread that sends reports and heartbeats."""
-        beat_at = 0
         while True:
             with self.lock:
                 leases = [task.order["lease"] / 3000 for task in self.tasks.values()]
+            beat_at = self.beaten + min([self.beat_s, *leases])
             if self.id and time.monotonic() >= beat_at:
                 self.heartbeat()
-                beat_at = time.monotonic() + min([self.beat_s, *leases])
+                continue
             self.report()
-            left = max(beat_at - time.monotonic(), 0.02)
-            if self.wake.wait(min([left, *leases])):
+            if self.wake.wait(max(beat_at - time.monotonic(), 0.02)):
                 self.wake.clear()
-                time.sleep(0.01)  # what ends at the same time goes together, and a broker that is away is not pestered
+                time.sleep(0.01)  # what ends at the same time goes together
 
     def run(self):
         threading.Thread(target=self.talk, daemon=True).start()
