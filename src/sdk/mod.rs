@@ -73,6 +73,7 @@ pub use crate::domain::run::RunState;
 pub use crate::domain::time::Timestamp;
 pub use crate::protocol::node::{FetchError, FetchErrorKind};
 pub use crate::protocol::push::Request;
+pub use crate::protocol::task::SettledTask;
 pub use ::log::Level;
 pub use charset::{decode, encoding_of};
 pub use client::{Answer, Client, Failure};

@@ -6,8 +6,9 @@ use super::hands::Hands;
 use super::signal::stop_signal;
 use super::socket::Session;
 use super::spider::{AnySpider, Spider};
-use super::task::{AnyHandler, Function, TaskContext, TaskHandler, TaskResult, Tasks};
+use super::task::{AnyHandler, Function, OnSettled, TaskContext, TaskHandler, TaskResult, Tasks};
 use crate::domain::ids::WorkerId;
+use crate::protocol::task::SettledTask;
 use crate::protocol::worker::WorkerFacts;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -37,6 +38,7 @@ pub struct Worker {
     facts: WorkerFacts,
     spiders: Vec<Rc<dyn AnySpider>>,
     handlers: Vec<(String, Rc<dyn AnyHandler>)>,
+    on_settled: Option<OnSettled>,
 }
 
 impl Worker {
@@ -57,6 +59,7 @@ impl Worker {
             facts,
             spiders: Vec::new(),
             handlers: Vec::new(),
+            on_settled: None,
         }
     }
 
@@ -157,6 +160,14 @@ impl Worker {
         self
     }
 
+    /// Tells of each attempt when its end is on disk at the broker, or was refused by it. For what must only be forgotten
+    /// then.
+    #[must_use]
+    pub fn on_settled(mut self, told: impl Fn(&SettledTask) + 'static) -> Self {
+        self.on_settled = Some(Rc::new(told));
+        self
+    }
+
     /// Starts a runtime and works until Ctrl-C or SIGTERM.
     ///
     /// # Errors
@@ -179,11 +190,12 @@ impl Worker {
             return Err(Error::Classes("a worker watches one class or task or more, each once".to_owned()));
         }
         let slots = if handlers.is_empty() { 0 } else { self.facts.slots.unwrap_or(SLOTS) };
-        let facts = WorkerFacts { name: Some(self.name.clone()), slots: Some(slots), ..self.facts };
+        let process = Some(uuid::Uuid::new_v4().simple().to_string());
+        let facts = WorkerFacts { name: Some(self.name.clone()), slots: Some(slots), process, ..self.facts };
         let client = Rc::new(Client::new(&self.broker, self.token.as_deref())?);
         let (send, mut orders) = mpsc::unbounded_channel();
         let known = Rc::new(RefCell::new(BTreeSet::new()));
-        let tasks = Rc::new(Tasks::new(handlers, slots as usize));
+        let tasks = Rc::new(Tasks::new(handlers, slots as usize, self.on_settled));
         let _dropped = StopAll(&tasks);
         let session = Session {
             client: Rc::clone(&client),

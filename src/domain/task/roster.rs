@@ -268,7 +268,7 @@ impl Roster {
         let not_excluded = |id: &WorkerId| !ask.excluded.contains(id);
         // Those that did not carry it through only if there is no other.
         let has_other = self.suitable(ask).any(|(id, _)| not_excluded(&id));
-        let mut all = self.suitable(ask).filter(|(id, _)| !has_other || not_excluded(id));
+        let all = self.suitable(ask).filter(|(id, _)| !has_other || not_excluded(id));
         match ask.settings.strategy {
             Strategy::Hash => all.max_by_key(|(id, _)| (mixed(ask.key, *id), *id)).map(|(id, _)| id),
             Strategy::Failover => all.min_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0))).map(|(id, _)| id),

@@ -36,10 +36,14 @@ pub(crate) struct Tasks {
     leases: Notify,
     /// A task ended, or was settled.
     ended: Notify,
+    on_settled: Option<OnSettled>,
 }
 
+/// Called for each last report that the broker has dealt with.
+pub(crate) type OnSettled = Rc<dyn Fn(&SettledTask)>;
+
 impl Tasks {
-    pub(crate) fn new(handlers: HashMap<String, Rc<dyn AnyHandler>>, slots: usize) -> Self {
+    pub(crate) fn new(handlers: HashMap<String, Rc<dyn AnyHandler>>, slots: usize, on_settled: Option<OnSettled>) -> Self {
         Self {
             handlers,
             ledger: RefCell::new(Ledger::new(slots, HEARTBEAT, Instant::now())),
@@ -49,6 +53,7 @@ impl Tasks {
             tick_at: Cell::new(None),
             leases: Notify::new(),
             ended: Notify::new(),
+            on_settled,
         }
     }
 
@@ -215,6 +220,9 @@ impl Tasks {
         }
         self.ledger.borrow_mut().settle(settled);
         self.ended.notify_one();
+        if let Some(tell) = &self.on_settled {
+            settled.iter().for_each(|task| tell(task));
+        }
     }
 
     /// Ready when there may be something to send.

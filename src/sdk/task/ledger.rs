@@ -124,9 +124,11 @@ impl<T: Clone> Ledger<T> {
         self.closed.is_some()
     }
 
-    /// A new connection stands; it was begun then. All that is not settled is to be said again.
+    /// A new connection stands; it was begun then. All that is not settled is to be said again. What has not begun is
+    /// forgotten: the broker may have given it away meanwhile, and sends it again if it has not.
     pub(crate) fn connected(&mut self, began: Instant, now: Instant) {
         self.proved = self.proved.max(began);
+        self.forget_waiting();
         self.beats.clear();
         // At once, if there is a lease to be renewed.
         self.next_beat = if self.at_work.is_empty() { now + self.heartbeat } else { now };

@@ -15,4 +15,4 @@ pub use context::TaskContext;
 pub use failure::{TaskFailure, TaskResult};
 pub use handler::TaskHandler;
 pub(super) use handler::{AnyHandler, Function};
-pub(super) use hands::Tasks;
+pub(super) use hands::{OnSettled, Tasks};

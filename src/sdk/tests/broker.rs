@@ -18,6 +18,8 @@ pub(super) type Heard = Vec<FromWorker>;
 pub(super) struct State {
     pub(super) connections: Vec<Heard>,
     sessions: Vec<actix::Addr<Session>>,
+    /// Connections that are over.
+    pub(super) closed: usize,
     /// Milliseconds between heartbeats.
     pub(super) heartbeat: u64,
     /// Last reports are answered.
@@ -81,6 +83,9 @@ impl Actor for Session {
         state.connections.push(Vec::new());
         state.sessions.push(ctx.address());
     }
+    fn stopped(&mut self, _: &mut Self::Context) {
+        self.state.lock().expect("unpoisoned").closed += 1;
+    }
 }
 
 impl actix::Handler<Say> for Session {
@@ -130,14 +135,14 @@ async fn upgrade(request: HttpRequest, body: web::Payload, state: web::Data<Mute
     if !state.lock().expect("unpoisoned").is_there {
         return Ok(HttpResponse::ServiceUnavailable().finish());
     }
-    ws::start(Session { state: state.into_inner(), number: 0 }, &request, body)
+    ws::WsResponseBuilder::new(Session { state: state.into_inner(), number: 0 }, &request, body).frame_size(1 << 20).start()
 }
 
 impl Broker {
     /// Within an actix runtime.
     pub(super) fn start() -> Self {
         let (connections, sessions) = (Vec::new(), Vec::new());
-        let state = State { connections, sessions, heartbeat: 50, settles: true, pongs: true, is_there: true };
+        let state = State { connections, sessions, closed: 0, heartbeat: 50, settles: true, pongs: true, is_there: true };
         let state = Arc::new(Mutex::new(state));
         let data = web::Data::from(Arc::clone(&state));
         let app = move || App::new().app_data(data.clone()).route("/worker", web::get().to(upgrade));

@@ -21,6 +21,7 @@ async fn add(task: TaskContext) -> TaskResult<i64> {
 #[derive(Clone, Default)]
 struct Held {
     calls: Rc<Cell<u32>>,
+    ends: Rc<Cell<u32>>,
     go: Rc<Notify>,
 }
 
@@ -32,6 +33,7 @@ impl TaskHandler for Held {
     async fn run(&self, _task: TaskContext) -> TaskResult<Self::Output> {
         self.calls.set(self.calls.get() + 1);
         self.go.notified().await;
+        self.ends.set(self.ends.get() + 1);
         Ok("done")
     }
 }
@@ -95,8 +97,9 @@ fn a_result_that_comes_while_the_broker_is_away_is_said_when_it_is_back() {
         until("it begins", || held.calls.get() == 1).await;
         broker.state().is_there = false;
         broker.cut();
+        broker.until("it is away", |state| state.closed == 1).await;
         held.go.notify_one();
-        tokio::task::yield_now().await;
+        until("it ends", || held.ends.get() == 1).await;
         broker.state().is_there = true;
         broker.until("a result", |state| state.last_of(&task).is_some()).await;
         assert_eq!(broker.state().connections.len(), 2);

@@ -122,10 +122,15 @@ fn an_order_with_a_lease_that_may_be_over_begins_when_the_broker_is_heard_of() {
         let names = |message: &FromWorker| matches!(message, FromWorker::Heartbeat { tasks: Some(tasks) } if tasks.contains(&task.task()));
         broker.until("it asks", |state| state.heard().any(names)).await;
         assert_eq!(fate.begun.get(), None);
-        // The connection breaks; on the next one there are answers.
+        // The connection breaks: what has not begun is no longer in hand, and is sent again.
         broker.state().pongs = true;
         broker.cut();
+        broker.until("it is back", |state| state.connections.get(1).is_some_and(|heard| !heard.is_empty())).await;
+        assert!(matches!(&broker.state().connections[1][0], FromWorker::Watch { tasks, .. } if tasks.is_empty()));
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        broker.order(&task);
         until("it begins", || fate.begun.get().is_some()).await;
+        assert!(broker.state().connections[1].iter().any(names), "not before it is answered");
         broker.say(&ToWorker::Cancel { task: task.task(), reason: "enough".to_owned() });
         broker.until("it ends", |state| state.last_of(&task).is_some()).await;
         assert!(worker.stop().await.is_ok());
