@@ -70,11 +70,10 @@ impl WriteOp for UpdateJob {
             return Err(StoreError::Conflict("version".into()));
         }
         check_name(tx.conn, &self.job, &key)?;
-        plans::check_plan(tx.conn, &key, &self.was)?;
+        plans::move_plan(tx.conn, self.job.id, &self.was, &self.state, self.next_at)?;
         let (creation_time, create_by) = update_job(tx.conn, &self.job, &key)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
-        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
         super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.update_by.as_deref(), self.job.update_time)?;
         let job = Job { version: version + 1, creation_time: Timestamp(creation_time), create_by, ..self.job.clone() };
         history::record_change(tx.conn, &job, self.action, job.update_by.as_deref())?;

@@ -4,6 +4,8 @@ use super::columns::{Hex, block_keys, damaged, from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::fires::{self, NewFire, Outcome};
+use super::hot::{FinishRow, InsertRow, StartReturnedRow, StateRow};
+use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
 use super::schema::{job, run};
@@ -13,7 +15,11 @@ use crate::domain::run::{Counters, Run, RunRules, RunState};
 use crate::domain::schedule::Kind;
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::Bool;
+use serde::Serialize;
+use std::borrow::Cow;
 
 /// A run that is to be made.
 #[derive(Debug, Clone)]
@@ -150,10 +156,7 @@ impl WriteOp for InsertRun {
                 }
             }
         }
-        let run = insert_run(tx, new, planned_at)?;
-        if let Some(key) = &self.key {
-            diesel::update(run::table.find(run.no)).set(run::idempotency_key.eq(key)).execute(tx.conn)?;
-        }
+        let run = insert_run(tx, new, planned_at, self.key.as_deref())?;
         Ok(Inserted { run, already: false })
     }
 }
@@ -200,15 +203,9 @@ impl WriteOp for SetRunState {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        diesel::update(run::table.find(self.no))
-            .set((
-                run::state.eq(self.state.name()),
-                run::reason.eq(self.reason.as_deref()),
-                run::worker_id.eq(self.worker.map(|worker| worker.to_string())),
-            ))
-            .execute(tx.conn)?;
-        Ok(())
+        let worker = self.worker.map(|worker| Hex::of(worker.0));
+        let row = StateRow { no: self.no, epoch: self.epoch, state: self.state.name(), reason: self.reason.as_deref(), worker };
+        if row.execute(tx.conn)? == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
     }
 }
 
@@ -225,9 +222,8 @@ impl WriteOp for SetStartReturned {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        diesel::update(run::table.find(self.no)).set(run::start_returned.eq(true)).execute(tx.conn)?;
-        Ok(())
+        let row = StartReturnedRow { no: self.no, epoch: self.epoch };
+        if row.execute(tx.conn)? == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
     }
 }
 
@@ -263,23 +259,22 @@ impl WriteOp for FinishRun {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        let follow = self.follow || run::table.find(self.no).select(run::follow).get_result(tx.conn)?;
-        diesel::update(run::table.find(self.no))
-            .set((
-                run::state.eq(self.state.name()),
-                run::reason.eq(self.reason.as_deref()),
-                run::success.eq(self.counters.success as i64),
-                run::error.eq(self.counters.error as i64),
-                run::total.eq(self.counters.total as i64),
-                run::block_times.eq(self.block_times),
-                (run::start_time.eq(self.start_time.map(|time| time.0)), run::start_returned.eq(self.start_returned)),
-                run::result.eq(self.result.as_deref()),
-                run::follow.eq(follow),
-                run::not_before.eq(None::<i64>),
-                run::finish_time.eq(self.now.0),
-            ))
-            .execute(tx.conn)?;
+        let row = FinishRow {
+            no: self.no,
+            epoch: self.epoch,
+            state: self.state.name(),
+            reason: self.reason.as_deref(),
+            success: self.counters.success as i64,
+            error: self.counters.error as i64,
+            total: self.counters.total as i64,
+            block_times: self.block_times,
+            start_time: self.start_time.map(|time| time.0),
+            start_returned: self.start_returned,
+            result: self.result.as_deref(),
+            follow: self.follow,
+            finish_time: self.now.0,
+        };
+        let Some(follow) = row.get_result::<bool>(tx.conn).optional()? else { return tx.refuse_epoch(self.no) };
         // A run that succeeded has had everything acknowledged; the others are worth a look at their blocks.
         if self.state != RunState::Success {
             for (segment, packs) in results::unacknowledged(tx.conn, block_keys(self.no))? {
@@ -331,7 +326,7 @@ impl ReadOp for ListRuns {
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
         let mut query = run::table.select(RunRow::as_select()).into_boxed();
         if let Some(state) = self.state {
-            query = query.filter(run::state.eq(state.name()));
+            query = query.filter(sql::<Bool>(in_state(state)));
         }
         if let Some(job) = self.job_id {
             query = query.filter(run::job_id.eq(job.to_string()));
@@ -366,7 +361,7 @@ impl ReadOp for OpenRuns {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
         let rows: Vec<(i64, String)> = run::table
-            .filter(run::state.eq_any(OPEN_STATES))
+            .filter(sql::<Bool>(IS_OPEN))
             .filter(run::not_before.is_null().or(run::not_before.ne(Run::QUEUED.0)))
             .order(run::no)
             .select((run::no, run::identity))
@@ -375,11 +370,25 @@ impl ReadOp for OpenRuns {
     }
 }
 
-const OPEN_STATES: [&str; 3] = ["pending", "scheduled", "running"];
+/// The states of runs that are not over, as they stand in the index of these: with parameters the planner could not use it.
+pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
+
+/// A state, said so that its index is used: runs that are not over have one, and those that ended badly. A run that is a
+/// success is found by looking.
+fn in_state(state: RunState) -> &'static str {
+    match state {
+        RunState::Pending => "state IN ('pending', 'scheduled', 'running') AND state = 'pending'",
+        RunState::Scheduled => "state IN ('pending', 'scheduled', 'running') AND state = 'scheduled'",
+        RunState::Running => "state IN ('pending', 'scheduled', 'running') AND state = 'running'",
+        RunState::Failed => "state IN ('failed', 'stopped') AND state = 'failed'",
+        RunState::Stopped => "state IN ('failed', 'stopped') AND state = 'stopped'",
+        RunState::Success => "state = 'success'",
+    }
+}
 
 /// The numbers of the runs that are not over.
 pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> {
-    Ok(run::table.filter(run::state.eq_any(OPEN_STATES)).select(run::no).load(conn)?)
+    Ok(run::table.filter(sql::<Bool>(IS_OPEN)).select(run::no).load(conn)?)
 }
 
 pub(super) fn read_rows(rows: Vec<RunRow>) -> Result<Vec<Run>, StoreError> {
@@ -392,34 +401,48 @@ fn by_identity(conn: &mut Conn, identity: &str) -> Result<Option<RunRow>, StoreE
 
 /// The job of these runs has to hear of their ends.
 pub(super) fn follow_open(conn: &mut Conn, job_id: &str) -> Result<(), StoreError> {
-    let open = run::table.filter(run::job_id.eq(job_id)).filter(run::state.eq_any(OPEN_STATES));
+    let open = run::table.filter(run::job_id.eq(job_id)).filter(sql::<Bool>(IS_OPEN));
     diesel::update(open).set(run::follow.eq(true)).execute(conn)?;
     Ok(())
 }
 
 /// Stores a run under epoch 1: whoever makes it owns it.
-pub(super) fn insert_run(tx: &mut Tx<'_>, new: &NewRun, planned_at: Option<Timestamp>) -> Result<Run, StoreError> {
-    let row = diesel::insert_into(run::table).values((
-        (run::identity.eq(new.identity.to_string()), run::kind.eq(new.kind.name())),
-        run::job_id.eq(new.job_id.to_string()),
-        run::job_name.eq(&new.job_name),
-        run::class_name.eq(&new.class_name),
-        run::arguments.eq(new.arguments.as_deref()),
-        run::state.eq(new.state.name()),
-        run::reason.eq(new.reason.as_deref()),
-        run::priority.eq(new.priority),
-        run::download.eq(json(&new.download)?),
-        run::queue.eq(json(&new.queue)?),
-        run::start_returned.eq(false),
-        (run::epoch.eq(Run::FIRST_EPOCH), run::block_times.eq(0)),
-        (run::success.eq(0), run::error.eq(0), run::total.eq(0)),
-        run::planned_at.eq(planned_at.map(|time| time.0)),
-        (run::creation_time.eq(new.creation_time.0), run::finish_time.eq(new.finish_time.map(|time| time.0))),
-        (run::rules.eq(json(&new.rules)?), run::attempt.eq(1), run::not_before.eq(new.not_before.map(|time| time.0))),
-        (run::follow.eq(new.follow), run::retry_of.eq(new.retry_of.map(|run| run.to_string())), run::trace_id.eq(&new.trace_id)),
-    ));
-    let no: i64 = row.returning(run::no).get_result(tx.conn)?;
+pub(super) fn insert_run(
+    tx: &mut Tx<'_>,
+    new: &NewRun,
+    planned_at: Option<Timestamp>,
+    idempotency_key: Option<&str>,
+) -> Result<Run, StoreError> {
+    let row = InsertRow {
+        identity: Hex::of(new.identity.0),
+        job_id: job_key(new.job_id),
+        job_name: &new.job_name,
+        class_name: &new.class_name,
+        arguments: new.arguments.as_deref(),
+        state: new.state.name(),
+        reason: new.reason.as_deref(),
+        priority: new.priority,
+        download: &settings(&new.download)?,
+        queue: &settings(&new.queue)?,
+        epoch: Run::FIRST_EPOCH,
+        trace_id: &new.trace_id,
+        planned_at: planned_at.map(|time| time.0),
+        creation_time: new.creation_time.0,
+        finish_time: new.finish_time.map(|time| time.0),
+        kind: new.kind.name(),
+        rules: &settings(&new.rules)?,
+        not_before: new.not_before.map(|time| time.0),
+        follow: new.follow,
+        retry_of: new.retry_of.map(|run| Hex::of(run.0)),
+        idempotency_key,
+    };
+    let no: i64 = row.get_result(tx.conn)?;
     Ok(new.clone().into_run(no, planned_at))
+}
+
+/// Settings as they stand in the row of a run: nothing in particular for the usual ones, which most runs have.
+fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
+    if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
 }
 
 #[derive(Queryable, Selectable)]

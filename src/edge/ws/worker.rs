@@ -47,11 +47,14 @@ impl Peer for WorkerSession {
         let Some(worker) = self.desk.worker_handle(self.id) else {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is being rebuilt"))));
         };
-        ctx.spawn(wrap_future(worker.said(message).wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
-            if let Err(problem) = said {
-                ctx.text(frame::text(&ToWorker::Error(problem)));
+        // Not by `ctx.spawn`: the context looks at all that it waits for whenever it wakes, and a thousand runs may be
+        // ending at once.
+        let (said, session) = (worker.said(message), ctx.address());
+        actix_rt::spawn(async move {
+            if let Err(problem) = said.wait().await {
+                session.do_send(Frame::Text(frame::text(&ToWorker::Error(problem))));
             }
-        }));
+        });
     }
 }
 

@@ -18,9 +18,10 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 /// A page holds the usual block whole, which halves the calls to the system; set before the first table, it stays.
 const PAGE: &str = "PRAGMA page_size = 8192;";
 /// FULL: what is committed survives the machine's end too, and with grouped commits it costs next to nothing.
-/// A small cache: the system's own does as well, and a broker at rest is to stay small.
+/// A cache that holds what one batch changes: what does not fit goes to the log before its time, and again at the commit.
+/// It grows with what is written; a broker at rest stays small.
 const WRITER: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-    PRAGMA cache_size = -2000; PRAGMA wal_autocheckpoint = 1000;";
+    PRAGMA cache_size = -16000; PRAGMA wal_autocheckpoint = 4000;";
 const READER: &str = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -1000; PRAGMA query_only = ON;";
 
 /// Opens the file, making it if need be, and brings its tables up to date.
