@@ -1,7 +1,7 @@
 //! Runs.
 
 use super::columns::{Hex, block_keys, damaged, from_json, id, json};
-use super::dialect::Conn;
+use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::fires::{self, NewFire, Outcome};
 use super::hot::{FinishRow, InsertRow, StartReturnedRow, StateRow};
@@ -326,7 +326,7 @@ impl ReadOp for ListRuns {
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
         let mut query = run::table.select(RunRow::as_select()).into_boxed();
         if let Some(state) = self.state {
-            query = query.filter(sql::<Bool>(in_state(state)));
+            query = query.filter(sql::<Bool>(&in_state(state)));
         }
         if let Some(job) = self.job_id {
             query = query.filter(run::job_id.eq(job.to_string()));
@@ -361,7 +361,7 @@ impl ReadOp for OpenRuns {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
         let rows: Vec<(i64, String)> = run::table
-            .filter(sql::<Bool>(IS_OPEN))
+            .filter(sql::<Bool>(AMONG_OPEN))
             .filter(run::not_before.is_null().or(run::not_before.ne(Run::QUEUED.0)))
             .order(run::no)
             .select((run::no, run::identity))
@@ -373,22 +373,22 @@ impl ReadOp for OpenRuns {
 /// The states of runs that are not over, as they stand in the index of these: with parameters the planner could not use it.
 pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
 
-/// A state, said so that its index is used: runs that are not over have one, and those that ended badly. A run that is a
-/// success is found by looking.
-fn in_state(state: RunState) -> &'static str {
+/// The same for a query in the order of numbers, for whose sake the planner would read all runs that there ever were.
+pub(super) const AMONG_OPEN: &str = "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))";
+
+/// Runs in this state, said so that they are found by an index: those that are not over, and those that ended badly. A
+/// success is what most of the others are.
+pub(super) fn in_state(state: RunState) -> String {
     match state {
-        RunState::Pending => "state IN ('pending', 'scheduled', 'running') AND state = 'pending'",
-        RunState::Scheduled => "state IN ('pending', 'scheduled', 'running') AND state = 'scheduled'",
-        RunState::Running => "state IN ('pending', 'scheduled', 'running') AND state = 'running'",
-        RunState::Failed => "state IN ('failed', 'stopped') AND state = 'failed'",
-        RunState::Stopped => "state IN ('failed', 'stopped') AND state = 'stopped'",
-        RunState::Success => "state = 'success'",
+        RunState::Pending | RunState::Scheduled | RunState::Running => format!("{AMONG_OPEN} AND state = '{}'", state.name()),
+        RunState::Failed | RunState::Stopped => format!("state IN ('failed', 'stopped') AND state = '{}'", state.name()),
+        RunState::Success => format!("state = '{}'", state.name()),
     }
 }
 
 /// The numbers of the runs that are not over.
 pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> {
-    Ok(run::table.filter(sql::<Bool>(IS_OPEN)).select(run::no).load(conn)?)
+    Ok(run::table.filter(sql::<Bool>(AMONG_OPEN)).select(run::no).load(conn)?)
 }
 
 pub(super) fn read_rows(rows: Vec<RunRow>) -> Result<Vec<Run>, StoreError> {
@@ -436,7 +436,8 @@ pub(super) fn insert_run(
         retry_of: new.retry_of.map(|run| Hex::of(run.0)),
         idempotency_key,
     };
-    let no: i64 = row.get_result(tx.conn)?;
+    row.execute(tx.conn)?;
+    let no = dialect::last_inserted(tx.conn)?;
     Ok(new.clone().into_run(no, planned_at))
 }
 

@@ -12,6 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{FireOf, InsertRun, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, StoredPlan, WriteFires};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 impl Room {
     /// Deals with all that is due, and says when the job comes next.
@@ -72,10 +73,7 @@ impl Room {
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
         let missed: u64 = rows.iter().filter(|row| matches!(row.outcome, Outcome::Missed)).map(|row| row.instants).sum();
-        let mut verdicts: HashMap<&'static str, u64> = HashMap::new();
-        for row in &rows {
-            *verdicts.entry(row.outcome.verdict()).or_default() += row.instants;
-        }
+        let verdicts: Vec<_> = rows.iter().map(|row| (row.outcome.verdict(), row.instants)).collect();
         let mut events = Vec::new();
         if missed > 0 {
             events.push(known.event("missed", None, now, &format!("{missed} planned runs were missed")));
@@ -123,7 +121,8 @@ impl Room {
             known.open.push(OpenRun { identity: run.identity, not_before: run.not_before });
         }
         if !run.is_queued() {
-            let properties = self.known.as_ref().map(|known| known.job.properties.0.clone()).unwrap_or_default();
+            let settings = self.known.as_ref().and_then(|known| known.settings().ok()).unwrap_or_default();
+            let properties = Arc::clone(&settings.properties);
             self.house.registry().start_new_run(run, properties);
         }
     }
@@ -253,22 +252,25 @@ impl Known {
 
     /// The rows of a decision, and how many runs begin with them.
     fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<(Vec<NewFire>, usize), Problem> {
-        let mut runs: HashMap<Timestamp, NewRun> = HashMap::new();
+        // Few, and nearly always one.
+        let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
         for row in rows {
             if let Fate::Fire { queued } = row.fate {
-                runs.insert(row.at, self.new_run(now, queued)?);
+                runs.push((row.at, Box::new(self.new_run(now, queued)?)));
             }
         }
         let waiting = self.open.iter().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity);
         let starting = runs.len();
-        let identities: HashMap<Timestamp, Identity> = runs.iter().map(|(at, run)| (*at, run.identity)).collect();
+        let identities: HashMap<Timestamp, Identity> =
+            if rows.len() == starting { HashMap::new() } else { runs.iter().map(|(at, run)| (*at, run.identity)).collect() };
+        let mut runs = runs.into_iter();
         let fires = rows.iter().map(|row| NewFire {
             planned_at: row.at,
             planned_until: row.until,
             instants: row.instants,
             kind: row.kind,
             outcome: match &row.fate {
-                Fate::Fire { .. } => Outcome::Fired(Box::new(runs.remove(&row.at).expect("it was made above"))),
+                Fate::Fire { .. } => Outcome::Fired(runs.next().expect("it was made above, in this order").1),
                 Fate::Skipped => Outcome::Skipped,
                 Fate::Missed => Outcome::Missed,
                 Fate::Merged(into) => Outcome::Merged(into.map_or(waiting, |at| identities.get(&at).copied())),
@@ -286,6 +288,7 @@ impl Known {
             JobKind::Block | JobKind::Callback => None,
             JobKind::Application | JobKind::Task => Some("this version carries out block and callback jobs only".to_owned()),
         };
+        let settings = self.settings()?;
         let identity = Identity::random();
         // It is over when it is made, and somebody may want to hear of that.
         let failed = failure.is_some();
@@ -300,8 +303,8 @@ impl Known {
             not_before: (queued && !failed).then_some(Run::QUEUED),
             reason: failure.or_else(|| queued.then(|| "waits until the other runs of the job are over".to_owned())),
             priority: job.priority,
-            download: job.properties.download().map_err(|e| of_property(&e))?,
-            queue: job.properties.queue().map_err(|e| of_property(&e))?,
+            download: settings.download.clone(),
+            queue: settings.queue.clone(),
             kind: job.job_type,
             rules: RunRules {
                 timeout: self.rules.timeout,

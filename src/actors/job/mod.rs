@@ -116,8 +116,8 @@ impl Handler<Due> for JobActor {
 
 impl Handler<RunOver> for JobActor {
     type Result = ();
-    fn handle(&mut self, RunOver(identity): RunOver, ctx: &mut Self::Context) {
-        self.with_room("job.run_over", ctx, async move |room| room.run_over(identity).await, drop);
+    fn handle(&mut self, RunOver { identity, follow }: RunOver, ctx: &mut Self::Context) {
+        self.with_room("job.run_over", ctx, async move |room| room.run_over(identity, follow).await, drop);
     }
 }
 

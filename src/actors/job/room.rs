@@ -3,12 +3,16 @@
 use crate::actors::house::House;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::{Identity, JobId};
-use crate::domain::job::{InvalidProperty, Job};
+use crate::domain::job::{InvalidProperty, Job, JobKind};
 use crate::domain::run::Run;
 use crate::domain::schedule::{Open, Plan, Policies, Schedule};
+use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -37,6 +41,15 @@ pub(super) struct Known {
     pub(super) plan: Plan,
     pub(super) stored: StoredPlan,
     pub(super) open: Vec<OpenRun>,
+    settings: OnceCell<Arc<Settings>>,
+}
+
+/// What the properties of a job mean to its runs: read once for all of them.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    pub(super) properties: Arc<BTreeMap<String, String>>,
+    pub(super) download: DownloadSettings,
+    pub(super) queue: QueueSettings,
 }
 
 impl Known {
@@ -46,7 +59,21 @@ impl Known {
         // It was checked when it was stored; a later version may know other rules.
         let compiled = compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is not understood: {e}")))?;
         let rules = job.rules().map_err(|e| of_property(&e))?;
-        Ok(Self { job, rules, plan: compiled, stored: plan, open })
+        Ok(Self { job, rules, plan: compiled, stored: plan, open, settings: OnceCell::new() })
+    }
+
+    /// What the job's properties mean to a run of it; how to download is nothing to a run without blocks.
+    pub(super) fn settings(&self) -> Result<Arc<Settings>, Problem> {
+        if let Some(settings) = self.settings.get() {
+            return Ok(Arc::clone(settings));
+        }
+        let given = &self.job.properties;
+        let mut settings = Settings { properties: Arc::new(given.0.clone()), ..Settings::default() };
+        if self.job.job_type == JobKind::Block {
+            settings.download = given.download().map_err(|e| of_property(&e))?;
+            settings.queue = given.queue().map_err(|e| of_property(&e))?;
+        }
+        Ok(Arc::clone(self.settings.get_or_init(|| Arc::new(settings))))
     }
 
     /// How many of its runs are not over.

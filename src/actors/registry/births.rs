@@ -308,7 +308,11 @@ impl Handler<StartNewRun> for Registry {
         if run.kind == JobKind::Callback {
             self.enter_callback(*run, Run::FIRST_EPOCH);
         } else {
-            self.enter_run(LoadedRun::new(*run, properties));
+            let mut loaded = LoadedRun::new(run, properties);
+            if loaded.begins_at_once() {
+                loaded.chosen = Some(self.choose(loaded.class_name()));
+            }
+            self.enter_run(loaded);
         }
     }
 }
@@ -332,9 +336,9 @@ impl Handler<RunEnded> for Registry {
             self.house.followers.ring(identity);
         }
         if follow {
-            self.job(job_id).run_over(identity);
+            self.job(job_id).run_over(identity, true);
         } else if let Some(job) = self.house.directory.jobs.get(job_id) {
-            job.run_over(identity);
+            job.run_over(identity, false);
         }
     }
 }

@@ -8,7 +8,8 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 
-/// A new run, in its first attempt and under the first epoch. Gives back its number.
+/// A new run, in its first attempt and under the first epoch. Its number is asked for afterwards: SQLite keeps a journal
+/// of every single `INSERT` that gives something back and may find a double.
 #[derive(Debug)]
 pub(in crate::store) struct InsertRow<'a> {
     pub(in crate::store) identity: Hex,
@@ -60,16 +61,12 @@ impl QueryFragment<Database> for InsertRow<'_> {
             ", ", Bool = &self.follow;
             ", ", Nullable<Text> = &self.retry_of;
             ", ", Nullable<Text> = &self.idempotency_key;
-            ") RETURNING no";
+            ")";
         )
     }
 }
 
 kept!(InsertRow<'_>);
-
-impl Query for InsertRow<'_> {
-    type SqlType = BigInt;
-}
 
 /// The end of a run. Gives back whether its job has to hear of it; no row if it is owned under another epoch.
 #[derive(Debug)]
