@@ -141,7 +141,7 @@ impl ReadOp for OpenRunsOf {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::runs::IS_OPEN);
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
         let rows: Vec<(String, String, Option<i64>)> = run::table
             .filter(run::job_id.eq_any(keys))
             .filter(is_open)
@@ -169,7 +169,7 @@ impl ReadOp for UnsettledJobs {
             .order(run::no)
             .select((run::job_id, run::identity))
             .load(from.conn)?;
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::runs::IS_OPEN);
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
         let waiting: Vec<String> =
             run::table.filter(is_open).filter(run::not_before.eq(Run::QUEUED.0)).select(run::job_id).distinct().load(from.conn)?;
         let ended = ended.into_iter().map(|(job, identity)| Ok((id(&job)?, Some(id(&identity)?))));

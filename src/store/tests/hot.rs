@@ -162,10 +162,10 @@ fn runs_that_are_open_or_ended_badly_are_found_by_an_index() {
             (RunState::Failed, "run_ended_badly"),
             (RunState::Stopped, "run_ended_badly"),
         ] {
-            let plan = plan(&runs::in_state(state));
+            let plan = plan(&run_lists::in_state(state));
             assert!(plan.contains(index), "{state:?}: {plan}");
         }
-        let plan = plan(runs::AMONG_OPEN);
+        let plan = plan(run_lists::AMONG_OPEN);
         assert!(plan.contains("run_open"), "{plan}");
     });
 }
