@@ -1,8 +1,11 @@
 //! Between the values of the domain and what stands in a column.
 
+use super::dialect::Database;
 use super::error::StoreError;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::Seq;
+use diesel::serialize::{self, IsNull, Output, ToSql};
+use diesel::sql_types::Text;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
@@ -20,7 +23,15 @@ pub(super) fn id<T: FromStr>(text: &str) -> Result<T, StoreError> {
 }
 
 /// The 32 digits of an id, without an allocation.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Hex([u8; 32]);
+
+impl ToSql<Text, Database> for Hex {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Database>) -> serialize::Result {
+        out.set_value(self.text());
+        Ok(IsNull::No)
+    }
+}
 
 impl Hex {
     pub(super) fn of(id: Uuid) -> Self {

@@ -2,9 +2,10 @@
 //! of whoever plans: told twice, an instant makes one run.
 
 use super::alerts::{self, NewEvent};
-use super::columns::{damaged, id};
+use super::columns::{Hex, damaged, id};
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::hot::InsertFire;
 use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
@@ -90,27 +91,24 @@ impl WriteOp for WriteFires {
     type Output = Vec<Run>;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<Run>, StoreError> {
-        let key = self.job_id.to_string();
-        plans::check_plan(tx.conn, &key, &self.was)?;
+        plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
         if let Some(after) = self.rewind {
-            let later = fire::table.filter(fire::job_id.eq(&key)).filter(fire::planned_at.gt(after.0));
+            let later = fire::table.filter(fire::job_id.eq(job_key(self.job_id).text().to_owned())).filter(fire::planned_at.gt(after.0));
             diesel::delete(later.filter(fire::verdict.ne("fired"))).execute(tx.conn)?;
         }
         let mut made = Vec::new();
         for row in &self.rows {
-            if find(tx.conn, self.job_id, row.planned_at)?.is_some() {
-                continue;
-            }
-            insert_fire(tx.conn, self.job_id, self.version, row, self.now)?;
-            if let Outcome::Fired(new) = &row.outcome {
-                made.push(runs::insert_run(tx, new, Some(row.planned_at))?);
+            let is_new = insert_fire(tx.conn, self.job_id, self.version, row, self.now)?;
+            if let Outcome::Fired(new) = &row.outcome
+                && is_new
+            {
+                made.push(runs::insert_run(tx, new, Some(row.planned_at), None)?);
             }
         }
         if made.iter().any(Run::is_queued) {
             // Whose turn it is after them is settled when they are over.
-            runs::follow_open(tx.conn, &key)?;
+            runs::follow_open(tx.conn, job_key(self.job_id).text())?;
         }
-        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
         alerts::insert_all(tx.conn, &self.events)?;
         Ok(made)
     }
@@ -137,9 +135,6 @@ impl WriteOp for RecordSkip {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        if find(tx.conn, self.job_id, self.planned_at)?.is_some() {
-            return Ok(());
-        }
         let row = NewFire {
             planned_at: self.planned_at,
             planned_until: self.planned_at,
@@ -149,7 +144,7 @@ impl WriteOp for RecordSkip {
             rule: self.rule,
             reason: Some(self.reason.clone()),
         };
-        insert_fire(tx.conn, self.job_id, self.version, &row, self.now)
+        insert_fire(tx.conn, self.job_id, self.version, &row, self.now).map(drop)
     }
 }
 
@@ -279,26 +274,25 @@ pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: I
     Ok(())
 }
 
-pub(super) fn insert_fire(conn: &mut Conn, job: JobId, version: i64, row: &NewFire, now: Timestamp) -> Result<(), StoreError> {
+/// Writes a row, and says whether it is new: one that stands there stays as it is.
+pub(super) fn insert_fire(conn: &mut Conn, job: JobId, version: i64, row: &NewFire, now: Timestamp) -> Result<bool, StoreError> {
     let run = match &row.outcome {
         Outcome::Fired(run) => Some(run.identity),
         Outcome::Merged(run) => *run,
         Outcome::Skipped | Outcome::Missed => None,
     };
-    diesel::insert_into(fire::table)
-        .values((
-            fire::job_id.eq(job_key(job).text()),
-            fire::planned_at.eq(row.planned_at.0),
-            fire::kind.eq(row.kind.name()),
-            fire::verdict.eq(row.outcome.verdict()),
-            fire::rule.eq(row.rule),
-            fire::reason.eq(row.reason.as_deref()),
-            fire::run_identity.eq(run.map(|run| run.to_string())),
-            fire::version.eq(version),
-            fire::planned_until.eq(row.planned_until.0),
-            fire::instants.eq(row.instants as i64),
-            fire::creation_time.eq(now.0),
-        ))
-        .execute(conn)?;
-    Ok(())
+    let row = InsertFire {
+        job_id: job_key(job),
+        planned_at: row.planned_at.0,
+        kind: row.kind.name(),
+        verdict: row.outcome.verdict(),
+        rule: row.rule,
+        reason: row.reason.as_deref(),
+        run_identity: run.map(|run| Hex::of(run.0)),
+        version,
+        planned_until: row.planned_until.0,
+        instants: row.instants as i64,
+        creation_time: now.0,
+    };
+    Ok(row.execute(conn)? == 1)
 }

@@ -1,87 +1,38 @@
-//! The two updates that every block goes through, as statements of their own: diesel parses an `UPDATE` anew each time
-//! it runs, and these two are run for every hundred requests.
+//! The statements that every block, fire and run goes through, as statements of their own. diesel parses an `UPDATE` anew
+//! each time it runs, and puts the text of an `INSERT` together anew; these have a text that is known by their type.
+//!
+//! A statement that changes a row only if it is as it was taken to be says so in its `WHERE`: no row is an answer, and
+//! only then somebody looks why.
 
-use super::dialect::Database;
-use diesel::connection::Connection;
-use diesel::prelude::*;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Integer, Nullable, SmallInt, Text};
+mod blocks;
+mod fires;
+mod runs;
 
-/// A block without results gets some. Changes no row if it has some, or is not there.
-#[derive(Debug)]
-pub(super) struct Answer<'a> {
-    pub(super) key: i64,
-    pub(super) state: i16,
-    pub(super) attempt: i32,
-    pub(super) success: i32,
-    pub(super) error: i32,
-    pub(super) segment: i32,
-    pub(super) seg_offset: i64,
-    pub(super) seg_length: i64,
-    pub(super) finish_time: i64,
-    pub(super) node_id: Option<&'a str>,
-    pub(super) exception: Option<&'a str>,
-}
+pub(super) use blocks::{Acknowledge, Answer};
+pub(super) use fires::{InsertFire, MovePlanRow};
+pub(super) use runs::{BeginRow, FinishRow, InsertRow, StartReturnedRow, StateRow};
 
-impl QueryFragment<Database> for Answer<'_> {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
-        out.push_sql("UPDATE block SET state = ");
-        out.push_bind_param::<SmallInt, _>(&self.state)?;
-        out.push_sql(", attempt = ");
-        out.push_bind_param::<Integer, _>(&self.attempt)?;
-        out.push_sql(", success = ");
-        out.push_bind_param::<Integer, _>(&self.success)?;
-        out.push_sql(", error = ");
-        out.push_bind_param::<Integer, _>(&self.error)?;
-        out.push_sql(", segment = ");
-        out.push_bind_param::<Integer, _>(&self.segment)?;
-        out.push_sql(", seg_offset = ");
-        out.push_bind_param::<BigInt, _>(&self.seg_offset)?;
-        out.push_sql(", seg_length = ");
-        out.push_bind_param::<BigInt, _>(&self.seg_length)?;
-        out.push_sql(", finish_time = ");
-        out.push_bind_param::<BigInt, _>(&self.finish_time)?;
-        out.push_sql(", node_id = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.node_id)?;
-        out.push_sql(", exception = ");
-        out.push_bind_param::<Nullable<Text>, _>(&self.exception)?;
-        // Only a block that waits for a node has no results: ready or retry.
-        out.push_sql(" WHERE \"key\" = ");
-        out.push_bind_param::<BigInt, _>(&self.key)?;
-        out.push_sql(" AND state IN (1, 16)");
+/// The text of a statement and its parameters, in turn.
+macro_rules! statement {
+    ($out:ident, $($sql:literal $(, $kind:ty = $value:expr)?;)*) => {{
+        $(
+            $out.push_sql($sql);
+            $($out.push_bind_param::<$kind, _>($value)?;)?
+        )*
         Ok(())
-    }
+    }};
 }
 
-impl QueryId for Answer<'_> {
-    type QueryId = Answer<'static>;
-    const HAS_STATIC_QUERY_ID: bool = true;
+/// One text, whatever the values are: diesel keeps it by the name of the type.
+macro_rules! kept {
+    ($name:ident <'_>) => {
+        impl QueryId for $name<'_> {
+            type QueryId = $name<'static>;
+            const HAS_STATIC_QUERY_ID: bool = true;
+        }
+
+        impl<C: Connection> RunQueryDsl<C> for $name<'_> {}
+    };
 }
 
-impl<C: Connection> RunQueryDsl<C> for Answer<'_> {}
-
-/// A block with results is done. Gives back the segment that they stand in; no row if it was done before, or has none.
-#[derive(Debug)]
-pub(super) struct Acknowledge {
-    pub(super) key: i64,
-}
-
-impl QueryFragment<Database> for Acknowledge {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
-        out.push_sql("UPDATE block SET acked = TRUE WHERE \"key\" = ");
-        out.push_bind_param::<BigInt, _>(&self.key)?;
-        out.push_sql(" AND acked = FALSE AND finish_time IS NOT NULL RETURNING segment");
-        Ok(())
-    }
-}
-
-impl QueryId for Acknowledge {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl Query for Acknowledge {
-    type SqlType = Nullable<Integer>;
-}
-
-impl<C: Connection> RunQueryDsl<C> for Acknowledge {}
+use {kept, statement};

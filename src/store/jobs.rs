@@ -72,17 +72,12 @@ impl WriteOp for UpdateJob {
             return Err(StoreError::Conflict("version".into()));
         }
         check_name(tx.conn, &self.job, &key)?;
-        plans::check_plan(tx.conn, &key, &self.was)?;
         super::workflow::check_flow(tx.conn, &self.job)?;
-        if !self.job.successors.is_empty() {
-            // Also the runs that were made before: their ends begin others.
-            super::runs::follow_open(tx.conn, &key)?;
-        }
+        plans::move_plan(tx.conn, self.job.id, &self.was, &self.state, self.next_at)?;
         let (creation_time, create_by) = update_job(tx.conn, &self.job, &key)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
-        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
-        // They were made under rules by which their ends may have meant nothing; now the plan may wait for them.
+        // They were made under rules by which their ends may have meant nothing; now the plan, or others, may wait for them.
         super::runs::follow_open(tx.conn, &key)?;
         super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.update_by.as_deref(), self.job.update_time)?;
         let job = Job { version: version + 1, creation_time: Timestamp(creation_time), create_by, ..self.job.clone() };

@@ -79,6 +79,12 @@ impl Tx<'_> {
         };
         if current == epoch { Ok(()) } else { Err(StoreError::Stale) }
     }
+
+    /// Why a statement found no run of this number and epoch.
+    pub(super) fn refuse_epoch<T>(&mut self, no: i64) -> Result<T, StoreError> {
+        let found = run::table.find(no).select(run::epoch).get_result::<i64>(self.conn).optional()?;
+        Err(found.map_or(StoreError::NotFound, |_| StoreError::Stale))
+    }
 }
 
 /// An operation in the queue, whatever its type.

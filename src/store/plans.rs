@@ -3,6 +3,8 @@
 use super::columns::id;
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::hot::MovePlanRow;
+use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::plan;
 use crate::domain::ids::JobId;
@@ -57,9 +59,7 @@ impl WriteOp for MovePlan {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = self.job_id.to_string();
-        check_plan(tx.conn, &key, &self.was)?;
-        update_plan(tx.conn, &key, &self.state, self.next_at)
+        move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)
     }
 }
 
@@ -97,11 +97,19 @@ pub(super) fn load_plans(conn: &mut Conn, keys: &[String]) -> Result<HashMap<Str
     Ok(rows.into_iter().map(|row| (row.job_id.clone(), row.into())).collect())
 }
 
-/// Refuses if the plan is not as whoever decided took it to be.
-pub(super) fn check_plan(conn: &mut Conn, key: &str, was: &PlanState) -> Result<(), StoreError> {
-    let row: Option<PlanRow> = plan::table.find(key).select(PlanRow::as_select()).get_result(conn).optional()?;
-    let stored = StoredPlan::from(row.ok_or(StoreError::NotFound)?);
-    if stored.state == *was { Ok(()) } else { Err(StoreError::Conflict("plan".into())) }
+/// The plan goes on. Refuses if it is not as whoever decided took it to be.
+pub(super) fn move_plan(
+    conn: &mut Conn,
+    job: JobId,
+    was: &PlanState,
+    state: &PlanState,
+    next_at: Option<Timestamp>,
+) -> Result<(), StoreError> {
+    if MovePlanRow::new(job_key(job), was, state, next_at.map(|at| at.0)).execute(conn)? == 1 {
+        return Ok(());
+    }
+    let found = plan::table.find(job_key(job).text()).select(plan::fires).get_result::<i64>(conn).optional()?;
+    Err(found.map_or(StoreError::NotFound, |_| StoreError::Conflict("plan".into())))
 }
 
 pub(super) fn insert_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {
@@ -120,23 +128,8 @@ pub(super) fn insert_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at
     Ok(())
 }
 
-pub(super) fn update_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at: Option<Timestamp>) -> Result<(), StoreError> {
-    diesel::update(plan::table.find(key))
-        .set((
-            plan::decided_until.eq(state.decided_until.0),
-            plan::next_at.eq(next_at.map(|at| at.0)),
-            plan::asked_at.eq(state.asked_at.map(|at| at.0)),
-            plan::rest_from.eq(state.rest_from.0),
-            plan::last_fire.eq(state.last_fire.map(|at| at.0)),
-            plan::fires.eq(state.fires as i64),
-            plan::failures.eq(i64::from(state.failures)),
-        ))
-        .execute(conn)?;
-    Ok(())
-}
-
 /// A run of the job ended well then.
-pub(super) fn note_good_end(conn: &mut Conn, key: &str, finish: i64) -> Result<(), StoreError> {
-    diesel::update(plan::table.find(key)).set(plan::ended_well.eq(finish)).execute(conn)?;
+pub(super) fn note_good_end(conn: &mut Conn, job: JobId, finish: i64) -> Result<(), StoreError> {
+    diesel::update(plan::table.find(job_key(job).text())).set(plan::ended_well.eq(finish)).execute(conn)?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::dialect::Conn;
 use super::error::StoreError;
 use super::hot::{Acknowledge, Answer};
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::runs::open_run_numbers;
+use super::run_lists::open_run_numbers;
 use super::schema::{block, block_payload, meta};
 use super::segments::{PackReader, Place, Segments};
 use crate::domain::ids::{NodeId, Seq};

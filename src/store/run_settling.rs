@@ -1,8 +1,9 @@
 //! Between the attempts of a run, and after its end.
 
 use super::alerts::{self, NewEvent};
-use super::columns::id;
+use super::columns::{Hex, id};
 use super::error::StoreError;
+use super::hot::BeginRow;
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
@@ -70,19 +71,10 @@ impl WriteOp for BeginRun {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        diesel::update(run::table.find(self.no))
-            .set((
-                run::state.eq(self.state.name()),
-                run::not_before.eq(None::<i64>),
-                run::reason.eq(None::<String>),
-                run::worker_id.eq(self.worker.map(|worker| worker.to_string())),
-            ))
-            .execute(tx.conn)?;
-        let first = run::table.find(self.no).filter(run::start_time.is_null());
-        let begun = diesel::update(first).set(run::start_time.eq(self.now.0)).returning((run::planned_at, run::rules));
-        let begun: Option<(Option<i64>, String)> = begun.get_result(tx.conn).optional()?;
-        if begun.is_some_and(|(planned_at, rules)| planned_at.is_some() && rules.contains("\"lateAfter\"")) {
+        let worker = self.worker.map(|worker| Hex::of(worker.0));
+        let row = BeginRow { no: self.no, epoch: self.epoch, state: self.state.name(), worker, now: self.now.0 };
+        let Some(may_be_late) = row.get_result::<bool>(tx.conn).optional()? else { return tx.refuse_epoch(self.no) };
+        if may_be_late {
             let names = (run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null(), run::rules);
             let late = run::table.find(self.no).select(names).get_result(tx.conn)?;
             alerts::note_begin(tx.conn, &late, self.now)?;
@@ -119,15 +111,13 @@ impl WriteOp for SettleRun {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let key = self.job_id.to_string();
-        plans::check_plan(tx.conn, &key, &self.was)?;
-        plans::update_plan(tx.conn, &key, &self.state, self.next_at)?;
+        plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
         if let Some(identity) = self.ended {
             let ended = run::table.filter(run::identity.eq(identity.to_string()));
             let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::no, run::state, run::finish_time));
             if let Some((no, state, finish)) = ended.get_result::<(i64, String, Option<i64>)>(tx.conn).optional()? {
                 if state == RunState::Success.name() {
-                    plans::note_good_end(tx.conn, &key, finish.unwrap_or(0))?;
+                    plans::note_good_end(tx.conn, self.job_id, finish.unwrap_or(0))?;
                 }
                 for line in &self.lines {
                     logs::insert_line(tx.conn, no, line)?;
@@ -161,8 +151,7 @@ impl ReadOp for OpenRunsOf {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        // The states as they stand in the index: with parameters the planner could not use it.
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
         let rows: Vec<(String, String, Option<i64>)> = run::table
             .filter(run::job_id.eq_any(keys))
             .filter(is_open)
@@ -190,7 +179,7 @@ impl ReadOp for UnsettledJobs {
             .order(run::no)
             .select((run::job_id, run::identity))
             .load(from.conn)?;
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
         let waiting: Vec<String> =
             run::table.filter(is_open).filter(run::not_before.eq(Run::QUEUED.0)).select(run::job_id).distinct().load(from.conn)?;
         let ended = ended.into_iter().map(|(job, identity)| Ok((id(&job)?, Some(id(&identity)?))));

@@ -1,19 +1,25 @@
 //! Runs.
 
 use super::columns::{Hex, block_keys, damaged, from_json, id, json};
-use super::dialect::Conn;
+use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::fires::{self, NewFire, Outcome};
+use super::hot::{FinishRow, InsertRow, StartReturnedRow, StateRow};
+use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
-use super::schema::{job, run};
+use super::schema::run;
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::run::{Counters, Run, RunRules, RunState};
 use crate::domain::schedule::Kind;
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::Bool;
+use serde::Serialize;
+use std::borrow::Cow;
 
 /// A run that is to be made.
 #[derive(Debug, Clone)]
@@ -187,13 +193,10 @@ impl WriteOp for InsertRun {
                 }
             }
         }
-        let run = insert_run(tx, new, planned_at)?;
+        let run = insert_run(tx, new, planned_at, self.key.as_deref())?;
         if run.is_queued() {
             // Those before it are to tell when its turn has come.
             follow_open(tx.conn, &new.job_id.to_string())?;
-        }
-        if let Some(key) = &self.key {
-            diesel::update(run::table.find(run.no)).set(run::idempotency_key.eq(key)).execute(tx.conn)?;
         }
         Ok(Inserted { run, already: false })
     }
@@ -241,15 +244,9 @@ impl WriteOp for SetRunState {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        diesel::update(run::table.find(self.no))
-            .set((
-                run::state.eq(self.state.name()),
-                run::reason.eq(self.reason.as_deref()),
-                run::worker_id.eq(self.worker.map(|worker| worker.to_string())),
-            ))
-            .execute(tx.conn)?;
-        Ok(())
+        let worker = self.worker.map(|worker| Hex::of(worker.0));
+        let row = StateRow { no: self.no, epoch: self.epoch, state: self.state.name(), reason: self.reason.as_deref(), worker };
+        if row.execute(tx.conn)? == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
     }
 }
 
@@ -266,9 +263,8 @@ impl WriteOp for SetStartReturned {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        diesel::update(run::table.find(self.no)).set(run::start_returned.eq(true)).execute(tx.conn)?;
-        Ok(())
+        let row = StartReturnedRow { no: self.no, epoch: self.epoch };
+        if row.execute(tx.conn)? == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
     }
 }
 
@@ -304,23 +300,22 @@ impl WriteOp for FinishRun {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        tx.check_epoch(self.no, self.epoch)?;
-        let follow = self.follow || run::table.find(self.no).select(run::follow).get_result(tx.conn)?;
-        diesel::update(run::table.find(self.no))
-            .set((
-                run::state.eq(self.state.name()),
-                run::reason.eq(self.reason.as_deref()),
-                run::success.eq(self.counters.success as i64),
-                run::error.eq(self.counters.error as i64),
-                run::total.eq(self.counters.total as i64),
-                run::block_times.eq(self.block_times),
-                (run::start_time.eq(self.start_time.map(|time| time.0)), run::start_returned.eq(self.start_returned)),
-                run::result.eq(self.result.as_deref()),
-                run::follow.eq(follow),
-                run::not_before.eq(None::<i64>),
-                run::finish_time.eq(self.now.0),
-            ))
-            .execute(tx.conn)?;
+        let row = FinishRow {
+            no: self.no,
+            epoch: self.epoch,
+            state: self.state.name(),
+            reason: self.reason.as_deref(),
+            success: self.counters.success as i64,
+            error: self.counters.error as i64,
+            total: self.counters.total as i64,
+            block_times: self.block_times,
+            start_time: self.start_time.map(|time| time.0),
+            start_returned: self.start_returned,
+            result: self.result.as_deref(),
+            follow: self.follow,
+            finish_time: self.now.0,
+        };
+        let Some(follow) = row.get_result::<bool>(tx.conn).optional()? else { return tx.refuse_epoch(self.no) };
         // A run that succeeded has had everything acknowledged; the others are worth a look at their blocks.
         if self.state != RunState::Success {
             for (segment, packs) in results::unacknowledged(tx.conn, block_keys(self.no))? {
@@ -343,86 +338,6 @@ impl ReadOp for GetRun {
     }
 }
 
-/// Runs, the newest first.
-#[derive(Debug, Clone, Default)]
-pub struct ListRuns {
-    /// Only those in this state.
-    pub state: Option<RunState>,
-    /// Only those of this job.
-    pub job_id: Option<JobId>,
-    /// Only those of this kind.
-    pub kind: Option<JobKind>,
-    /// Only those of jobs that are in this group now.
-    pub group: Option<String>,
-    /// Only those made at this instant and later.
-    pub from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
-    pub to: Option<Timestamp>,
-    /// The oldest first.
-    pub ascending: bool,
-    /// Only those that follow the run of this number in that order.
-    pub after_no: Option<i64>,
-    /// At most this many.
-    pub limit: usize,
-}
-
-impl ReadOp for ListRuns {
-    type Output = Vec<Run>;
-
-    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        let mut query = run::table.select(RunRow::as_select()).into_boxed();
-        if let Some(state) = self.state {
-            query = query.filter(run::state.eq(state.name()));
-        }
-        if let Some(job) = self.job_id {
-            query = query.filter(run::job_id.eq(job.to_string()));
-        }
-        if let Some(kind) = self.kind {
-            query = query.filter(run::kind.eq(kind.name()));
-        }
-        if let Some(group) = &self.group {
-            query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
-        }
-        if let Some(from) = self.from {
-            query = query.filter(run::creation_time.ge(from.0));
-        }
-        if let Some(to) = self.to {
-            query = query.filter(run::creation_time.le(to.0));
-        }
-        if let Some(no) = self.after_no {
-            query = if self.ascending { query.filter(run::no.gt(no)) } else { query.filter(run::no.lt(no)) };
-        }
-        query = if self.ascending { query.order(run::no.asc()) } else { query.order(run::no.desc()) };
-        let rows = query.limit(self.limit as i64).load(from.conn)?;
-        rows.into_iter().map(TryInto::try_into).collect()
-    }
-}
-
-/// The runs that are not over and do not wait for another, the oldest first: those that have an actor.
-#[derive(Debug, Clone, Copy)]
-pub struct OpenRuns;
-
-impl ReadOp for OpenRuns {
-    type Output = Vec<Identity>;
-
-    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
-        let rows: Vec<(i64, String)> = run::table
-            .filter(run::state.eq_any(OPEN_STATES))
-            .filter(run::not_before.is_null().or(run::not_before.ne(Run::QUEUED.0)))
-            .order(run::no)
-            .select((run::no, run::identity))
-            .load(from.conn)?;
-        rows.iter().map(|(_, identity)| id(identity)).collect()
-    }
-}
-
-const OPEN_STATES: [&str; 3] = ["pending", "scheduled", "running"];
-
-/// The numbers of the runs that are not over.
-pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> {
-    Ok(run::table.filter(run::state.eq_any(OPEN_STATES)).select(run::no).load(conn)?)
-}
-
 pub(super) fn read_rows(rows: Vec<RunRow>) -> Result<Vec<Run>, StoreError> {
     rows.into_iter().map(TryInto::try_into).collect()
 }
@@ -433,34 +348,49 @@ fn by_identity(conn: &mut Conn, identity: &str) -> Result<Option<RunRow>, StoreE
 
 /// The job of these runs has to hear of their ends.
 pub(super) fn follow_open(conn: &mut Conn, job_id: &str) -> Result<(), StoreError> {
-    let open = run::table.filter(run::job_id.eq(job_id)).filter(run::state.eq_any(OPEN_STATES));
+    let open = run::table.filter(run::job_id.eq(job_id)).filter(sql::<Bool>(super::run_lists::IS_OPEN));
     diesel::update(open).set(run::follow.eq(true)).execute(conn)?;
     Ok(())
 }
 
 /// Stores a run under epoch 1: whoever makes it owns it.
-pub(super) fn insert_run(tx: &mut Tx<'_>, new: &NewRun, planned_at: Option<Timestamp>) -> Result<Run, StoreError> {
-    let row = diesel::insert_into(run::table).values((
-        (run::identity.eq(new.identity.to_string()), run::kind.eq(new.kind.name())),
-        run::job_id.eq(new.job_id.to_string()),
-        run::job_name.eq(&new.job_name),
-        run::class_name.eq(&new.class_name),
-        run::arguments.eq(new.arguments.as_deref()),
-        run::state.eq(new.state.name()),
-        run::reason.eq(new.reason.as_deref()),
-        run::priority.eq(new.priority),
-        run::download.eq(json(&new.download)?),
-        run::queue.eq(json(&new.queue)?),
-        run::start_returned.eq(false),
-        (run::epoch.eq(Run::FIRST_EPOCH), run::block_times.eq(0)),
-        (run::success.eq(0), run::error.eq(0), run::total.eq(0)),
-        run::planned_at.eq(planned_at.map(|time| time.0)),
-        (run::creation_time.eq(new.creation_time.0), run::finish_time.eq(new.finish_time.map(|time| time.0))),
-        (run::rules.eq(json(&new.rules)?), run::attempt.eq(1), run::not_before.eq(new.not_before.map(|time| time.0))),
-        (run::follow.eq(new.follow), run::retry_of.eq(new.retry_of.map(|run| run.to_string())), run::trace_id.eq(&new.trace_id)),
-    ));
-    let no: i64 = row.returning(run::no).get_result(tx.conn)?;
+pub(super) fn insert_run(
+    tx: &mut Tx<'_>,
+    new: &NewRun,
+    planned_at: Option<Timestamp>,
+    idempotency_key: Option<&str>,
+) -> Result<Run, StoreError> {
+    let row = InsertRow {
+        identity: Hex::of(new.identity.0),
+        job_id: job_key(new.job_id),
+        job_name: &new.job_name,
+        class_name: &new.class_name,
+        arguments: new.arguments.as_deref(),
+        state: new.state.name(),
+        reason: new.reason.as_deref(),
+        priority: new.priority,
+        download: &settings(&new.download)?,
+        queue: &settings(&new.queue)?,
+        epoch: Run::FIRST_EPOCH,
+        trace_id: &new.trace_id,
+        planned_at: planned_at.map(|time| time.0),
+        creation_time: new.creation_time.0,
+        finish_time: new.finish_time.map(|time| time.0),
+        kind: new.kind.name(),
+        rules: &settings(&new.rules)?,
+        not_before: new.not_before.map(|time| time.0),
+        follow: new.follow,
+        retry_of: new.retry_of.map(|run| Hex::of(run.0)),
+        idempotency_key,
+    };
+    row.execute(tx.conn)?;
+    let no = dialect::last_inserted(tx.conn)?;
     Ok(new.clone().into_run(no, planned_at))
+}
+
+/// Settings as they stand in the row of a run: nothing in particular for the usual ones, which most runs have.
+fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
+    if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
 }
 
 #[derive(Queryable, Selectable)]

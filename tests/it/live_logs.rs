@@ -106,7 +106,7 @@ fn every_line_comes_once_and_then_the_end() {
         say(&api, &run, "warn", texts(400)).await;
         let mut ids = Vec::new();
         let mut expected = texts(0).chain(texts(400));
-        while let Some(expected) = expected.next() {
+        for expected in expected {
             let (id, text) = loop {
                 let line = follower.line().await;
                 if line.0 > 0 {

@@ -200,7 +200,7 @@ fn a_node_that_is_back_before_its_run_keeps_its_block() {
 #[test]
 fn a_run_that_was_pending_waits_for_its_worker() {
     journey(async {
-        let mut broker = Broker::start(&[], "registry.find_worker=die@1");
+        let mut broker = Broker::start(&[], "registry.start_new_run=die@1");
         let api = Api::new(&broker.url);
         api.worker("it.Pending").await;
         let job = api.job("pending", "it.Pending", &json!({})).await;

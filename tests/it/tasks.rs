@@ -492,9 +492,11 @@ fn brokers_and_sockets_die_and_no_task_is_lost_or_at_work_twice() {
             let run = over(&api, run).await;
             assert_eq!(run["state"], "success", "{run}");
         }
-        let watched = watched.borrow();
-        assert_eq!(watched.most, 1, "a task was at work twice at once");
-        assert!(made.iter().all(|run| watched.done.contains_key(run)), "each was carried out");
+        {
+            let watched = watched.borrow();
+            assert_eq!(watched.most, 1, "a task was at work twice at once");
+            assert!(made.iter().all(|run| watched.done.contains_key(run)), "each was carried out");
+        }
         let (_, runs) = api.get(&format!("/api/v1/runs?jobId={job}&limit=1000")).await;
         assert_eq!(runs["items"].as_array().map(Vec::len), Some(made.len()), "none is doubled");
     });

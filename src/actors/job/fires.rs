@@ -17,6 +17,7 @@ use crate::store::{
     FireOf, InsertRun, Inserted, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoredPlan, WriteFires,
 };
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Why a run is stopped for the sake of another one.
 const REPLACED: &str = "another run of the job replaces it";
@@ -80,10 +81,7 @@ impl Room {
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
         let missed: u64 = rows.iter().filter(|row| matches!(row.outcome, Outcome::Missed)).map(|row| row.instants).sum();
-        let mut verdicts: HashMap<&'static str, u64> = HashMap::new();
-        for row in &rows {
-            *verdicts.entry(row.outcome.verdict()).or_default() += row.instants;
-        }
+        let verdicts: Vec<_> = rows.iter().map(|row| (row.outcome.verdict(), row.instants)).collect();
         let mut events = Vec::new();
         if missed > 0 {
             events.push(known.event("missed", None, now, &format!("{missed} planned runs were missed")));
@@ -131,7 +129,8 @@ impl Room {
             known.open.push(OpenRun { identity: run.identity, not_before: run.not_before });
         }
         if !run.is_queued() {
-            let properties = self.known.as_ref().map(|known| known.job.properties.0.clone()).unwrap_or_default();
+            let settings = self.known.as_ref().and_then(|known| known.settings().ok()).unwrap_or_default();
+            let properties = Arc::clone(&settings.properties);
             self.house.registry().start_new_run(run, properties);
         }
     }
@@ -291,22 +290,25 @@ impl Known {
 
     /// The rows of a decision, and how many runs begin with them.
     fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<(Vec<NewFire>, usize), Problem> {
-        let mut runs: HashMap<Timestamp, NewRun> = HashMap::new();
+        // Few, and nearly always one.
+        let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
         for row in rows {
             if let Fate::Fire { queued } = row.fate {
-                runs.insert(row.at, self.planned_run(now, queued));
+                runs.push((row.at, Box::new(self.planned_run(now, queued))));
             }
         }
         let waiting = self.open.first_queued();
         let starting = runs.len();
-        let identities: HashMap<Timestamp, Identity> = runs.iter().map(|(at, run)| (*at, run.identity)).collect();
+        let identities: HashMap<Timestamp, Identity> =
+            if rows.len() == starting { HashMap::new() } else { runs.iter().map(|(at, run)| (*at, run.identity)).collect() };
+        let mut runs = runs.into_iter();
         let fires = rows.iter().map(|row| NewFire {
             planned_at: row.at,
             planned_until: row.until,
             instants: row.instants,
             kind: row.kind,
             outcome: match &row.fate {
-                Fate::Fire { .. } => Outcome::Fired(Box::new(runs.remove(&row.at).expect("it was made above"))),
+                Fate::Fire { .. } => Outcome::Fired(runs.next().expect("it was made above, in this order").1),
                 Fate::Skipped => Outcome::Skipped,
                 Fate::Missed => Outcome::Missed,
                 Fate::Merged(into) => Outcome::Merged(into.map_or(waiting, |at| identities.get(&at).copied())),
@@ -350,10 +352,8 @@ impl Known {
             run.not_before = Some(Run::QUEUED);
             run.reason = Some("waits until the other runs of the job are over".to_owned());
         }
-        if job.job_type == JobKind::Block {
-            run.download = job.properties.download().map_err(|e| of_property(&e))?;
-            run.queue = job.properties.queue().map_err(|e| of_property(&e))?;
-        }
+        let settings = self.settings()?;
+        (run.download, run.queue) = (settings.download.clone(), settings.queue.clone());
         run.rules.application = super::input::application_of(job)?;
         Ok(run)
     }

@@ -66,7 +66,12 @@ pub struct Due;
 /// From the registry: a run of the job is over, and that is stored; none: look which run's turn it is.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct RunOver(pub Option<Identity>);
+pub struct RunOver {
+    /// Which.
+    pub identity: Option<Identity>,
+    /// It is stored as one whose end has to be dealt with; else it is only gone.
+    pub follow: bool,
+}
 
 /// From the registry: a run of the job is over, and its end means nothing to the job but that it is not there any more.
 #[derive(Debug, Message)]
@@ -190,8 +195,8 @@ impl JobHandle {
         self.0.tell(Due);
     }
     /// See [`RunOver`].
-    pub fn run_over(&self, identity: Option<Identity>) {
-        self.0.tell(RunOver(identity));
+    pub fn run_over(&self, identity: Option<Identity>, follow: bool) {
+        self.0.tell(RunOver { identity, follow });
     }
     /// See [`Change`].
     #[must_use]

@@ -189,7 +189,7 @@ impl Handler<RunLeft> for JobActor {
         let waits = self.room.as_ref().and_then(|room| room.known.as_ref()).is_some_and(|known| known.open_counts().queued > 0);
         if waits {
             // Somebody's turn may have come.
-            return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity)).await, drop);
+            return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity), false).await, drop);
         }
         self.notice.message("job.run_left");
         if let Some(known) = self.room.as_mut().and_then(|room| room.known.as_mut()) {
@@ -207,13 +207,13 @@ impl Handler<Due> for JobActor {
 
 impl Handler<RunOver> for JobActor {
     type Result = ();
-    fn handle(&mut self, RunOver(identity): RunOver, ctx: &mut Self::Context) {
+    fn handle(&mut self, RunOver { identity, follow }: RunOver, ctx: &mut Self::Context) {
         let work = async move |room: &mut Room| {
             if identity.is_none() {
                 // Nobody knows which: what the room takes to be at work may be over.
                 room.known = None;
             }
-            room.run_over(identity).await;
+            room.run_over(identity, follow).await;
         };
         self.with_room("job.run_over", ctx, work, drop);
     }

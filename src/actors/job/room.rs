@@ -6,10 +6,13 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{InvalidProperty, Job, JobKind};
 use crate::domain::schedule::{Open, Plan, Policies, Schedule};
+use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::task::TaskSettings;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{DataOf, LoadJobs, NewEvent, OpenRun, OpenRunsOf, StoreError, StoredPlan};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// See the module's text.
@@ -47,6 +50,15 @@ pub(super) struct Known {
     pub(super) arguments: Option<String>,
     /// What runs of a task job take along of its task.
     pub(super) task: Arc<TaskSettings>,
+    settings: OnceCell<Arc<Settings>>,
+}
+
+/// What the properties of a job mean to its runs: read once for all of them.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    pub(super) properties: Arc<BTreeMap<String, String>>,
+    pub(super) download: DownloadSettings,
+    pub(super) queue: QueueSettings,
 }
 
 impl Known {
@@ -62,7 +74,22 @@ impl Known {
             (JobKind::Task, _) => job.properties.get("Arguments").map(|text| serde_json::Value::from(text).to_string()),
             _ => job.properties.get("Arguments").map(str::to_owned),
         };
-        Ok(Self { job, rules, plan: compiled, stored: plan, open: open.into_iter().collect(), data, arguments, task })
+        let (open, settings) = (open.into_iter().collect(), OnceCell::new());
+        Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, settings })
+    }
+
+    /// What the job's properties mean to a run of it; how to download is nothing to a run without blocks.
+    pub(super) fn settings(&self) -> Result<Arc<Settings>, Problem> {
+        if let Some(settings) = self.settings.get() {
+            return Ok(Arc::clone(settings));
+        }
+        let given = &self.job.properties;
+        let mut settings = Settings { properties: Arc::new(given.0.clone()), ..Settings::default() };
+        if self.job.job_type == JobKind::Block {
+            settings.download = given.download().map_err(|e| of_property(&e))?;
+            settings.queue = given.queue().map_err(|e| of_property(&e))?;
+        }
+        Ok(Arc::clone(self.settings.get_or_init(|| Arc::new(settings))))
     }
 
     /// How many of its runs are not over.

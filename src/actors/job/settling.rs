@@ -13,10 +13,10 @@ use crate::store::{DataOf, GetRun, SettleRun, StoredPlan};
 
 impl Room {
     /// A run of the job is over.
-    pub(super) async fn run_over(&mut self, identity: Option<Identity>) {
-        let mut result = self.settle(identity).await;
+    pub(super) async fn run_over(&mut self, identity: Option<Identity>, follow: bool) {
+        let mut result = self.settle(identity, follow).await;
         if result.as_ref().is_err_and(|problem| problem.status == 503) {
-            result = self.settle(identity).await;
+            result = self.settle(identity, follow).await;
         }
         if let Err(problem) = result {
             // It stays marked, and is dealt with again: soon, or when the broker starts anew.
@@ -27,8 +27,8 @@ impl Room {
         }
     }
 
-    async fn settle(&mut self, identity: Option<Identity>) -> Result<(), Problem> {
-        let ended = match identity {
+    async fn settle(&mut self, identity: Option<Identity>, follow: bool) -> Result<(), Problem> {
+        let ended = match identity.filter(|_| follow) {
             None => None,
             Some(identity) => {
                 let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;

@@ -355,7 +355,13 @@ impl Handler<StartNewRun> for Registry {
             JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
             JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
             JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
-            JobKind::Block => drop(self.enter_run(LoadedRun::new(*run, properties))),
+            JobKind::Block => {
+                let mut loaded = LoadedRun::new(run, properties);
+                if loaded.begins_at_once() {
+                    loaded.chosen = Some(self.choose(loaded.class_name()));
+                }
+                self.enter_run(loaded);
+            }
         }
     }
 }
@@ -379,11 +385,11 @@ impl Handler<RunEnded> for Registry {
             self.house.followers.ring(identity);
         }
         if follow {
-            self.job(job_id).run_over(identity);
+            self.job(job_id).run_over(identity, true);
         } else if let Some(job) = self.house.directory.jobs.get(job_id) {
             match identity {
                 Some(identity) => job.run_left(identity),
-                None => job.run_over(None),
+                None => job.run_over(None, false),
             }
         }
     }

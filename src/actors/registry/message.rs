@@ -14,6 +14,7 @@ use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use actix::Message;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// From a session or the HTTP road: a node is there. Its record is stored, its actor started if need be.
 #[derive(Debug, Message)]
@@ -118,7 +119,7 @@ pub struct StartNewRun {
     /// The run.
     pub run: Box<Run>,
     /// The properties of its job.
-    pub properties: BTreeMap<String, String>,
+    pub properties: Arc<BTreeMap<String, String>>,
 }
 
 /// From a run's actor: its next attempt waits; a new actor is to begin with what is stored.
@@ -220,7 +221,7 @@ impl RegistryHandle {
         self.0.tell(PrepareJobs(jobs));
     }
     /// See [`StartNewRun`].
-    pub fn start_new_run(&self, run: Run, properties: BTreeMap<String, String>) {
+    pub fn start_new_run(&self, run: Run, properties: Arc<BTreeMap<String, String>>) {
         self.0.tell(StartNewRun { run: Box::new(run), properties });
     }
     /// See [`RunBeginsAnew`].

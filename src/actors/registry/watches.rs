@@ -14,7 +14,7 @@ pub(super) struct Watch {
 
 impl Registry {
     /// The worker that watches a class and was chosen longest ago.
-    fn choose(&mut self, class_name: &str) -> Option<WorkerId> {
+    pub(super) fn choose(&mut self, class_name: &str) -> Option<WorkerId> {
         let open = self.watches.iter().filter(|(id, _)| !self.closed_workers.contains(id));
         let watching = open.filter(|(_, watch)| watch.class_names.iter().any(|name| name == class_name));
         let id = watching.min_by_key(|(id, watch)| (watch.chosen, **id)).map(|(id, _)| *id)?;

@@ -42,10 +42,12 @@ const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
 pub struct RunActor {
     notice: Notice,
     house: House,
-    run: Run,
+    run: Box<Run>,
     epoch: i64,
-    properties: BTreeMap<String, String>,
+    properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
+    /// As in [`LoadedRun`].
+    chosen: Option<Option<WorkerId>>,
     cache: Cache,
     worker: Option<WorkerId>,
     /// When its worker was last told to start it.
@@ -81,24 +83,38 @@ struct Waiting {
 /// What a run's actor begins with.
 #[derive(Debug)]
 pub struct LoadedRun {
-    run: Run,
+    run: Box<Run>,
     epoch: i64,
-    properties: BTreeMap<String, String>,
+    properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
+    /// The registry has looked for its worker already, and this is what it found.
+    pub chosen: Option<Option<WorkerId>>,
 }
 
 impl LoadedRun {
     /// A run that was made just now: there is nothing of it but its row.
     #[must_use]
-    pub fn new(run: Run, properties: BTreeMap<String, String>) -> Self {
+    pub fn new(run: Box<Run>, properties: Arc<BTreeMap<String, String>>) -> Self {
         let frontier = Frontier::restore(run.queue.clone(), false, &[], crate::domain::seen::SeenSet::new());
-        Self { run, epoch: Run::FIRST_EPOCH, properties, frontier }
+        Self { run, epoch: Run::FIRST_EPOCH, properties, frontier, chosen: None }
     }
 
     /// Which run.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.run.identity
+    }
+
+    /// The class whose worker carries it out.
+    #[must_use]
+    pub fn class_name(&self) -> &str {
+        &self.run.class_name
+    }
+
+    /// It waits neither for its turn nor for a time.
+    #[must_use]
+    pub fn begins_at_once(&self) -> bool {
+        self.run.not_before.is_none()
     }
 }
 
@@ -111,13 +127,14 @@ impl RunActor {
         let (blocks, seen) = house.store.read(LoadFrontier { no: run.no }).await?;
         let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
-        Ok(LoadedRun { run, epoch, properties: job.map(|job| job.properties.0).unwrap_or_default(), frontier })
+        let properties = Arc::new(job.map(|job| job.properties.0).unwrap_or_default());
+        Ok(LoadedRun { run: Box::new(run), epoch, properties, frontier, chosen: None })
     }
 
     /// The actor of a run that was loaded.
     #[must_use]
     pub fn new(notice: Notice, house: House, loaded: LoadedRun) -> Self {
-        let LoadedRun { run, epoch, properties, frontier } = loaded;
+        let LoadedRun { run, epoch, properties, frontier, chosen } = loaded;
         Self {
             notice,
             house,
@@ -125,6 +142,7 @@ impl RunActor {
             epoch,
             properties,
             frontier,
+            chosen,
             cache: Cache::default(),
             worker: None,
             start_told: Timestamp::default(),
@@ -195,7 +213,10 @@ impl RunActor {
         self.run.not_before = None;
         self.attempt_began = Timestamp::now();
         self.announce(ctx);
-        self.find_worker();
+        match self.chosen.take() {
+            Some(worker) => self.found(worker, ctx),
+            None => self.find_worker(),
+        }
         // It may have been everything but closed.
         self.end_if_drained(ctx);
     }

@@ -7,6 +7,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::worker::{StartRun, ToWorker};
 use crate::store::SetStartReturned;
 use actix::{Context, Handler};
+use std::collections::BTreeMap;
 
 /// Between two tellings of a start that was not answered.
 const REPEAT_START_MS: i64 = 30_000;
@@ -19,7 +20,7 @@ impl RunActor {
         }
     }
 
-    fn found(&mut self, worker: Option<WorkerId>, ctx: &mut Context<Self>) {
+    pub(super) fn found(&mut self, worker: Option<WorkerId>, ctx: &mut Context<Self>) {
         self.searching = false;
         if self.worker.is_some() || self.ending {
             return;
@@ -66,7 +67,7 @@ impl RunActor {
             job_id: self.run.job_id,
             class_name: self.run.class_name.clone(),
             arguments: self.run.arguments.clone(),
-            properties: self.properties.clone(),
+            properties: BTreeMap::clone(&self.properties),
             start_returned: self.frontier.start_returned(),
             planned_at: self.run.planned_at,
             attempt: self.run.attempt,

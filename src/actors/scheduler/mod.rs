@@ -28,6 +28,8 @@ const AHEAD_MS: i64 = 3_000;
 /// Jobs that are read at once, and at most in one go.
 const READ_AT_ONCE: usize = 200;
 const MOST_AHEAD: usize = 20_000;
+/// Jobs that are told in one go.
+const TOLD_AT_ONCE: usize = 64;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -86,12 +88,28 @@ impl Scheduler {
     /// Tells the jobs whose time has come, reads those whose time comes, and sleeps until there is more to do.
     fn turn(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
-        while let Some((_, job)) = self.agenda.pop_due(now) {
+        for _ in 0..TOLD_AT_ONCE {
+            let Some((_, job)) = self.agenda.pop_due(now) else {
+                self.read_ahead(now, ctx);
+                return self.sleep(now, ctx);
+            };
             self.told.insert(job, now);
             self.house.registry().job_due(job);
         }
-        self.read_ahead(now, ctx);
-        self.sleep(now, ctx);
+        self.go_on_later(ctx);
+    }
+
+    /// Lets those who were told have their turn: what the first decided is being written while the next decide.
+    fn go_on_later(&mut self, ctx: &mut Context<Self>) {
+        if let Some((_, handle)) = self.alarm.take() {
+            ctx.cancel_future(handle);
+        }
+        let handle = ctx.spawn(wrap_future(tokio::task::yield_now()).map(|(), this: &mut Self, ctx: &mut Context<Self>| {
+            this.alarm = None;
+            this.turn(ctx);
+        }));
+        // Nobody need wake it sooner.
+        self.alarm = Some((Timestamp::default(), handle));
     }
 
     fn sleep(&mut self, now: Timestamp, ctx: &mut Context<Self>) {

@@ -9,7 +9,7 @@ use crate::protocol::api::ActorOutput;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -155,25 +155,27 @@ impl Stats {
     }
 }
 
-/// The actors that live, for those who look on.
+/// The actors that live, for those who look on; by where their figures stand, which is theirs alone while they are here.
 #[derive(Debug, Default)]
-pub struct Census(Mutex<BTreeMap<(&'static str, String), Arc<Stats>>>);
+pub struct Census(Mutex<HashMap<usize, Arc<Stats>>>);
 
 impl Census {
     /// Adds one.
     pub fn enter(&self, stats: &Arc<Stats>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((stats.kind, stats.name.clone()), Arc::clone(stats));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::as_ptr(stats).addr(), Arc::clone(stats));
     }
 
     /// Takes one out.
     pub fn leave(&self, stats: &Stats) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(stats.kind, stats.name.clone()));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&std::ptr::from_ref(stats).addr());
     }
 
-    /// All of them.
+    /// All of them, by kind and name.
     #[must_use]
     pub fn list(&self, now: Timestamp) -> Vec<ActorOutput> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().map(|stats| stats.output(now)).collect()
+        let mut all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        all.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        all.iter().map(|stats| stats.output(now)).collect()
     }
 }
 

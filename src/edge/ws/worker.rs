@@ -48,17 +48,24 @@ impl Peer for WorkerSession {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is being rebuilt"))));
         };
         let has_lines = matches!(&message, FromWorker::Reports(reports) if reports.iter().any(|report| !report.logs.is_empty()));
-        let said = wrap_future(worker.said(message).wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
-            if let Err(problem) = said {
-                ctx.text(frame::text(&ToWorker::Error(problem)));
-            }
-        });
+        let said = worker.said(message);
         if has_lines {
             // Nothing more is read of one that floods before what it said is written down.
-            ctx.wait(said);
-        } else {
-            ctx.spawn(said);
+            ctx.wait(wrap_future(said.wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
+                if let Err(problem) = said {
+                    ctx.text(frame::text(&ToWorker::Error(problem)));
+                }
+            }));
+            return;
         }
+        // Not by `ctx.spawn`: the context looks at all that it waits for whenever it wakes, and a thousand runs may be
+        // ending at once.
+        let session = ctx.address();
+        actix_rt::spawn(async move {
+            if let Err(problem) = said.wait().await {
+                session.do_send(Frame::Text(frame::text(&ToWorker::Error(problem))));
+            }
+        });
     }
 }
 

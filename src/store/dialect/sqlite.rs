@@ -6,7 +6,10 @@
 
 use super::super::error::StoreError;
 use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
-use diesel::sqlite::SqliteConnection;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::BigInt;
+use diesel::sqlite::{Sqlite, SqliteConnection};
+use diesel::{QueryResult, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use std::path::Path;
 
@@ -18,9 +21,11 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 /// A page holds the usual block whole, which halves the calls to the system; set before the first table, it stays.
 const PAGE: &str = "PRAGMA page_size = 8192;";
 /// FULL: what is committed survives the machine's end too, and with grouped commits it costs next to nothing.
-/// A small cache: the system's own does as well, and a broker at rest is to stay small.
+/// A cache that holds what one batch changes: what does not fit goes to the log before its time, and again at the commit.
+/// It grows with what is written; a broker at rest stays small. What a statement may have to take back is kept in memory.
 const WRITER: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-    PRAGMA cache_size = -2000; PRAGMA wal_autocheckpoint = 1000;";
+    PRAGMA cache_size = -16000; PRAGMA wal_autocheckpoint = 4000; \
+    PRAGMA temp_store = MEMORY;";
 const READER: &str = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -1000; PRAGMA query_only = ON;";
 
 /// Opens the file, making it if need be, and brings its tables up to date.
@@ -81,6 +86,32 @@ pub(in crate::store) fn rollback(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(AnsiTransactionManager::rollback_transaction(conn)?)
 }
 
+/// The number of the row that this connection inserted last.
+pub(in crate::store) fn last_inserted(conn: &mut Conn) -> Result<i64, StoreError> {
+    Ok(LastInserted.get_result(conn)?)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LastInserted;
+
+impl QueryFragment<Sqlite> for LastInserted {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("SELECT last_insert_rowid()");
+        Ok(())
+    }
+}
+
+impl QueryId for LastInserted {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for LastInserted {
+    type SqlType = BigInt;
+}
+
+impl RunQueryDsl<Conn> for LastInserted {}
+
 /// Moves what is in the log into the file, at the end.
 pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE);")?)
@@ -89,6 +120,5 @@ pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
 /// Rows changed since the connection was opened.
 #[cfg(debug_assertions)]
 pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
-    use diesel::RunQueryDsl;
     diesel::select(diesel::dsl::sql::<diesel::sql_types::BigInt>("total_changes()")).get_result(conn).ok()
 }

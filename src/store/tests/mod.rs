@@ -1,5 +1,6 @@
 //! What every test of the store uses.
 
+mod hot;
 mod retention;
 mod segments;
 mod tables;

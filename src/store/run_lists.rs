@@ -1,0 +1,109 @@
+//! Lists of runs, and what they are found by.
+
+use super::columns::id;
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source};
+use super::runs::RunRow;
+use super::schema::{job, run};
+use crate::domain::ids::{Identity, JobId};
+use crate::domain::job::JobKind;
+use crate::domain::run::{Run, RunState};
+use crate::domain::time::Timestamp;
+use diesel::dsl::sql;
+use diesel::prelude::*;
+use diesel::sql_types::Bool;
+
+/// Runs, the newest first.
+#[derive(Debug, Clone, Default)]
+pub struct ListRuns {
+    /// Only those in this state.
+    pub state: Option<RunState>,
+    /// Only those of this job.
+    pub job_id: Option<JobId>,
+    /// Only those of this kind.
+    pub kind: Option<JobKind>,
+    /// Only those of jobs that are in this group now.
+    pub group: Option<String>,
+    /// Only those made at this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    pub to: Option<Timestamp>,
+    /// The oldest first.
+    pub ascending: bool,
+    /// Only those that follow the run of this number in that order.
+    pub after_no: Option<i64>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for ListRuns {
+    type Output = Vec<Run>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
+        let mut query = run::table.select(RunRow::as_select()).into_boxed();
+        if let Some(state) = self.state {
+            query = query.filter(sql::<Bool>(&in_state(state)));
+        }
+        if let Some(job) = self.job_id {
+            query = query.filter(run::job_id.eq(job.to_string()));
+        }
+        if let Some(kind) = self.kind {
+            query = query.filter(run::kind.eq(kind.name()));
+        }
+        if let Some(group) = &self.group {
+            query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
+        }
+        if let Some(from) = self.from {
+            query = query.filter(run::creation_time.ge(from.0));
+        }
+        if let Some(to) = self.to {
+            query = query.filter(run::creation_time.le(to.0));
+        }
+        if let Some(no) = self.after_no {
+            query = if self.ascending { query.filter(run::no.gt(no)) } else { query.filter(run::no.lt(no)) };
+        }
+        query = if self.ascending { query.order(run::no.asc()) } else { query.order(run::no.desc()) };
+        let rows = query.limit(self.limit as i64).load(from.conn)?;
+        rows.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+/// The runs that are not over and do not wait for another, the oldest first: those that have an actor.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenRuns;
+
+impl ReadOp for OpenRuns {
+    type Output = Vec<Identity>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
+        let rows: Vec<(i64, String)> = run::table
+            .filter(sql::<Bool>(AMONG_OPEN))
+            .filter(run::not_before.is_null().or(run::not_before.ne(Run::QUEUED.0)))
+            .order(run::no)
+            .select((run::no, run::identity))
+            .load(from.conn)?;
+        rows.iter().map(|(_, identity)| id(identity)).collect()
+    }
+}
+
+/// The states of runs that are not over, as they stand in the index of these: with parameters the planner could not use it.
+pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
+
+/// The same for a query in the order of numbers, for whose sake the planner would read all runs that there ever were.
+pub(super) const AMONG_OPEN: &str = "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))";
+
+/// Runs in this state, said so that they are found by an index: those that are not over, and those that ended badly. A
+/// success is what most of the others are.
+pub(super) fn in_state(state: RunState) -> String {
+    match state {
+        RunState::Pending | RunState::Scheduled | RunState::Running => format!("{AMONG_OPEN} AND state = '{}'", state.name()),
+        RunState::Failed | RunState::Stopped => format!("state IN ('failed', 'stopped') AND state = '{}'", state.name()),
+        RunState::Success => format!("state = '{}'", state.name()),
+    }
+}
+
+/// The numbers of the runs that are not over.
+pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> {
+    Ok(run::table.filter(sql::<Bool>(AMONG_OPEN)).select(run::no).load(conn)?)
+}
