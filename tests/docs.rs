@@ -55,7 +55,7 @@ fn every_message_is_one() {
             }
         }
     }
-    assert_eq!(seen, 24, "messages on the page");
+    assert_eq!(seen, 33, "messages on the page");
 }
 
 #[test]
