@@ -105,8 +105,7 @@ fn every_line_comes_once_and_then_the_end() {
         say(&api, &run, "debug", texts(0)).await;
         say(&api, &run, "warn", texts(400)).await;
         let mut ids = Vec::new();
-        let mut expected = texts(0).chain(texts(400));
-        for expected in expected {
+        for expected in texts(0).chain(texts(400)) {
             let (id, text) = loop {
                 let line = follower.line().await;
                 if line.0 > 0 {
