@@ -187,6 +187,7 @@ mod tests {
             operating_system: os.into(),
             memory: 1,
             max_process_count: 5,
+            max_programs: None,
         }
     }
 

@@ -25,6 +25,9 @@ pub struct NodeFacts {
     pub memory: u64,
     /// Blocks that it takes at once.
     pub max_process_count: u32,
+    /// Programs that it takes at once, as it said when it connected: 0 if it takes none at all; absent: it did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_programs: Option<u32>,
 }
 
 impl NodeFacts {

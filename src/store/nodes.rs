@@ -271,6 +271,7 @@ impl TryFrom<NodeRow> for NodeRecord {
             operating_system: row.operating_system,
             memory: row.memory as u64,
             max_process_count: row.max_process_count as u32,
+            max_programs: None,
         };
         Ok(Self {
             facts,

@@ -1,5 +1,4 @@
-//! Programs on a real agent, ordered by a real broker. They want an agent that starts programs; until it does they are
-//! left out: `cargo test --features faults --test it agent_programs -- --ignored` runs them.
+//! Programs on a real agent, ordered by a real broker.
 
 use crate::support::api::Api;
 use crate::support::process::{Broker, Process, agent};
@@ -127,7 +126,6 @@ fn package(entries: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "needs the agent's side"]
 fn a_program_ends_well_or_with_a_code() {
     journey(async {
         let fleet = Fleet::start().await;
@@ -148,7 +146,6 @@ fn a_program_ends_well_or_with_a_code() {
 }
 
 #[test]
-#[ignore = "needs the agent's side"]
 fn a_program_that_does_not_want_to_end_is_killed() {
     journey(async {
         let fleet = Fleet::start().await;
@@ -168,7 +165,6 @@ fn a_program_that_does_not_want_to_end_is_killed() {
 }
 
 #[test]
-#[ignore = "needs the agent's side"]
 fn programs_live_through_the_death_of_their_broker() {
     journey(async {
         let mut fleet = Fleet::start().await;
@@ -183,7 +179,6 @@ fn programs_live_through_the_death_of_their_broker() {
 }
 
 #[test]
-#[ignore = "needs the agent's side"]
 fn programs_of_an_agent_that_died_are_found_or_lost_and_not_started_twice() {
     journey(async {
         let mut fleet = Fleet::start().await;
@@ -200,7 +195,6 @@ fn programs_of_an_agent_that_died_are_found_or_lost_and_not_started_twice() {
 }
 
 #[test]
-#[ignore = "needs the agent's side"]
 fn packages_are_fetched_from_the_broker_and_bad_ones_are_told_apart() {
     journey(async {
         let fleet = Fleet::start().await;

@@ -251,9 +251,14 @@ impl Handler<NodeConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
         self.message("registry.node_connected");
+        // How many programs it takes it says with each connection; that is not kept.
+        let max_programs = m.facts.max_programs;
         let stored = self.house.store.write(UpsertNode { facts: m.facts, now: Timestamp::now() });
         ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
-            Ok(record) => this.node_is_there(record, m.session, m.reply),
+            Ok(mut record) => {
+                record.facts.max_programs = max_programs;
+                this.node_is_there(record, m.session, m.reply);
+            }
             Err(error) => {
                 log::error!("a node's record could not be stored: {error}");
                 m.reply.send(Err(problem_of(&error)));

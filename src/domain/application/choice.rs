@@ -31,6 +31,8 @@ pub struct LeftOut {
     pub offline: u32,
     /// Disabled or drained by an operator.
     pub closed: u32,
+    /// Take no programs, by their own settings.
+    pub forbidden: u32,
     /// Have not said yet how they are.
     pub unknown: u32,
     /// Busy processors.
@@ -77,6 +79,7 @@ impl fmt::Display for LeftOut {
             (self.os, "with another operating system"),
             (self.offline, "offline"),
             (self.closed, "disabled or drained"),
+            (self.forbidden, "that take no programs"),
             (self.unknown, "without a heartbeat yet"),
             (self.cpu, "with busy processors"),
             (self.memory, "short of memory"),
@@ -133,6 +136,9 @@ fn obstacle<'a>(settings: &ApplicationSettings, node: &Candidate, out: &'a mut L
     if !node.is_open {
         return Some(&mut out.closed);
     }
+    if node.facts.max_programs == Some(0) {
+        return Some(&mut out.forbidden);
+    }
     let Some(load) = node.load else { return Some(&mut out.unknown) };
     if load.cpu >= settings.max_cpu {
         return Some(&mut out.cpu);
@@ -140,7 +146,8 @@ fn obstacle<'a>(settings: &ApplicationSettings, node: &Candidate, out: &'a mut L
     if load.free_memory <= settings.min_free_memory {
         return Some(&mut out.memory);
     }
-    (node.at_work >= node.facts.max_process_count).then_some(&mut out.full)
+    let most = node.facts.max_programs.map_or(node.facts.max_process_count, |most| most.min(node.facts.max_process_count));
+    (node.at_work >= most).then_some(&mut out.full)
 }
 
 #[cfg(test)]
@@ -165,6 +172,7 @@ mod tests {
             operating_system: "Ubuntu Linux".to_owned(),
             memory: 8_000,
             max_process_count: 4,
+            max_programs: None,
         };
         let load = Some(NodeLoad { process_count: 0, cpu: 10, free_memory: 1_000 });
         Candidate { facts, is_open: true, is_online: true, load, at_work: 0 }
@@ -188,7 +196,7 @@ mod tests {
         let settings = settings(&[("NodeCount", "2"), ("NodeGroup", "vps"), ("Os", "LINUX")]);
         let chosen = choose(&settings, &nodes, |_| 0);
         assert_eq!((numbers(&chosen), chosen.asked, chosen.is_partial()), (vec![8], 2, true));
-        let one = LeftOut { group: 1, os: 1, offline: 1, closed: 1, unknown: 1, cpu: 1, memory: 1, full: 1 };
+        let one = LeftOut { group: 1, os: 1, offline: 1, closed: 1, forbidden: 0, unknown: 1, cpu: 1, memory: 1, full: 1 };
         assert_eq!(chosen.left_out, one);
         let remark = chosen.remark().expect("partial");
         assert!(remark.starts_with("on 1 of 2 nodes: 1 of another group, 1 with another operating system, 1 offline"), "{remark}");

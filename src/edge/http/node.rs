@@ -78,6 +78,8 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
         operating_system: call.operating_system.unwrap_or_default(),
         memory: call.memory.unwrap_or(0),
         max_process_count: HTTP_NODE_BLOCKS,
+        // A program is told to a node, and this one only calls.
+        max_programs: Some(0),
     };
     check_facts(&facts)?;
     let meeting = NodeMeeting { facts, heartbeat: call.heartbeat, without: call.runnings };

@@ -102,6 +102,9 @@ fn facts(query: &HashMap<String, String>, request: &HttpRequest) -> Result<(Node
     if !(1..=1_000).contains(&most) {
         return Err(Problem::invalid("maxprocesscount", "1 to 1000 is expected").into());
     }
+    let takes_programs = text(&["applications"]).is_none_or(|said| !said.eq_ignore_ascii_case("false"));
+    let programs = text(&["maxprograms"]).map(|_| number(&["maxprograms"], 0)).transpose()?;
+    let max_programs = if takes_programs { programs.map(|most| u32::try_from(most).unwrap_or(u32::MAX)) } else { Some(0) };
     let facts = NodeFacts {
         node_id: node_id(id)?,
         node_type: text(&["nodetype"]).cloned().unwrap_or_else(|| "Console".to_owned()),
@@ -111,6 +114,7 @@ fn facts(query: &HashMap<String, String>, request: &HttpRequest) -> Result<(Node
         operating_system: text(&["operationsystem", "operatingsystem", "os"]).cloned().unwrap_or_default(),
         memory: number(&["memory", "totalmemory"], 0)?,
         max_process_count: most as u32,
+        max_programs,
     };
     let binary = query.get("encoding").is_some_and(|encoding| encoding.eq_ignore_ascii_case("zstd"));
     Ok((facts, binary))

@@ -243,6 +243,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             operating_system: "linux".into(),
             memory: 1 << 40,
             max_process_count: 5,
+            max_programs: None,
         };
         let node = facts.node_id;
         assert_eq!(store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await, Err(StoreError::NotFound));
