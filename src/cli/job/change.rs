@@ -120,6 +120,9 @@ pub struct TriggerArgs {
     /// What its worker is told, instead of the job's own
     #[arg(long, allow_hyphen_values = true)]
     arguments: Option<String>,
+    /// What the function of a task gets, as JSON, instead of the job's own
+    #[arg(long, value_name = "JSON", value_parser = super::task_flags::json_value, allow_hyphen_values = true, conflicts_with = "arguments")]
+    payload: Option<serde_json::Value>,
     /// Instead of the job's own
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
@@ -138,7 +141,7 @@ pub struct TriggerArgs {
 pub async fn trigger(shell: &Shell, args: TriggerArgs) -> Result<ExitCode, Failure> {
     let id = find(&shell.client, &args.job.job).await?;
     let all = json!({
-        "arguments": args.arguments, "priority": args.priority, "fireTime": args.fire_time, "idempotencyKey": args.key,
+        "arguments": args.payload.or(args.arguments.map(serde_json::Value::from)), "priority": args.priority, "fireTime": args.fire_time, "idempotencyKey": args.key,
     });
     let said: serde_json::Map<_, _> =
         all.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();

@@ -1,5 +1,6 @@
 //! From flags to a job as the API takes it.
 
+use super::task_flags::TaskFlags;
 use crate::cli::remote::Failure;
 use crate::cli::value::{document, duration_ms, header, instant, property, text_or_file};
 use crate::domain::time::Timestamp;
@@ -104,6 +105,7 @@ impl ProgramFlags {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
     Block,
+    Task,
     Application,
     Callback,
 }
@@ -170,6 +172,9 @@ pub struct JobFlags {
 
     #[command(flatten)]
     schedule: ScheduleFlags,
+
+    #[command(flatten)]
+    task: TaskFlags,
 
     /// A fire that finds another run of the job not over
     #[arg(long, help_heading = "What becomes of it")]
@@ -254,6 +259,7 @@ impl JobFlags {
         });
         part(&mut input, job, "schedule", |schedule| self.schedule.apply(schedule));
         part(&mut input, job, "policies", |policies| self.policies(policies));
+        part(&mut input, job, "task", |task| self.task.apply(task));
         let body = self.body.as_deref().map(text_or_file).transpose()?;
         let secret = self.secret.as_deref().map(text_or_file).transpose()?;
         part(&mut input, job, "callback", |callback| {
@@ -277,7 +283,8 @@ impl JobFlags {
     /// The kind that some flags mean by themselves.
     fn kind_by_flags(&self) -> Option<String> {
         let program = self.program.application.as_ref().map(|_| "application");
-        program.or(self.url.as_ref().map(|_| "callback")).map(str::to_owned)
+        let task = self.task.handler.as_ref().map(|_| "task");
+        program.or(task).or(self.url.as_ref().map(|_| "callback")).map(str::to_owned)
     }
 
     fn policies(&self, policies: &mut Map<String, Value>) {

@@ -8,6 +8,7 @@ mod input;
 mod look;
 mod next;
 mod past;
+mod task_flags;
 
 pub use find::{JobRef, find};
 pub use past::explain;
