@@ -55,7 +55,7 @@ fn every_message_is_one() {
             }
         }
     }
-    assert_eq!(seen, 44, "messages on the page");
+    assert_eq!(seen, 42, "messages on the page");
 }
 
 #[test]

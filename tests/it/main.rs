@@ -12,6 +12,7 @@ mod command_line;
 mod job_data;
 mod kill;
 mod kill_schedule;
+mod kill_tasks;
 mod live_logs;
 mod management;
 mod metrics;

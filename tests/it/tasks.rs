@@ -5,10 +5,7 @@ use crate::support::process::Broker;
 use crate::support::socket::Socket;
 use crate::support::{journey, until};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
-use std::time::Duration;
 use webloom::sdk::{TaskContext, TaskFailure, TaskResult, Worker};
 
 /// A worker that is written here, word by word.
@@ -58,7 +55,7 @@ fn task(order: &Value) -> Value {
     json!({ "identity": order["identity"], "attempt": order["attempt"] })
 }
 
-async fn job(api: &Api, name: &str, task: Value, more: Value) -> String {
+pub async fn job(api: &Api, name: &str, task: Value, more: Value) -> String {
     let mut job = json!({ "name": name, "jobType": "task", "task": task });
     for (key, value) in more.as_object().expect("an object") {
         job[key] = value.clone();
@@ -68,7 +65,7 @@ async fn job(api: &Api, name: &str, task: Value, more: Value) -> String {
     job["id"].as_str().expect("an id").to_owned()
 }
 
-async fn over(api: &Api, run: &str) -> Value {
+pub async fn over(api: &Api, run: &str) -> Value {
     until("the end of a run", || async {
         // A broker that was started just now may still be loading it.
         let (status, run) = api.get(&format!("/api/v1/runs/{run}")).await;
@@ -78,7 +75,7 @@ async fn over(api: &Api, run: &str) -> Value {
 }
 
 /// SDK workers in this process, until they are dropped.
-struct Crew(Vec<tokio::task::JoinHandle<()>>);
+pub struct Crew(Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for Crew {
     fn drop(&mut self) {
@@ -86,8 +83,7 @@ impl Drop for Crew {
     }
 }
 
-async fn crew(broker: &str, workers: impl IntoIterator<Item = Worker>) -> Crew {
-    let _ = broker;
+pub async fn crew(workers: impl IntoIterator<Item = Worker>) -> Crew {
     let mut hands = Vec::new();
     for worker in workers {
         let (told, ready) = tokio::sync::oneshot::channel();
@@ -120,7 +116,7 @@ fn a_function_is_run_and_what_it_says_is_kept() {
                 _ => Ok(()),
             }
         }
-        let _crew = crew(&broker.url, [Worker::new(&broker.url).slots(4).task("adds", adds).task("fails", fails)]).await;
+        let _crew = crew([Worker::new(&broker.url).slots(4).task("adds", adds).task("fails", fails)]).await;
         let sums = job(&api, "sums", json!({ "handler": "adds", "arguments": [1, 2] }), json!({})).await;
         let trigger = api.request(reqwest::Method::POST, &format!("/api/v1/jobs/{sums}/trigger"));
         let trigger = trigger.header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
@@ -239,7 +235,7 @@ fn all_of_them_or_so_many_parts() {
             Ok(json!([task.instance(), task.instances()]))
         }
         let worker = |name: &str| Worker::new(&broker.url).name(name).group("g").slots(2).task("part", part);
-        let _crew = crew(&broker.url, [worker("a"), worker("b"), worker("c")]).await;
+        let _crew = crew([worker("a"), worker("b"), worker("c")]).await;
         let all = job(&api, "all", json!({ "handler": "part", "strategy": "broadcast" }), json!({})).await;
         let run = over(&api, &api.trigger(&all).await).await;
         let results = run["result"].as_array().expect("a list");
@@ -427,77 +423,5 @@ fn many_at_once_by_http() {
         assert_eq!(runs["items"].as_array().map(Vec::len), Some(90));
         assert_eq!(api.post(&format!("/api/v1/jobs/{job}/trigger/batch"), &json!([])).await.0, 422);
         assert_eq!(api.post(&format!("/api/v1/workers/{worker}/reports"), &json!([{ "state": "success" }])).await.0, 400);
-    });
-}
-
-/// Which attempts of each task are at work now, and how often each has ended.
-#[derive(Default)]
-struct Watched {
-    at_work: HashMap<String, u32>,
-    most: u32,
-    done: HashMap<String, u32>,
-}
-
-#[test]
-fn brokers_and_sockets_die_and_no_task_is_lost_or_at_work_twice() {
-    journey(async {
-        let mut broker = Broker::start(&[], "");
-        let api = Api::new(&broker.url);
-        let watched = Rc::new(RefCell::new(Watched::default()));
-        let works = {
-            let watched = Rc::clone(&watched);
-            move |task: TaskContext| {
-                let watched = Rc::clone(&watched);
-                async move {
-                    struct AtWork(Rc<RefCell<Watched>>, String);
-                    impl Drop for AtWork {
-                        fn drop(&mut self) {
-                            *self.0.borrow_mut().at_work.get_mut(&self.1).expect("it is at work") -= 1;
-                        }
-                    }
-                    let key = task.identity().to_string();
-                    {
-                        let mut watched = watched.borrow_mut();
-                        let count = watched.at_work.entry(key.clone()).or_default();
-                        *count += 1;
-                        let count = *count;
-                        watched.most = watched.most.max(count);
-                    }
-                    let _at_work = AtWork(Rc::clone(&watched), key.clone());
-                    tokio::time::sleep(Duration::from_millis(u64::from(key.as_bytes()[0]) % 40)).await;
-                    *watched.borrow_mut().done.entry(key).or_default() += 1;
-                    TaskResult::Ok(())
-                }
-            }
-        };
-        let worker = || Worker::new(&broker.url).slots(10).task("h", works.clone());
-        let _crew = crew(&broker.url, [worker(), worker(), worker()]).await;
-        let job = job(&api, "j", json!({ "handler": "h", "lease": 1_000, "lostAttempts": 50, "noWorker": "wait" }), json!({})).await;
-        let mut made = Vec::new();
-        for round in 0..5 {
-            let trigger = |n: u32| json!({ "arguments": [round, n], "idempotencyKey": format!("{round}-{n}") });
-            let triggers: Vec<Value> = (0..60).map(trigger).collect();
-            let path = format!("/api/v1/jobs/{job}/trigger/batch");
-            let runs = until("it is taken", || async {
-                let (status, runs) = api.post(&path, &json!(triggers)).await;
-                (status == 202).then_some(runs)
-            })
-            .await;
-            made.extend(runs.as_array().expect("a list").iter().map(|run| run["identity"].as_str().expect("an id").to_owned()));
-            // In the middle of it.
-            until("some of them", || async { (watched.borrow().done.len() > round * 40).then_some(()) }).await;
-            broker.kill_and_restart();
-        }
-        for run in &made {
-            let run = over(&api, run).await;
-            assert_eq!(run["state"], "success", "{run}");
-        }
-        {
-            let watched = watched.borrow();
-            assert_eq!(watched.most, 1, "a task was at work twice at once");
-            assert!(made.iter().all(|run| watched.done.contains_key(run)), "each was carried out");
-        }
-        let (_, runs) = api.get(&format!("/api/v1/runs?jobId={job}&limit=1000")).await;
-        assert_eq!(runs["items"].as_array().map(Vec::len), Some(made.len()), "none is doubled");
     });
 }

@@ -89,6 +89,7 @@ pub fn describe(run: &Value) -> String {
         ("state", some(run, "state")),
         ("reason", some(run, "reason")),
         ("attempt", some(run, "attempt")),
+        ("progress", some(run, "progress").map(|percent| format!("{percent} % {}", some(run, "progressText").unwrap_or_default()))),
         ("waits until", some_time(run, "notBefore")),
         ("planned for", some_time(run, "plannedAt")),
         ("made", some_time(run, "creationTime")),
