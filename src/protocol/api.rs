@@ -51,7 +51,7 @@ pub struct JobInput {
     #[serde(default)]
     pub callback: Option<crate::domain::callback::Callback>,
     /// The task of a task job.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::object::maybe_object")]
     pub task: Option<crate::domain::task::TaskSettings>,
     /// Jobs that begin when a run of this one ends; an empty list: none.
     #[serde(default)]
@@ -364,7 +364,7 @@ pub struct WorkerInput {
     #[serde(default)]
     pub tasks: Vec<super::task::TaskRef>,
     /// Who it is.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::object::object")]
     pub worker: super::worker::WorkerFacts,
 }
 

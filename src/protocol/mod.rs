@@ -12,6 +12,7 @@ pub mod log;
 #[cfg(feature = "broker")]
 pub mod management;
 pub mod node;
+pub mod object;
 pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;

@@ -145,7 +145,7 @@ pub enum FromWorker {
         #[serde(default)]
         tasks: Vec<TaskRef>,
         /// Who I am.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "super::object::object")]
         worker: WorkerFacts,
     },
     /// What became of tasks. Those that are final are said again after a reconnect, until they are settled.

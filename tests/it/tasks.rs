@@ -370,7 +370,7 @@ fn a_disabled_worker_gets_nothing_new_and_may_still_report() {
     journey(async {
         let broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
-        let job = job(&api, "j", json!({ "handler": "h" }), json!({})).await;
+        let job = job(&api, "j", json!({ "handler": "h", "lease": 3_000 }), json!({})).await;
         let mut worker = Raw::watch(&api, &id(), &["h"], json!({ "slots": 5 }), json!([])).await;
         let first = api.trigger(&job).await;
         let order = worker.order().await;
@@ -422,6 +422,7 @@ fn many_at_once_by_http() {
         let (_, runs) = api.get(&format!("/api/v1/runs?jobId={job}&state=success&limit=200")).await;
         assert_eq!(runs["items"].as_array().map(Vec::len), Some(90));
         assert_eq!(api.post(&format!("/api/v1/jobs/{job}/trigger/batch"), &json!([])).await.0, 422);
-        assert_eq!(api.post(&format!("/api/v1/workers/{worker}/reports"), &json!([{ "state": "success" }])).await.0, 400);
+        assert_eq!(api.post(&format!("/api/v1/workers/{worker}/reports"), &json!([{ "state": "success" }])).await.0, 422);
+        assert_eq!(api.post(&format!("/api/v1/workers/{worker}/reports"), &json!([[]])).await.0, 422);
     });
 }

@@ -129,7 +129,7 @@ pub async fn remove(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpR
 fn hash(request: &HttpRequest) -> Result<&str, Problem> {
     let text = request.match_info().get("sha256").unwrap_or_default();
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Problem::malformed("64 hexadecimal digits are expected").at("sha256"));
+        return Err(Problem::not_found(format!("there is no package {text}: its SHA-256 is 64 hexadecimal digits")));
     }
     Ok(text)
 }

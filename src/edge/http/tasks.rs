@@ -8,6 +8,8 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::TriggerInput;
 use crate::protocol::management::TriggeredOutput;
+use crate::protocol::object::object;
+use crate::protocol::problem::Problem;
 use crate::protocol::push::read_json;
 use crate::protocol::task::{SettledTask, TaskRef, TaskReport};
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -55,10 +57,20 @@ pub struct HandsInput {
     tasks: Vec<TaskRef>,
 }
 
-/// Reads a body that is a list.
+/// Reads a body that is a list of objects.
 async fn list<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<Vec<T>, Failure> {
-    Ok(read_json(&read(request, payload, MOST_BODY).await?)?)
+    let body = read(request, payload, MOST_BODY).await?;
+    let items: Vec<Item<T>> = read_json(&body).map_err(|problem| match problem.field.clone() {
+        // The list is one; a value in it is not what it should be.
+        Some(field) => Problem::invalid(field, problem.detail),
+        None => problem,
+    })?;
+    Ok(items.into_iter().map(|item| item.0).collect())
 }
+
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Item<T>(#[serde(deserialize_with = "object")] T);
 
 /// `POST /api/v1/jobs/{id}/trigger/batch`
 pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
