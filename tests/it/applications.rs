@@ -181,8 +181,11 @@ fn a_job_without_sense_is_refused() {
         }
         assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]));
         let job = job(&api, "good", &json!({}), &json!({})).await;
-        let (status, problem) = api.post(&format!("/api/v1/jobs/{job}/trigger"), &json!({ "arguments": "\"a" })).await;
-        assert_eq!((status, &problem["field"]), (422, &json!("arguments")));
+        // By the long way and, once the job is known, by the short one.
+        for _ in 0..2 {
+            let (status, problem) = api.post(&format!("/api/v1/jobs/{job}/trigger"), &json!({ "arguments": "\"a" })).await;
+            assert_eq!((status, &problem["field"]), (422, &json!("arguments")));
+        }
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::input::arguments_text;
 use super::message::{TriggerOrder, Triggered};
-use super::room::{Known, Room, of_property};
+use super::room::{Known, Room, Texts, of_property};
 use crate::actors::house::House;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
@@ -14,7 +14,7 @@ use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{
-    FireOf, InsertRun, Inserted, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoredPlan, WriteFires,
+    FireOf, InsertRun, Inserted, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoreError, StoredPlan, WriteFires,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,8 +108,9 @@ impl Room {
         let known = self.known.as_mut().expect("it is still known");
         known.stored = StoredPlan { state: step.state, next_at };
         stopped.into_iter().for_each(|run| known.open.remove(run));
+        let properties = known.properties();
         for run in runs {
-            self.begin(run, now);
+            self.begin(run, &properties, now);
         }
         if missed > 0 {
             self.house.alarm();
@@ -118,7 +119,7 @@ impl Room {
     }
 
     /// A run was made: it gets its actor, unless it waits for its turn.
-    pub(super) fn begin(&mut self, run: Run, now: Timestamp) {
+    pub(super) fn begin(&mut self, run: Run, properties: &Texts, now: Timestamp) {
         if let Some(planned) = run.planned_at {
             self.house.lateness.recorded(now.since_ms(planned));
         }
@@ -129,9 +130,7 @@ impl Room {
             known.open.push(OpenRun { identity: run.identity, not_before: run.not_before });
         }
         if !run.is_queued() {
-            let settings = self.known.as_ref().and_then(|known| known.settings().ok()).unwrap_or_default();
-            let properties = Arc::clone(&settings.properties);
-            self.house.registry().start_new_run(run, properties);
+            self.house.registry().start_new_run(run, Arc::clone(properties));
         }
     }
 
@@ -172,41 +171,46 @@ impl Room {
         let known = self.living().await?;
         let mut run = known.new_run(now, queued)?;
         known.fill_in(&mut run, &order)?;
-        super::input::check_arguments(&run)?;
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
+        let properties = known.properties();
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
         // What follows from the end of a run was taken on with that run.
         let store = &self.house.store;
         let inserted = if order.after.is_some() { store.insist(insert).await } else { store.write(insert).await };
-        let inserted = match inserted {
-            Ok(inserted) => inserted,
-            Err(error) => return Err(self.forget(&error)),
-        };
-        Ok(self.inserted(inserted, now))
+        self.made(inserted, &properties, now)
+    }
+
+    /// The write of a trigger is done, or not.
+    pub(super) fn made(&mut self, done: Result<Inserted, StoreError>, properties: &Texts, now: Timestamp) -> Result<Triggered, Problem> {
+        match done {
+            Ok(inserted) => Ok(self.inserted(inserted, properties, now)),
+            Err(error) => Err(self.forget(&error)),
+        }
     }
 
     /// A run was made, or had been.
-    pub(super) fn inserted(&mut self, inserted: Inserted, now: Timestamp) -> Triggered {
+    pub(super) fn inserted(&mut self, inserted: Inserted, properties: &Texts, now: Timestamp) -> Triggered {
         let Inserted { run, already } = inserted;
         let identity = run.identity;
         // A task's actor knows nothing more yet than stands in its row.
         let shown = (run.kind == JobKind::Task).then(|| Box::new(stored_output(&run)));
         if !already {
-            self.begin(run, now);
+            self.begin(run, properties, now);
         }
         Triggered { identity, run: shown }
     }
 
     /// The write of a trigger that nothing has to be asked for: the job is known, and lets any number of its runs be at
     /// work. Many of these may be under way at once; all others come one after the other.
-    pub(super) fn quick(&self, order: &TriggerOrder, now: Timestamp) -> Option<Result<InsertRun, Problem>> {
+    pub(super) fn quick(&self, order: &TriggerOrder, now: Timestamp) -> Option<Result<(InsertRun, Texts), Problem>> {
         let known = self.known.as_ref().filter(|known| !known.job.is_deleted && known.job.is_enabled)?;
         if order.input.fire_time.is_some() || known.overlap() != Overlap::Allow {
             return None;
         }
         let run = known.new_run(now, false).and_then(|mut run| {
             known.fill_in(&mut run, order)?;
-            Ok(InsertRun { run, version: known.job.version, fire: None, key: order.input.idempotency_key.clone() })
+            let insert = InsertRun { run, version: known.job.version, fire: None, key: order.input.idempotency_key.clone() };
+            Ok((insert, known.properties()))
         });
         Some(run)
     }
@@ -341,7 +345,7 @@ impl Known {
         }
         run.rules.by.clone_from(&order.by);
         run.rules.after = order.after;
-        Ok(())
+        super::input::check_arguments(run)
     }
 
     /// A run of the job as it is now.

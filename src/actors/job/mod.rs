@@ -29,10 +29,10 @@ pub use successors::flow_problem;
 use super::house::House;
 use super::reply::Reply;
 use super::supervision::Notice;
-use crate::domain::ids::{Identity, JobId};
+use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{InsertRuns, Inserted, StoreError};
+use crate::store::{InsertRuns, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use room::Room;
 use std::time::Duration;
@@ -42,14 +42,20 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long it may still be sent something after that.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
+type LateWork = Box<dyn FnOnce(&mut Room)>;
+
 /// See the module's text.
-#[derive(Debug)]
 pub struct JobActor {
     notice: Notice,
     house: House,
     id: JobId,
     /// Away while something is being done with it.
     room: Option<Room>,
+    /// What came of triggers while the room was away, for when it is back: in the turn in which `wait` is called, actix still
+    /// polls what was spawned before.
+    late: Vec<LateWork>,
+    /// Writes of triggers that are under way.
+    writing: usize,
     /// It is in no directory any more, and goes when what it is at is done.
     resting: bool,
     last_used: Timestamp,
@@ -60,30 +66,33 @@ impl JobActor {
     #[must_use]
     pub fn new(notice: Notice, house: House, id: JobId) -> Self {
         let room = Some(Room::new(house.clone(), id));
-        Self { notice, house, id, room, resting: false, last_used: Timestamp::now() }
+        Self { notice, house, id, room, late: Vec::new(), writing: 0, resting: false, last_used: Timestamp::now() }
     }
 
     fn rest_if_idle(&mut self, ctx: &mut Context<Self>) {
-        if self.resting && self.room.is_some() {
+        if self.resting && self.room.is_some() && self.writing == 0 {
             self.notice.finish();
             ctx.stop();
         }
     }
 
-    /// A write of a trigger is done, or not.
-    fn made(&mut self, done: Result<Inserted, StoreError>, now: Timestamp) -> Result<Triggered, Problem> {
-        match (done, &mut self.room) {
-            (Ok(inserted), Some(room)) => Ok(room.inserted(inserted, now)),
-            (Ok(inserted), None) => Ok(Triggered { identity: inserted.run.identity, run: None }),
-            (Err(error), _) => Err(self.room_forgets(&error)),
-        }
-    }
-
-    fn room_forgets(&mut self, error: &StoreError) -> Problem {
-        match &mut self.room {
-            Some(room) => room.forget(error),
-            None => crate::actors::reply::problem_of(error),
-        }
+    /// Writes a trigger, or many, while others come in; deals with what comes of it as soon as the room is there.
+    fn write<O: crate::store::WriteOp>(
+        &mut self,
+        op: O,
+        ctx: &mut Context<Self>,
+        done: impl FnOnce(&mut Room, Result<O::Output, StoreError>) + 'static,
+    ) {
+        let written = self.house.store.write(op);
+        self.writing += 1;
+        ctx.spawn(wrap_future(written).map(move |result, this: &mut Self, ctx: &mut Context<Self>| {
+            this.writing -= 1;
+            match &mut this.room {
+                Some(room) => done(room, result),
+                None => this.late.push(Box::new(move |room| done(room, result))),
+            }
+            this.rest_if_idle(ctx);
+        }));
     }
 
     /// Does something with the room, and nothing else until it is done.
@@ -101,7 +110,8 @@ impl JobActor {
             let result = work(&mut room).await;
             (room, result)
         };
-        ctx.wait(wrap_future(work).map(move |(room, result), this: &mut Self, ctx: &mut Context<Self>| {
+        ctx.wait(wrap_future(work).map(move |(mut room, result), this: &mut Self, ctx: &mut Context<Self>| {
+            this.late.drain(..).for_each(|work| work(&mut room));
             this.room = Some(room);
             this.last_used = Timestamp::now();
             done(result);
@@ -136,9 +146,8 @@ impl Handler<Trigger> for JobActor {
             self.notice.message("job.trigger");
             self.last_used = now;
             match quick {
-                Ok(insert) => {
-                    let written = self.house.store.write(insert);
-                    ctx.spawn(wrap_future(written).map(move |done, this: &mut Self, _| reply.send(this.made(done, now))));
+                Ok((insert, properties)) => {
+                    self.write(insert, ctx, move |room, done| reply.send(room.made(done, &properties, now)));
                 }
                 Err(problem) => reply.send(Err(problem)),
             }
@@ -167,19 +176,19 @@ impl Handler<TriggerBatch> for JobActor {
         self.notice.message("job.trigger_batch");
         self.last_used = now;
         let mut refused = Vec::new();
-        let inserts = quick.into_iter().enumerate().filter_map(|(i, insert)| insert.map_err(|problem| refused.push((i, problem))).ok());
-        let written = self.house.store.write(InsertRuns(inserts.collect()));
-        ctx.spawn(wrap_future(written).map(move |done, this: &mut Self, _| {
-            let done = match done {
-                Ok(made) => made.into_iter().map(|inserted| this.made(inserted, now).map(|triggered| triggered.identity)).collect(),
-                Err(error) => return reply.send(Err(this.room_forgets(&error))),
+        let taken = quick.into_iter().enumerate().filter_map(|(i, order)| order.map_err(|problem| refused.push((i, problem))).ok());
+        let (inserts, properties): (Vec<_>, Vec<_>) = taken.unzip();
+        self.write(InsertRuns(inserts), ctx, move |room, made| {
+            let made = match made {
+                Ok(made) => made.into_iter().zip(&properties),
+                Err(error) => return reply.send(Err(room.forget(&error))),
             };
-            let mut done: Vec<Result<Identity, Problem>> = done;
+            let mut done: Vec<_> = made.map(|(run, properties)| room.made(run, properties, now).map(|made| made.identity)).collect();
             for (i, problem) in refused {
                 done.insert(i, Err(problem));
             }
             reply.send(Ok(done));
-        }));
+        });
     }
 }
 

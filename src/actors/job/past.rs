@@ -69,16 +69,11 @@ impl Room {
             let mut run = known.new_run(now, !allows && known.open_counts().any())?;
             run.rules.by = by.clone();
             run.follow |= !allows;
-            let version = known.job.version;
+            let (version, properties) = (known.job.version, known.properties());
             let insert = InsertRun { run, version, fire: Some((planned_at, Kind::Backfill)), key: None };
-            let inserted = match self.house.store.write(insert).await {
-                Ok(inserted) => inserted,
-                Err(error) => return Err(self.forget(&error)),
-            };
-            out.fires.push(BackfillFire { planned_at, identity: Some(inserted.run.identity) });
-            if !inserted.already {
-                self.begin(inserted.run, now);
-            }
+            let written = self.house.store.write(insert).await;
+            let made = self.made(written, &properties, now)?;
+            out.fires.push(BackfillFire { planned_at, identity: Some(made.identity) });
         }
         Ok(out)
     }

@@ -53,10 +53,13 @@ pub(super) struct Known {
     settings: OnceCell<Arc<Settings>>,
 }
 
+/// Properties of a job, as its runs hand them on.
+pub(super) type Texts = Arc<BTreeMap<String, String>>;
+
 /// What the properties of a job mean to its runs: read once for all of them.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
-    pub(super) properties: Arc<BTreeMap<String, String>>,
+    pub(super) properties: Texts,
     pub(super) download: DownloadSettings,
     pub(super) queue: QueueSettings,
 }
@@ -90,6 +93,11 @@ impl Known {
             settings.queue = given.queue().map_err(|e| of_property(&e))?;
         }
         Ok(Arc::clone(self.settings.get_or_init(|| Arc::new(settings))))
+    }
+
+    /// The properties that its runs hand on.
+    pub(super) fn properties(&self) -> Texts {
+        self.settings().map_or_else(|_| Arc::new(self.job.properties.0.clone()), |settings| Arc::clone(&settings.properties))
     }
 
     /// How many of its runs are not over.
