@@ -1,6 +1,6 @@
 //! Lines for the logs of runs: checked, and taken in within bounds, whichever road they come by.
 
-use super::followers::{MOST_BYTES, MOST_LINES, Size};
+use super::followers::{Size, full};
 use super::house::House;
 use super::reply::problem_of;
 use crate::domain::ids::Identity;
@@ -8,7 +8,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::log::{LogInput, LogLevel};
 use crate::protocol::management::LogAccepted;
 use crate::protocol::problem::Problem;
-use crate::store::{AppendLogs, LogSize, NewLine};
+use crate::store::{AppendLogs, LogSize, NewLine, StoreError};
 
 /// Lines of one call.
 const MOST_IN_CALL: usize = 1_000;
@@ -70,44 +70,51 @@ pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Re
 }
 
 impl House {
-    /// Checks lines that a worker sent of a run, and takes in those that its log has room for. Those who follow are rung.
-    ///
-    /// # Errors
-    /// A line is not allowed: then none is taken. Or the store would not.
-    pub async fn append_lines(&self, run_no: i64, identity: Identity, input: Vec<LogInput>) -> Result<LogAccepted, Problem> {
-        let now = Timestamp::now();
-        self.take_lines(run_no, identity, check_lines(input, now)?, now).await
-    }
-
-    /// Takes in the lines that the log of a run has room for.
+    /// Takes in the lines that the log of a run has room for; those who follow are rung. If the size of the log is known,
+    /// they are on their way when this returns: ahead of whatever is written afterwards.
     ///
     /// # Errors
     /// The store would not.
-    pub async fn take_lines(
+    pub fn take_lines(
         &self,
         run_no: i64,
         identity: Identity,
+        lines: Vec<NewLine>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<LogAccepted, Problem>> + use<> + 'static {
+        let house = self.clone();
+        let entered = if self.followers.knows(run_no) { Ok(self.enter_lines(run_no, lines, now)) } else { Err(lines) };
+        async move {
+            let (accepted, written) = match entered {
+                Ok(entered) => entered,
+                Err(lines) => {
+                    let (count, bytes) = house.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
+                    house.followers.learn(run_no, Size::read(count, bytes));
+                    house.enter_lines(run_no, lines, now)
+                }
+            };
+            if let Some(written) = written {
+                written.await.map_err(|e| problem_of(&e))?;
+                house.followers.ring(identity);
+            }
+            Ok(accepted)
+        }
+    }
+
+    fn enter_lines(
+        &self,
+        run_no: i64,
         mut lines: Vec<NewLine>,
         now: Timestamp,
-    ) -> Result<LogAccepted, Problem> {
-        let followers = &self.followers;
-        if !followers.knows(run_no) {
-            let (lines, bytes) = self.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
-            followers.learn(run_no, Size { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES });
-        }
+    ) -> (LogAccepted, Option<impl Future<Output = Result<(), StoreError>> + use<> + 'static>) {
         let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
-        let room = followers.make_room(run_no, &lengths);
+        let room = self.followers.make_room(run_no, &lengths);
         lines.truncate(room.taken);
         if room.filled {
-            let text = format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped");
-            lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text });
+            lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text: full() });
         }
         let accepted = LogAccepted { accepted: room.taken, dropped: lengths.len() - room.taken };
-        if !lines.is_empty() {
-            self.store.write(AppendLogs { run_no, lines }).await.map_err(|e| problem_of(&e))?;
-            followers.ring(identity);
-        }
-        Ok(accepted)
+        (accepted, (!lines.is_empty()).then(|| self.store.write(AppendLogs { run_no, lines })))
     }
 }
 

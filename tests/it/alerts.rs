@@ -137,8 +137,13 @@ fn a_webhook_is_told_and_not_flooded() {
         let expected = [("failed", 1), ("failed", 3), ("recovered", 1)].map(|(event, count)| (event.to_owned(), json!(count)));
         assert_eq!(told, expected);
 
-        let (status, events) = api.get("/api/v1/alerts/events?limit=3").await;
-        assert_eq!(status, 200);
+        // That it arrived is written down when the receiver has answered.
+        let events = until("the last one done", || async {
+            let (status, events) = api.get("/api/v1/alerts/events?limit=3").await;
+            assert_eq!(status, 200);
+            (events["items"][0]["deliveries"][0]["state"] == "done").then_some(events)
+        })
+        .await;
         let items = events["items"].as_array().expect("a list");
         let states: Vec<&str> = items.iter().map(|item| item["deliveries"][0]["state"].as_str().expect("a state")).collect();
         assert_eq!(states, ["done", "merged", "merged"], "{events}");

@@ -240,7 +240,11 @@ impl TaskActor {
         };
         let next_at = self.parts.iter().filter_map(|part| part.next_at).min();
         let (house, job_id, identity) = (self.house.clone(), self.run.job_id, self.run.identity);
+        let logging = self.logging.take();
         let write = async move {
+            if let Some(logging) = logging {
+                drop(logging.await);
+            }
             if let Some(at) = next_at {
                 // Before the end is stored: after a crash in between, the worker says both again.
                 ask_next(house.clone(), job_id, identity, at).await;

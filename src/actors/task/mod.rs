@@ -56,6 +56,10 @@ pub struct TaskActor {
     is_begun: bool,
     /// Its instances are stored.
     is_placed: bool,
+    /// It said something.
+    has_logged: bool,
+    /// What it said last is on its way, where the end has to wait for it.
+    logging: Option<tokio::task::JoinHandle<()>>,
 }
 
 /// What is known of an instance beside where it is.
@@ -116,6 +120,8 @@ impl TaskActor {
             stops: Vec::new(),
             is_begun: false,
             is_placed,
+            has_logged: false,
+            logging: None,
         }
     }
 

@@ -1,8 +1,10 @@
 //! What is heard of a task: from its worker, and from those who watch over it.
 
 use super::{Claimed, Granted, LeaseOver, MARGIN, Nobody, Occupied, Report, StillAtWork, TaskActor};
+use crate::actors::followers::Size;
+use crate::actors::run_logs::check_lines;
 use crate::domain::ids::WorkerId;
-use crate::domain::run::RunState;
+use crate::domain::run::{Run, RunState};
 use crate::domain::task::life::{Phase, Said};
 use crate::domain::task::limits;
 use crate::domain::time::Timestamp;
@@ -10,6 +12,7 @@ use crate::protocol::log::{LogInput, LogLevel};
 use crate::protocol::task::{TaskError, TaskReport, TaskState};
 use crate::store::AverageTime;
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use futures_util::FutureExt;
 use std::time::Duration;
 
 /// A task that says nothing of its time is judged by those before it after so many milliseconds, and never earlier.
@@ -59,7 +62,7 @@ impl TaskActor {
             self.adopted(i, worker, ctx);
         }
         self.note_first_sign(now);
-        self.keep(i, report, ctx);
+        self.keep(i, report);
         if effects.is_empty() {
             self.note_begin(worker, RunState::Running, ctx);
         }
@@ -86,7 +89,7 @@ impl TaskActor {
     }
 
     /// What the report brings beside its state.
-    fn keep(&mut self, i: usize, report: TaskReport, ctx: &mut Context<Self>) {
+    fn keep(&mut self, i: usize, report: TaskReport) {
         let part = &mut self.parts[i];
         part.progress = report.progress.or(part.progress);
         part.text = report.text.map(|text| cut(&text, limits::TEXT)).or(part.text.take());
@@ -106,12 +109,35 @@ impl TaskActor {
             }));
         }
         if !lines.is_empty() {
-            let (house, no, identity) = (self.house.clone(), self.run.no, self.run.identity);
-            let written = async move { house.append_lines(no, identity, lines).await };
-            ctx.spawn(wrap_future(written).map(move |done, _: &mut Self, _| {
-                if let Err(problem) = done {
-                    log::warn!("lines of a task could not be kept run={identity}: {problem}");
+            self.log(lines);
+        }
+    }
+
+    /// Lines go to the store beside the actor: they are kept also if the task is over with them. Those of a run that this
+    /// broker began are there before its end; else the size of the log is to be read first, and the end waits for them.
+    fn log(&mut self, lines: Vec<LogInput>) {
+        let (house, no, identity, now) = (self.house.clone(), self.run.no, self.run.identity, Timestamp::now());
+        let lines = match check_lines(lines, now) {
+            Ok(lines) => lines,
+            Err(problem) => return log::warn!("lines of a task are not taken run={identity}: {problem}"),
+        };
+        let kept = move |done| {
+            if let Err(problem) = done {
+                log::warn!("lines of a task could not be kept run={identity}: {problem}");
+            }
+        };
+        if self.epoch == Run::FIRST_EPOCH {
+            if !std::mem::replace(&mut self.has_logged, true) {
+                house.followers.learn(no, Size::default());
+            }
+            drop(actix::spawn(house.take_lines(no, identity, lines, now).map(kept)));
+        } else {
+            let before = self.logging.take();
+            self.logging = Some(actix::spawn(async move {
+                if let Some(before) = before {
+                    drop(before.await);
                 }
+                kept(house.take_lines(no, identity, lines, now).await);
             }));
         }
     }
