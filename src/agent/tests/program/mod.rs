@@ -77,13 +77,11 @@ impl Scene {
     async fn reached(&self, order: &ProgramOrder, state: ProgramState) -> ProgramReport {
         let mut found = None;
         until(&format!("it is {state:?}"), || {
-            found = self.reports(order).into_iter().find(|report| report.state == state);
-            let is_over = |r: &ProgramReport| matches!(r.state, ProgramState::Refused | ProgramState::Lost | ProgramState::Exited);
-            if found.is_none()
-                && let Some(other) = self.reports(order).into_iter().find(is_over)
-            {
-                panic!("{state:?} was expected, and this came: {other:?}");
-            }
+            let reports = self.reports(order);
+            let is_over = |r: &&ProgramReport| matches!(r.state, ProgramState::Refused | ProgramState::Lost | ProgramState::Exited);
+            let other = reports.iter().find(is_over);
+            found = reports.iter().find(|report| report.state == state).cloned();
+            assert!(found.is_some() || other.is_none(), "{state:?} was expected, and this came: {other:?}");
             found.is_some()
         })
         .await;
