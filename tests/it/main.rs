@@ -16,6 +16,7 @@ mod kill_tasks;
 mod live_logs;
 mod management;
 mod metrics;
+mod odd_workers;
 mod openapi;
 mod panics;
 mod plain_http;

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use webloom::sdk::{TaskContext, TaskFailure, TaskResult, Worker};
 
 /// A worker that is written here, word by word.
-struct Raw {
-    id: String,
-    socket: Socket,
+pub struct Raw {
+    pub id: String,
+    pub socket: Socket,
 }
 
 impl Raw {
-    async fn watch(api: &Api, id: &str, names: &[&str], worker: Value, tasks: Value) -> Self {
+    pub async fn watch(api: &Api, id: &str, names: &[&str], worker: Value, tasks: Value) -> Self {
         let socket = Socket::open(&api.url, &format!("/worker?workerid={id}"), None).await;
         let mut raw = Self { id: id.to_owned(), socket };
         raw.socket.expect("welcome").await;
@@ -25,17 +25,17 @@ impl Raw {
     }
 
     /// The next order, of one task.
-    async fn order(&mut self) -> Value {
+    pub async fn order(&mut self) -> Value {
         let orders = self.socket.find("tasks").await;
         assert_eq!(orders.as_array().map(Vec::len), Some(1), "{orders}");
         orders[0].clone()
     }
 
-    fn report(&self, order: &Value, state: &str, more: Value) {
+    pub fn report(&self, order: &Value, state: &str, more: Value) {
         self.socket.say("reports", &json!([report(order, state, more)]));
     }
 
-    async fn settled(&mut self) -> Value {
+    pub async fn settled(&mut self) -> Value {
         self.socket.find("settled").await[0].clone()
     }
 }
