@@ -192,7 +192,7 @@ async fn carry(program: &Program, teller: &mut Teller, mut child: Option<Child>,
     loop {
         let order = program.ending.borrow().clone();
         if let Some(order) = order.filter(|order| told.is_none_or(|grace| order.grace_ms < grace)) {
-            match launch::write_atomic(&program.folder, END, &order) {
+            match launch::write_durable(&program.folder, END, &order) {
                 Ok(()) => told = Some(order.grace_ms),
                 Err(error) => log::error!("the order to end a program cannot be written folder={} error={error}", program.folder.display()),
             }

@@ -1,6 +1,6 @@
 //! From an order to a folder with all that the launcher needs: the unpacked package, the order's files, the environment.
 
-use super::launch::{self, SPEC, Spec, WORK, write_atomic};
+use super::launch::{self, SPEC, Spec, WORK, write_whole};
 use super::package::{Bounds, refusal, relative, unpack};
 use crate::config::programs::ProgramSettings;
 use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramLimits, ProgramOrder};
@@ -77,9 +77,7 @@ pub fn prepare(order: &ProgramOrder, settings: &ProgramSettings, folder: &Path, 
         grace_ms: order.grace,
         backlog_bytes: settings.inner.backlog_bytes,
     };
-    write_atomic(folder, SPEC, &spec).map_err(failed("spec"))?;
-    // It may hold secrets of the order.
-    std::fs::set_permissions(folder.join(SPEC), Permissions::from_mode(0o600)).map_err(failed("spec"))
+    write_whole(folder, SPEC, &spec).map_err(failed("spec"))
 }
 
 /// A file of the order, in place of one of the package. No link of the package is followed.

@@ -1,7 +1,7 @@
 //! What the agent keeps of a program from before it is started until the broker has settled it: by this no program is
 //! started twice, and none is forgotten.
 
-use super::launch::{self, read, write_atomic};
+use super::launch::{self, read, write_durable};
 use crate::domain::ids::Identity;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramOrder, ProgramRef, ProgramReport};
@@ -52,7 +52,7 @@ impl Record {
     pub async fn write(&self, folder: &Path) -> io::Result<()> {
         let (record, folder) = (self.clone(), folder.to_owned());
         // A disk may be slow, and the agent has more to do.
-        let written = tokio::task::spawn_blocking(move || write_atomic(&folder, FILE, &record)).await;
+        let written = tokio::task::spawn_blocking(move || write_durable(&folder, FILE, &record)).await;
         written.unwrap_or_else(|e| Err(io::Error::other(e)))
     }
 }

@@ -16,7 +16,7 @@ mod text;
 mod watch;
 
 pub use kill::kill_marked;
-pub use record::{Claim, END, EXIT, EndOrder, Ended, SPEC, STATE, Spec, Started, WORK, claim, read, sync_dir, write_atomic};
+pub use record::{Claim, END, EXIT, EndOrder, Ended, SPEC, STATE, Spec, Started, WORK, claim, read, sync_dir, write_durable, write_whole};
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What to start: [`Spec`].
@@ -110,17 +111,30 @@ pub fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result<Option
     }
 }
 
-/// Writes a file so that it is there whole, also after a power cut, when this returns.
+/// Writes a file so that it is there whole or not at all. Only its owner may read it: what an order says may be secret.
+/// After a power cut it may be gone, which is as well where the program is gone too.
 ///
 /// # Errors
 /// The file system does not take it.
-pub fn write_atomic<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
-    let draft = folder.join(format!(".{name}.{}", std::process::id()));
-    let mut file = File::create(&draft)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, folder.join(name))?;
+pub fn write_whole<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
+    write(folder, name, value, |_| Ok(()))
+}
+
+/// As [`write_whole`], and it is there also after a power cut, when this returns.
+///
+/// # Errors
+/// The file system does not take it.
+pub fn write_durable<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
+    write(folder, name, value, File::sync_all)?;
     sync_dir(folder)
+}
+
+fn write<T: Serialize>(folder: &Path, name: &str, value: &T, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let draft = folder.join(format!(".{name}.{}", std::process::id()));
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    sync(&file)?;
+    std::fs::rename(&draft, folder.join(name))
 }
 
 /// Makes the names in a folder durable.

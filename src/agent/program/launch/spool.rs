@@ -9,6 +9,7 @@ use super::record::OUTPUT;
 use crate::domain::time::Timestamp;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +80,8 @@ impl Spool {
     /// The file system does not let it.
     pub fn create(program: &Path, backlog_bytes: u64) -> io::Result<Self> {
         let folder = program.join(OUTPUT);
-        std::fs::create_dir_all(&folder)?;
+        // Not even for the user that the program runs as, who may go through the folder above.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let file = File::create_new(path(&folder, 0))?;
         let inner = Mutex::new(Writer { file, bytes: 0, lines: 0, waiting_bytes: 0 });
         Ok(Self { folder, backlog_bytes, is_over: AtomicBool::new(false), inner })

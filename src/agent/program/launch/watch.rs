@@ -4,7 +4,7 @@
 use super::EXEC;
 use super::kill::kill_descendants;
 use super::proc::{self, Process};
-use super::record::{Claim, END, EXIT, EndOrder, Ended, SPEC, STATE, Spec, Started, claim, read, write_atomic};
+use super::record::{Claim, END, EXIT, EndOrder, Ended, SPEC, STATE, Spec, Started, claim, read, write_durable, write_whole};
 use super::spool::{Source, Spool};
 use super::text::Lines;
 use crate::domain::time::Timestamp;
@@ -95,7 +95,7 @@ fn begin(folder: &Path) -> Result<Program, Refusal> {
         at: at_time,
     };
     // It runs by now, so this is no reason to refuse; without the file an agent that restarts calls it lost.
-    let _ = write_atomic(folder, STATE, &started);
+    let _ = write_whole(folder, STATE, &started);
     let (sender, events) = channel();
     std::thread::spawn(move || reap(main, &sender));
     Ok(Program { spec, main, began, spool, pumps, events })
@@ -210,7 +210,7 @@ impl Program {
             wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
             lines,
         };
-        write_atomic(folder, EXIT, &Ended { exit, at: Timestamp::now() })
+        write_durable(folder, EXIT, &Ended { exit, at: Timestamp::now() })
     }
 
     /// Kills what the program left behind, until nothing is there.

@@ -103,7 +103,7 @@ impl Packages {
                         }
                         std::fs::rename(&draft.0, &path).map_err(failed)?;
                         if hash.is_none() {
-                            launch::write_atomic(&self.folder, &meta_name(&key), &Meta { etag }).map_err(failed)?;
+                            launch::write_durable(&self.folder, &meta_name(&key), &Meta { etag }).map_err(failed)?;
                         }
                     }
                     Fetched::Unchanged => {}
