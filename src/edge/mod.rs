@@ -42,7 +42,6 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Broker", status::routes()))
         .chain(tagged("Broker", metrics::routes()))
         .chain(tagged("Broker", openapi::routes()))
-        // Words like `preview` before what would take them for ids.
         .chain(tagged("Jobs", plans::routes()))
         .chain(tagged("Jobs", transfer::routes()))
         .chain(tagged("Jobs", jobs::routes()))
@@ -65,6 +64,6 @@ pub fn table() -> Vec<Resource> {
 pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone())).app_data(error::query_config()).default_service(web::to(error::no_such_route));
-        route::register(table(), app);
+        route::register(&table(), app);
     }
 }

@@ -22,7 +22,7 @@ pub struct Resource {
     pub(super) tag: &'static str,
     pub(super) texts: Vec<(&'static str, &'static str)>,
     pub(super) operations: Vec<Operation>,
-    routes: Vec<actix_web::Route>,
+    routes: Vec<Box<dyn Fn() -> actix_web::Route>>,
 }
 
 /// A resource at this path; a part in braces is an id unless [`Resource::text`] says otherwise.
@@ -45,7 +45,7 @@ macro_rules! methods {
             F::Output: actix_web::Responder + 'static,
         {
             self.operations.push(describe(Operation::new(Method::$method)));
-            self.routes.push(web::$name().to(handler));
+            self.routes.push(Box::new(move || web::$name().to(handler.clone())));
             self
         }
     )*};
@@ -60,6 +60,13 @@ impl Resource {
         self
     }
 
+    fn service(&self, path: &str) -> actix_web::Resource {
+        let methods: Vec<&str> = self.operations.iter().map(|operation| operation.method.as_str()).collect();
+        let methods = methods.join(", ");
+        let service = web::resource(path).default_service(web::to(move || no_such_method(methods.clone())));
+        self.routes.iter().fold(service, |service, route| service.route(route()))
+    }
+
     /// The same at another path.
     pub fn also_at(mut self, path: &'static str) -> Self {
         self.paths.push(path);
@@ -68,13 +75,55 @@ impl Resource {
 }
 
 /// Makes services of a table. A method that a resource does not have is answered 405 with those that it has.
-pub fn register(table: Vec<Resource>, app: &mut ServiceConfig) {
+///
+/// The router of actix-web tries what it has one after the other, and each path with a parameter by a regular expression.
+/// So what begins alike is put together: the words up to the first parameter, then the parameter, then a plain text.
+pub fn register(table: &[Resource], app: &mut ServiceConfig) {
+    let mut nouns: Groups<(&str, &Resource)> = Vec::new();
     for resource in table {
-        let methods: Vec<&str> = resource.operations.iter().map(|operation| operation.method.as_str()).collect();
-        let methods = methods.join(", ");
-        let service = web::resource(resource.paths).default_service(web::to(move || no_such_method(methods.clone())));
-        app.service(resource.routes.into_iter().fold(service, actix_web::Resource::route));
+        for path in &resource.paths {
+            let (noun, rest) = path.split_at(end_of_noun(path));
+            put(&mut nouns, noun, (rest, resource));
+        }
     }
+    for (noun, resources) in nouns {
+        if let [("", resource)] = resources[..] {
+            app.service(resource.service(noun));
+            continue;
+        }
+        let (mut plain, mut named): (Vec<_>, Groups<(&str, &Resource)>) = (Vec::new(), Vec::new());
+        for (rest, resource) in resources {
+            if rest.starts_with("/{") {
+                let (name, rest) = rest.split_at(rest.find('}').map_or(rest.len(), |end| end + 1));
+                put(&mut named, name, (rest, resource));
+            } else {
+                plain.push((rest, resource));
+            }
+        }
+        // Words like `preview` before what would take them for ids.
+        let scope = plain.into_iter().fold(web::scope(noun), |scope, (rest, resource)| scope.service(resource.service(rest)));
+        let scope = named.into_iter().fold(scope, |scope, (name, resources)| {
+            let inner = resources.into_iter().fold(web::scope(name), |inner, (rest, resource)| inner.service(resource.service(rest)));
+            scope.service(inner)
+        });
+        app.service(scope);
+    }
+}
+
+/// By what they begin with, in the order in which that came first.
+type Groups<'a, T> = Vec<(&'a str, Vec<T>)>;
+
+fn put<'a, T>(groups: &mut Groups<'a, T>, key: &'a str, value: T) {
+    match groups.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, values)) => values.push(value),
+        None => groups.push((key, vec![value])),
+    }
+}
+
+/// Where the words that name the noun end: the third at most, for `/api/v1` stands before most of them.
+fn end_of_noun(path: &str) -> usize {
+    let most = path.find("/{").unwrap_or(path.len());
+    path[..most].match_indices('/').nth(3).map_or(most, |(at, _)| at)
 }
 
 /// What a body is.
