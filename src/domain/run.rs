@@ -184,6 +184,12 @@ impl Run {
     /// The `not_before` of a run that waits until the other runs of its job are over.
     pub const QUEUED: Timestamp = Timestamp(i64::MAX);
 
+    /// It has an instant that it may begin too late after, for whoever wants to hear of that.
+    #[must_use]
+    pub fn may_be_late(&self) -> bool {
+        self.planned_at.is_some() && self.rules.late_after.is_some()
+    }
+
     /// It waits until the other runs of its job are over.
     #[must_use]
     pub fn is_queued(&self) -> bool {

@@ -1,6 +1,8 @@
 //! The statements that every block, fire and run goes through, as statements of their own. diesel parses an `UPDATE` anew
 //! each time it runs, and puts the text of an `INSERT` together anew; these have a text that is known by their type.
 //!
+//! None gives rows back: for `RETURNING`, SQLite makes a table in memory each time.
+//!
 //! A statement that changes a row only if it is as it was taken to be says so in its `WHERE`: no row is an answer, and
 //! only then somebody looks why.
 
@@ -10,7 +12,7 @@ mod runs;
 
 pub(super) use blocks::{Acknowledge, Answer};
 pub(super) use fires::{InsertFire, MovePlanRow};
-pub(super) use runs::{BeginRow, FinishRow, InsertRow, StartReturnedRow, StateRow};
+pub(super) use runs::{BeginRow, FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 
 /// The text of a statement and its parameters, in turn.
 macro_rules! statement {

@@ -58,7 +58,8 @@ impl WriteOp for PlaceRun {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        BeginRun { no: self.no, epoch: self.epoch, state: RunState::Scheduled, worker: None, now: self.now }.apply(tx)?;
+        let (no, epoch, now) = (self.no, self.epoch, self.now);
+        BeginRun { no, epoch, state: RunState::Scheduled, worker: None, may_be_late: true, now }.apply(tx)?;
         diesel::update(run::table.find(self.no)).set(run::reason.eq(self.reason.as_deref())).execute(tx.conn)?;
         diesel::delete(run_instance::table.filter(run_instance::run_no.eq(self.no))).execute(tx.conn)?;
         for (nth, peer) in self.peers.iter().enumerate() {

@@ -63,6 +63,8 @@ pub struct BeginRun {
     pub state: RunState,
     /// Who carries it out.
     pub worker: Option<WorkerId>,
+    /// Its first attempt may begin later than its job lets it.
+    pub may_be_late: bool,
     /// Now; kept of the first attempt.
     pub now: Timestamp,
 }
@@ -73,11 +75,15 @@ impl WriteOp for BeginRun {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let worker = self.worker.map(|worker| Hex::of(worker.0));
         let row = BeginRow { no: self.no, epoch: self.epoch, state: self.state.name(), worker, now: self.now.0 };
-        let Some(may_be_late) = row.get_result::<bool>(tx.conn).optional()? else { return tx.refuse_epoch(self.no) };
-        if may_be_late {
+        if row.execute(tx.conn)? == 0 {
+            return tx.refuse_epoch(self.no);
+        }
+        if self.may_be_late {
             let names = (run::identity, run::job_id, run::job_name, run::planned_at.assume_not_null(), run::rules);
-            let late = run::table.find(self.no).select(names).get_result(tx.conn)?;
-            alerts::note_begin(tx.conn, &late, self.now)?;
+            let first = run::table.find(self.no).filter(run::start_time.eq(self.now.0)).filter(run::planned_at.is_not_null());
+            if let Some(late) = first.select(names).get_result(tx.conn).optional()? {
+                alerts::note_begin(tx.conn, &late, self.now)?;
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::columns::{Hex, block_keys, damaged, from_json, id, json};
 use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::fires::{self, NewFire, Outcome};
-use super::hot::{FinishRow, InsertRow, StartReturnedRow, StateRow};
+use super::hot::{FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
@@ -315,14 +315,16 @@ impl WriteOp for FinishRun {
             follow: self.follow,
             finish_time: self.now.0,
         };
-        let Some(follow) = row.get_result::<bool>(tx.conn).optional()? else { return tx.refuse_epoch(self.no) };
+        if row.execute(tx.conn)? == 0 {
+            return tx.refuse_epoch(self.no);
+        }
         // A run that succeeded has had everything acknowledged; the others are worth a look at their blocks.
         if self.state != RunState::Success {
             for (segment, packs) in results::unacknowledged(tx.conn, block_keys(self.no))? {
                 tx.settlement.release(segment, packs);
             }
         }
-        Ok(follow)
+        Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::columns::Hex;
 use super::dialect::Database;
 use super::error::StoreError;
+use super::hot::FollowRow;
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job_data, run, run_instance};
@@ -11,7 +12,7 @@ use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use diesel::connection::Connection;
 use diesel::prelude::*;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -110,15 +111,13 @@ impl WriteOp for FinishTask {
             follow: self.follow,
             finish_time: self.now.0,
         };
-        let follow: Option<bool> = end.get_result(tx.conn).optional()?;
-        let Some(follow) = follow else {
-            tx.check_epoch(self.no, self.epoch)?;
-            return Err(StoreError::NotFound);
-        };
+        if end.execute(tx.conn)? == 0 {
+            return tx.refuse_epoch(self.no);
+        }
         if let Some((job, identity, data)) = &self.data {
             super::job_data::put(tx.conn, Hex::of(job.0).text(), data, Hex::of(identity.0).text(), self.now)?;
         }
-        Ok(follow)
+        Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
     }
 }
 
@@ -159,7 +158,6 @@ impl QueryFragment<Database> for End<'_> {
         out.push_bind_param::<BigInt, _>(&self.no)?;
         out.push_sql(" AND epoch = ");
         out.push_bind_param::<BigInt, _>(&self.epoch)?;
-        out.push_sql(" RETURNING follow");
         Ok(())
     }
 }
@@ -167,10 +165,6 @@ impl QueryFragment<Database> for End<'_> {
 impl QueryId for End<'_> {
     type QueryId = End<'static>;
     const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl Query for End<'_> {
-    type SqlType = Bool;
 }
 
 impl<C: Connection> RunQueryDsl<C> for End<'_> {}

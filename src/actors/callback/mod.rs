@@ -90,7 +90,8 @@ impl CallbackActor {
             self.run.start_time = Some(now);
             self.house.lateness.sent(now.since_ms(self.run.creation_time));
         }
-        let write = BeginRun { no: self.run.no, epoch: self.epoch, state: RunState::Running, worker: None, now };
+        let (no, may_be_late) = (self.run.no, self.run.may_be_late());
+        let write = BeginRun { no, epoch: self.epoch, state: RunState::Running, worker: None, may_be_late, now };
         Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| this.send(slot, is_first, ctx));
     }
 

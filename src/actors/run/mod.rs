@@ -240,7 +240,8 @@ impl RunActor {
     /// before, whoever carries the run out is told again, as it is in any case.
     fn store_beginning(&mut self, ctx: &mut Context<Self>) {
         if let Some(now) = self.begun.take().filter(|_| !self.ending) {
-            let write = BeginRun { no: self.run.no, epoch: self.epoch, state: self.run.state, worker: self.worker, now };
+            let (no, may_be_late) = (self.run.no, self.run.may_be_late());
+            let write = BeginRun { no, epoch: self.epoch, state: self.run.state, worker: self.worker, may_be_late, now };
             Self::then(ctx, self.house.store.insist(write), |_, (), _| {});
         }
     }

@@ -123,6 +123,10 @@ impl TaskActor {
             self.run.state = RunState::Scheduled;
         }
         self.run.reason = None;
+        if self.run.may_be_late() && !self.is_begun {
+            // Else stored with its end, if it is short.
+            self.store_begin(id, ctx);
+        }
         let part = &mut self.parts[i];
         (part.began, part.is_judged, part.progress, part.text) = (Some(now), false, None, None);
         let data = self.run.rules.data.as_deref().and_then(|text| serde_json::value::RawValue::from_string(text.to_owned()).ok());

@@ -269,8 +269,13 @@ impl TaskActor {
         }
         self.is_begun = true;
         self.run.state = state;
+        self.store_begin(worker, ctx);
+    }
+
+    fn store_begin(&self, worker: WorkerId, ctx: &mut Context<Self>) {
+        let (no, may_be_late) = (self.run.no, self.run.may_be_late());
         let now = self.run.start_time.unwrap_or_else(Timestamp::now);
-        let write = BeginRun { no: self.run.no, epoch: self.epoch, state, worker: Some(worker), now };
+        let write = BeginRun { no, epoch: self.epoch, state: self.run.state, worker: Some(worker), may_be_late, now };
         let write = self.house.store.insist(write);
         // Nothing waits for it: should it be lost, the end says the same.
         ctx.spawn(wrap_future(write).map(|result, this: &mut Self, ctx: &mut Context<Self>| {

@@ -68,7 +68,7 @@ impl QueryFragment<Database> for InsertRow<'_> {
 
 kept!(InsertRow<'_>);
 
-/// The end of a run. Gives back whether its job has to hear of it; no row if it is owned under another epoch.
+/// The end of a run.
 #[derive(Debug)]
 pub(in crate::store) struct FinishRow<'a> {
     pub(in crate::store) no: i64,
@@ -102,16 +102,39 @@ impl QueryFragment<Database> for FinishRow<'_> {
             "), finish_time = ", BigInt = &self.finish_time;
             " WHERE no = ", BigInt = &self.no;
             " AND epoch = ", BigInt = &self.epoch;
-            " RETURNING follow";
         )
     }
 }
 
 kept!(FinishRow<'_>);
 
-impl Query for FinishRow<'_> {
+/// Whether the job of a run has to hear of its end.
+#[derive(Debug)]
+pub(in crate::store) struct FollowRow(i64);
+
+impl FollowRow {
+    /// Of the run of this number.
+    pub(in crate::store) fn of(conn: &mut super::super::dialect::Conn, no: i64) -> QueryResult<bool> {
+        Self(no).get_result(conn)
+    }
+}
+
+impl QueryFragment<Database> for FollowRow {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        statement!(out, "SELECT follow FROM run WHERE no = ", BigInt = &self.0;)
+    }
+}
+
+impl QueryId for FollowRow {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for FollowRow {
     type SqlType = Bool;
 }
+
+impl<C: Connection> RunQueryDsl<C> for FollowRow {}
 
 /// Where a run is, why, and who has it.
 #[derive(Debug)]
@@ -137,8 +160,7 @@ impl QueryFragment<Database> for StateRow<'_> {
 
 kept!(StateRow<'_>);
 
-/// An attempt begins; the time of the first one stays. Gives back whether it may be worth an alert, as
-/// that of a first attempt may.
+/// An attempt begins; the time of the first one stays.
 #[derive(Debug)]
 pub(in crate::store) struct BeginRow<'a> {
     pub(in crate::store) no: i64,
@@ -156,17 +178,11 @@ impl QueryFragment<Database> for BeginRow<'_> {
             ", start_time = coalesce(start_time, ", BigInt = &self.now;
             ") WHERE no = ", BigInt = &self.no;
             " AND epoch = ", BigInt = &self.epoch;
-            " RETURNING start_time = ", BigInt = &self.now;
-            " AND planned_at IS NOT NULL AND instr(rules, '\"lateAfter\"') > 0";
         )
     }
 }
 
 kept!(BeginRow<'_>);
-
-impl Query for BeginRow<'_> {
-    type SqlType = Bool;
-}
 
 /// The worker has pushed its first requests.
 #[derive(Debug)]

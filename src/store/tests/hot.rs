@@ -130,7 +130,10 @@ fn a_run_comes_back_as_it_was_made_and_as_it_ended() {
 fn the_first_attempt_is_the_one_that_counts() {
     with_store(|store, _| async move {
         let (old, epoch) = run(&store).await;
-        let begin = |epoch, now| store.write(BeginRun { no: old.no, epoch, state: RunState::Scheduled, worker: None, now: Timestamp(now) });
+        let begin = |epoch, now| {
+            let (no, now) = (old.no, Timestamp(now));
+            store.write(BeginRun { no, epoch, state: RunState::Scheduled, worker: None, may_be_late: true, now })
+        };
         assert_eq!(begin(epoch + 1, 4).await, Err(StoreError::Stale));
         for now in [5, 6] {
             begin(epoch, now).await.expect("begun");
