@@ -45,7 +45,7 @@ fn brokers_and_sockets_die_and_no_task_is_lost_or_at_work_twice() {
                         watched.most = watched.most.max(count);
                     }
                     let _at_work = AtWork(Rc::clone(&watched), key.clone());
-                    tokio::time::sleep(Duration::from_millis(u64::from(key.as_bytes()[0]) % 40)).await;
+                    tokio::time::sleep(Duration::from_millis(u64::from(key.as_bytes()[31]) % 40)).await;
                     *watched.borrow_mut().done.entry(key).or_default() += 1;
                     TaskResult::Ok(())
                 }

@@ -364,7 +364,7 @@ impl Known {
 
     fn bare_run(&self, now: Timestamp, class_name: String) -> NewRun {
         let job = &self.job;
-        let identity = Identity::random();
+        let identity = Identity::next();
         NewRun {
             identity,
             job_id: job.id,
