@@ -59,7 +59,7 @@ impl Results {
             "river", "index", "section", "method", "returns", "value", "string", "of", "the", "a", "when", "other", "class", "default",
             "number", "option",
         ];
-        let identity = Identity::next();
+        let identity = Identity::random();
         let index = Index {
             block_id: BlockId::new(identity, 0),
             identity,

@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_bell_is_there_while_somebody_waits() {
         let followers = Followers::default();
-        let run = Identity::next();
+        let run = Identity::random();
         let (one, other) = (followers.wait_for(run), followers.wait_for(run));
         drop(one);
         assert_eq!(followers.bells.lock().expect("a lock").len(), 1);

@@ -34,7 +34,7 @@ impl Write for Full {
 }
 
 fn run(properties: BTreeMap<String, String>) -> RunContext {
-    let (identity, job_id) = (Identity::next(), JobId::random());
+    let (identity, job_id) = (Identity::random(), JobId::random());
     let order = StartRun {
         identity,
         job_id,
@@ -63,7 +63,7 @@ fn page(url: &str, status: u16, body: &str) -> Page {
 }
 
 fn block(pages: Vec<Page>) -> FinishedBlock {
-    FinishedBlock { block_id: BlockId::new(Identity::next(), 0), exception: None, pages }
+    FinishedBlock { block_id: BlockId::new(Identity::random(), 0), exception: None, pages }
 }
 
 #[test]

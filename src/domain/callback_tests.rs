@@ -6,7 +6,7 @@ use super::*;
 
 fn run(arguments: &str) -> Run {
     Run {
-        identity: Identity::next(),
+        identity: Identity::random(),
         no: 1,
         job_id: JobId::random(),
         job_name: "a \"job\"\r\n".to_owned(),

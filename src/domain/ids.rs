@@ -82,7 +82,7 @@ macro_rules! random {
     )*};
 }
 
-random!(JobId, NodeId, WorkerId, ChannelId);
+random!(Identity, JobId, NodeId, WorkerId, ChannelId);
 
 /// An id in the OpenAPI document: what is read in both forms is written in one.
 #[cfg(feature = "broker")]
@@ -121,12 +121,12 @@ id!(
 static LAST_IDENTITY: AtomicU64 = AtomicU64::new(0);
 
 impl Identity {
-    /// The next identity of this process (UUID version 7, RFC 9562, with a counter of 12 bits): ids that are made one after
-    /// the other lie side by side in an index, so that many new runs change few of its pages. Their upper halves differ, and
-    /// with them the ids of their blocks.
+    /// The next identity of this process, made now (UUID version 7, RFC 9562, with a counter of 12 bits): ids that are made
+    /// one after the other lie side by side in an index, so that many new runs change few of its pages. Their upper halves
+    /// differ, and with them the ids of their blocks.
     #[must_use]
-    pub fn next() -> Self {
-        let now = (Timestamp::now().0.max(0) as u64) << 12;
+    pub fn at(now: Timestamp) -> Self {
+        let now = (now.0.max(0) as u64) << 12;
         let after = |last: u64| now.max(last + 1);
         let upper = LAST_IDENTITY.fetch_update(Relaxed, Relaxed, |last| Some(after(last))).map_or(now, after);
         let mut rest = [0; 10];
@@ -173,19 +173,20 @@ mod tests {
 
     #[test]
     fn identities_are_in_the_order_of_their_making() {
-        let made: Vec<Identity> = (0..10_000).map(|_| Identity::next()).collect();
+        let made: Vec<Identity> = (0..10_000).map(|n| Identity::at(Timestamp(4_000_000_000_000 + n / 9_000))).collect();
         assert!(made.windows(2).all(|two| two[0].0.as_u64_pair().0 < two[1].0.as_u64_pair().0), "also within a millisecond");
         assert!(made.iter().all(|id| id.0.get_version_num() == 7 && id.0.get_variant() == uuid::Variant::RFC4122));
         let (seconds, _) = made[0].0.get_timestamp().expect("a time").to_unix();
-        let now = Timestamp::now().0 as u64 / 1_000;
-        assert!((now - 60..=now).contains(&seconds), "{seconds}");
+        assert_eq!(seconds, 4_000_000_000);
+        let earlier = Identity::at(Timestamp(1_600_000_000_000));
+        assert!(earlier > made[9_999], "also if the clock goes back");
         let lower: std::collections::HashSet<u64> = made.iter().map(|id| id.0.as_u64_pair().1).collect();
         assert_eq!(lower.len(), made.len());
     }
 
     #[test]
     fn a_block_knows_its_run() {
-        let (run, other) = (Identity::next(), Identity::next());
+        let (run, other) = (Identity::random(), Identity::random());
         let block = BlockId::new(run, 4_000_000_000);
         assert_eq!(block.seq_in(run), Some(4_000_000_000));
         assert_eq!(block.seq_in(other), None);

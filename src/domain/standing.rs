@@ -133,7 +133,7 @@ mod tests {
 
     fn run(state: RunState) -> Run {
         Run {
-            identity: Identity::next(),
+            identity: Identity::random(),
             no: 1,
             job_id: JobId::random(),
             job_name: "j".into(),
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn each_state_is_explained() {
         use RunState::{Failed, Pending, Running, Scheduled, Stopped, Success};
-        let other = Identity::next();
+        let other = Identity::random();
         let queued = Run { not_before: Some(Run::QUEUED), ..run(Pending) };
         assert!(rule(&queued, &[other], None, &[]).1.contains(&format!("behind run {other}")));
         assert_eq!(rule(&queued, &[], None, &[]).0, "queued");

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let identity = Identity::next();
+        let identity = Identity::random();
         let index = Index {
             block_id: BlockId::new(identity, 3),
             identity,

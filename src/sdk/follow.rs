@@ -231,7 +231,7 @@ mod tests {
 
     fn run(properties: &[(&str, &str)]) -> RunContext {
         let order = StartRun {
-            identity: Identity::next(),
+            identity: Identity::random(),
             job_id: JobId::random(),
             class_name: "a.B".into(),
             arguments: None,

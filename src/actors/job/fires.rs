@@ -364,7 +364,7 @@ impl Known {
 
     fn bare_run(&self, now: Timestamp, class_name: String) -> NewRun {
         let job = &self.job;
-        let identity = Identity::next();
+        let identity = Identity::at(now);
         NewRun {
             identity,
             job_id: job.id,

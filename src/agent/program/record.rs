@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn what_is_not_the_agents_is_left_alone() {
         let home = tempfile::tempdir().expect("a folder");
-        let of = ProgramRef { identity: Identity::next(), instance: 0, attempt: 1 };
+        let of = ProgramRef { identity: Identity::random(), instance: 0, attempt: 1 };
         for path in [folder(home.path(), &of), home.path().join("mine"), home.path().join(of.identity.to_string())] {
             std::fs::create_dir(path).expect("made");
         }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub fn block(settings: DownloadSettings, requests: &str) -> Block {
-    let identity = Identity::next();
+    let identity = Identity::random();
     let requests = Some(serde_json::from_str(requests).expect("JSON"));
     Block { block_id: BlockId::new(identity, 7), identity, epoch: 3, attempt: 2, settings, requests }
 }
@@ -164,7 +164,7 @@ fn a_block_is_read_from_a_text_message_with_its_requests() {
 
 #[actix_rt::test]
 async fn a_later_hand_out_replaces_an_earlier_one_and_nothing_else_does() {
-    let identity = Identity::next();
+    let identity = Identity::random();
     let hand_out = |epoch, attempt| Holding { identity, block_id: BlockId::new(identity, 1), epoch, attempt };
     let holdings = Holdings::default();
     let task = || actix_rt::spawn(std::future::pending::<()>());

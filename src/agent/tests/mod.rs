@@ -29,7 +29,7 @@ fn config() -> AgentConfig {
 }
 
 fn rules(settings: DownloadSettings) -> Rules {
-    Rules { identity: Identity::next(), settings, change_ip_pattern: None }
+    Rules { identity: Identity::random(), settings, change_ip_pattern: None }
 }
 
 fn get(url: &str) -> String {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn one() -> TaskReport {
-        report(TaskRef { identity: Identity::next(), instance: 0, attempt: 1 }, TaskState::Running)
+        report(TaskRef { identity: Identity::random(), instance: 0, attempt: 1 }, TaskState::Running)
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Employed {
 /// An order with a lease of ten seconds.
 pub(super) fn order(handler: &str) -> TaskOrder {
     TaskOrder {
-        identity: Identity::next(),
+        identity: Identity::random(),
         instance: 0,
         attempt: 1,
         instances: 1,

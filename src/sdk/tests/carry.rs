@@ -163,7 +163,7 @@ struct Outcome {
 }
 
 fn carried(spider: &Test, arguments: Option<&str>, blocks: &[&[&str]], deeds: &[Deed]) -> Outcome {
-    let (identity, broker) = (Identity::next(), Shared::default());
+    let (identity, broker) = (Identity::random(), Shared::default());
     broker.lock().blocks = blocks.iter().enumerate().map(|(i, urls)| block(identity, i as u32, urls)).collect();
     broker.lock().deeds = deeds.iter().copied().collect();
     actix_rt::System::new().block_on(async {

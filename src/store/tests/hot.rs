@@ -79,7 +79,7 @@ fn an_instant_that_is_in_the_ledger_makes_no_second_run() {
 #[test]
 fn a_run_comes_back_as_it_was_made_and_as_it_ended() {
     with_store(|store, config| async move {
-        let mut new = NewRun { follow: true, retry_of: Some(Identity::next()), reason: Some("why".into()), ..new_run(JobId::random()) };
+        let mut new = NewRun { follow: true, retry_of: Some(Identity::random()), reason: Some("why".into()), ..new_run(JobId::random()) };
         (new.download.thread_num, new.queue.block_size) = (4, 77);
         new.rules.retry = Some(Retry { limit: 3, ..Retry::default() });
         let insert = InsertRun { run: new.clone(), version: 1, fire: None, key: Some("k".into()) };

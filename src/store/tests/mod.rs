@@ -70,7 +70,7 @@ fn job(name: &str) -> Job {
 
 fn new_run(job_id: JobId) -> NewRun {
     NewRun {
-        identity: Identity::next(),
+        identity: Identity::random(),
         job_id,
         job_name: "j".into(),
         class_name: "a.B".into(),

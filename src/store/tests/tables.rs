@@ -112,7 +112,7 @@ fn one_instant_makes_one_run() {
 fn whoever_lost_a_run_writes_nothing() {
     with_store(|store, _| async move {
         let old = run(&store).await;
-        assert_eq!(store.write(AdoptRun { identity: Identity::next() }).await, Err(StoreError::NotFound));
+        assert_eq!(store.write(AdoptRun { identity: Identity::random() }).await, Err(StoreError::NotFound));
         let adopt = store.write(AdoptRun { identity: old.0.identity });
         let worker = Some(WorkerId::random());
         let (no, epoch, reason) = (old.0.no, old.1, None);

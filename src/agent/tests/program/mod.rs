@@ -131,7 +131,7 @@ async fn no_process(program: &ProgramRef) {
 
 fn order(application: &str, arguments: &[&str]) -> ProgramOrder {
     ProgramOrder {
-        program: ProgramRef { identity: Identity::next(), instance: 1, attempt: 1 },
+        program: ProgramRef { identity: Identity::random(), instance: 1, attempt: 1 },
         instances: 3,
         job_id: JobId::random(),
         job_name: "test".to_owned(),
