@@ -10,6 +10,7 @@ pub mod application;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;
+mod ends;
 pub mod fleet;
 pub mod followers;
 pub mod house;

@@ -132,6 +132,11 @@ fn a_program_ends_well_or_with_a_code() {
         let run = fleet.sh("echo out $1 $2; echo err >&2").await;
         let end = fleet.over(&run).await;
         assert_eq!(end["state"], "success", "{end}");
+        until("it to be counted", || async {
+            let metrics = reqwest::get(format!("{}/metrics", fleet.api.url)).await.ok()?.text().await.ok()?;
+            metrics.contains("webloom_runs_ended_total{state=\"success\"} 1\n").then_some(())
+        })
+        .await;
         let instance = fleet.instance(&run).await;
         assert_eq!((&instance["result"]["code"], &instance["lines"]), (&json!(0), &json!(2)), "{instance}");
         let mut output = fleet.output(&run).await;

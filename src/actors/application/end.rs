@@ -2,12 +2,13 @@
 
 use super::ApplicationActor;
 use crate::actors::chance;
+use crate::actors::ends::End;
 use crate::actors::run::stored_output;
 use crate::domain::application::life::Phase;
-use crate::domain::run::{Counters, RunState};
+use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{FinishRun, RetryRun};
+use crate::store::RetryRun;
 use actix::{ActorContext, Context};
 use serde_json::json;
 
@@ -44,27 +45,13 @@ impl ApplicationActor {
         if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
-        let (now, result) = (Timestamp::now(), Some(self.result()));
         // That it had fewer nodes than it asked for is worth saying also if all went well on them.
-        let reason = reason.or_else(|| self.run.reason.take().filter(|_| self.life.is_some()));
-        let write = FinishRun {
-            no: self.run.no,
-            epoch: self.epoch,
-            state,
-            reason: reason.clone(),
-            counters: Counters::default(),
-            block_times: 0,
-            start_time: self.run.start_time,
-            start_returned: false,
-            result: result.clone(),
-            follow: self.run.follow || state == RunState::Failed,
-            now,
-        };
+        let (result, reason) = (Some(self.result()), reason.or_else(|| self.run.reason.take().filter(|_| self.life.is_some())));
+        let end = End { state, reason, result, now: Timestamp::now() };
+        let write = end.write(&self.run, self.epoch);
         crate::fault::point("application.end");
         Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
-            (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
-            (this.run.not_before, this.run.finish_time) = (None, Some(now));
-            log::info!("run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
+            end.apply(&mut this.run, &this.house);
             for reply in this.stops.drain(..) {
                 reply.send(Ok(stored_output(&this.run)));
             }

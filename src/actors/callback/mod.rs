@@ -13,15 +13,16 @@ pub use message::{CallbackHandle, SeeTurn, StopCallback};
 pub use outbound::Outbound;
 pub(in crate::actors) use outbound::{addresses, to};
 
+use super::ends::End;
 use super::house::House;
 use super::job::ask_next;
 use super::run::stored_output;
 use super::supervision::Notice;
-use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{BeginRun, FinishRun, GetRun, RetryRun, StoreError};
+use crate::store::{BeginRun, GetRun, RetryRun, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use answer::Attempt;
 use outbound::Slot;
@@ -159,25 +160,9 @@ impl CallbackActor {
         if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
-        let now = Timestamp::now();
-        let write = FinishRun {
-            no: self.run.no,
-            epoch: self.epoch,
-            state,
-            reason: reason.clone(),
-            counters: Counters::default(),
-            block_times: 0,
-            start_time: self.run.start_time,
-            start_returned: false,
-            result: result.clone(),
-            follow: self.run.follow || state == RunState::Failed,
-            now,
-        };
-        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
-            (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
-            (this.run.not_before, this.run.finish_time) = (None, Some(now));
-            this.house.counts.ended(state);
-            log::info!("run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
+        let end = End { state, reason, result, now: Timestamp::now() };
+        Self::then(ctx, self.house.store.insist(end.write(&self.run, self.epoch)), move |this, follow, ctx| {
+            end.apply(&mut this.run, &this.house);
             done(Ok(stored_output(&this.run)));
             this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
             this.notice.finish();

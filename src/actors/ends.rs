@@ -1,0 +1,42 @@
+//! The end of a run without blocks, of whatever kind: what is stored of it, and what is done when it is stored.
+
+use super::house::House;
+use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::time::Timestamp;
+use crate::store::FinishRun;
+
+/// How a run ended, and what it brought.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub(super) state: RunState,
+    pub(super) reason: Option<String>,
+    pub(super) result: Option<String>,
+    pub(super) now: Timestamp,
+}
+
+impl End {
+    /// What is to be stored of it.
+    pub(super) fn write(&self, run: &Run, epoch: i64) -> FinishRun {
+        FinishRun {
+            no: run.no,
+            epoch,
+            state: self.state,
+            reason: self.reason.clone(),
+            counters: Counters::default(),
+            block_times: 0,
+            start_time: run.start_time,
+            start_returned: false,
+            result: self.result.clone(),
+            follow: run.follow || self.state == RunState::Failed,
+            now: self.now,
+        }
+    }
+
+    /// It is stored: the run is as it says, and is counted.
+    pub(super) fn apply(self, run: &mut Run, house: &House) {
+        (run.state, run.reason, run.result) = (self.state, self.reason, self.result);
+        (run.not_before, run.finish_time) = (None, Some(self.now));
+        house.counts.ended(run.state);
+        log::info!("run ended run={} state={} attempt={}", run.identity, run.state.name(), run.attempt);
+    }
+}
