@@ -12,10 +12,8 @@ fn a_run_from_trigger_to_end() {
         let broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let (run, worker) = api.run("it.Plain", &json!({ "BlockSize": "2", "ThreadNum": "3" })).await;
-        let (status, messages) = api.get(&format!("/api/v1/workers/{worker}/messages?wait=10")).await;
-        assert_eq!(status, 200);
-        let start = messages.as_array().expect("messages").iter().find(|m| m["t"] == "start").expect("a start");
-        assert_eq!((&start["v"]["identity"], &start["v"]["className"]), (&json!(run), &json!("it.Plain")));
+        let start = api.heard(&worker, "start").await.expect("a start");
+        assert_eq!((&start["identity"], &start["className"]), (&json!(run), &json!("it.Plain")));
 
         // 002's names, with the prefix of its code.
         let (status, pushed) = api.post(&format!("/api/requestqueue/{run}"), &requests([1, 2, 3, 1])).await;

@@ -211,9 +211,7 @@ fn a_run_that_was_pending_waits_for_its_worker() {
         let (_, runs) = api.get("/api/v1/runs").await;
         assert_eq!(runs["items"][0]["state"], "pending", "{runs}");
         let worker = api.worker("it.Pending").await;
-        let (status, messages) = api.get(&format!("/api/v1/workers/{worker}/messages?wait=10")).await;
-        assert_eq!(status, 200);
-        let start = messages.as_array().expect("messages").iter().find(|m| m["t"] == "start").expect("a start");
-        assert_eq!(start["v"]["identity"], runs["items"][0]["identity"]);
+        let start = api.heard(&worker, "start").await.expect("a start");
+        assert_eq!(start["identity"], runs["items"][0]["identity"]);
     });
 }

@@ -91,7 +91,11 @@ impl Desk {
             self.admit_worker(id).await?;
             return Err(Problem::not_found(format!("worker {id} is not registered, or was silent for too long")));
         };
-        worker.fetch(wait).wait().await
+        match worker.fetch(wait).wait().await {
+            // It left over the question. One that was put out in that moment is told so, and not to come again.
+            Err(problem) if problem.status == 503 => self.admit_worker(id).await.and(Err(problem)),
+            fetched => fetched,
+        }
     }
 
     /// All nodes that were ever there.

@@ -89,6 +89,20 @@ impl Api {
         worker["workerId"].as_str().expect("an id").to_owned()
     }
 
+    /// Fetches a worker's messages until one of this kind is among them: its body, or the status of a refusal. They are
+    /// handed out as they come, so one fetch may bring less than what is on its way.
+    pub async fn heard(&self, worker: &str, kind: &str) -> Result<Value, u16> {
+        loop {
+            let (status, messages) = self.get(&format!("/api/v1/workers/{worker}/messages?wait=10")).await;
+            if status != 200 && status != 204 {
+                return Err(status);
+            }
+            if let Some(message) = messages.as_array().into_iter().flatten().find(|message| message["t"] == kind) {
+                return Ok(message["v"].clone());
+            }
+        }
+    }
+
     /// Triggers a job; the run's identity.
     pub async fn trigger(&self, job: &str) -> String {
         let (status, run) = self.post(&format!("/api/v1/jobs/{job}/trigger"), &json!({})).await;
