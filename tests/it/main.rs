@@ -9,6 +9,7 @@ mod bad_input;
 mod bounds;
 mod callbacks;
 mod command_line;
+mod image;
 mod job_data;
 mod kill;
 mod kill_schedule;
