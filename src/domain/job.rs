@@ -305,6 +305,21 @@ impl Properties {
         self.parsed("StaleAfter", 1..=31_536_000_000)
     }
 
+    /// The job that starts a worker where nobody watches the class (`WorkerJob`: its name or id), and how many milliseconds
+    /// that worker may take to come (`WorkerWait`).
+    ///
+    /// # Errors
+    /// The name is too long, or the time no such number.
+    pub fn worker_job(&self) -> Result<Option<(&str, i64)>, InvalidProperty> {
+        let wait = self.parsed("WorkerWait", 1_000..=3_600_000)?.unwrap_or(60_000);
+        match self.entry("WorkerJob").filter(|(_, name)| !name.is_empty()) {
+            Some((key, name)) if name.chars().count() > limits::NAME => {
+                Err(InvalidProperty { key: key.to_owned(), detail: "the name or the id of a job is expected".to_owned() })
+            }
+            named => Ok(named.map(|(_, name)| (name, wait))),
+        }
+    }
+
     /// How the queue of a run is to behave.
     ///
     /// # Errors

@@ -32,5 +32,6 @@ mod sockets;
 mod tasks;
 mod tokens;
 mod turns;
+mod worker_jobs;
 mod workers;
 mod workflow;

@@ -204,7 +204,7 @@ impl Room {
     /// work. Many of these may be under way at once; all others come one after the other.
     pub(super) fn quick(&self, order: &TriggerOrder, now: Timestamp) -> Option<Result<(InsertRun, Texts), Problem>> {
         let known = self.known.as_ref().filter(|known| !known.job.is_deleted && known.job.is_enabled)?;
-        if order.input.fire_time.is_some() || known.overlap() != Overlap::Allow {
+        if order.input.fire_time.is_some() || order.alone || known.overlap() != Overlap::Allow {
             return None;
         }
         let run = known.new_run(now, false).and_then(|mut run| {
@@ -226,7 +226,7 @@ impl Room {
         if let Some(limit) = known.job.properties.stale_after().map_err(|e| of_property(&e))?.filter(|limit| late > *limit) {
             return Ok(Admission::No("stale", format!("the fire is {late} ms late, and stale after {limit} ms")));
         }
-        let policy = known.overlap();
+        let policy = if order.alone { Overlap::Skip } else { known.overlap() };
         if policy == Overlap::Allow || !known.open_counts().any() {
             return Ok(Admission::Now);
         }

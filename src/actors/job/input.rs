@@ -227,6 +227,7 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     properties.queue().map_err(wrong)?;
     properties.allows_overlap().map_err(wrong)?;
     properties.stale_after().map_err(wrong)?;
+    properties.worker_job().map_err(wrong)?;
     Ok(())
 }
 

@@ -54,6 +54,8 @@ pub struct TriggerOrder {
     pub by: Option<String>,
     /// Where the policy would turn it away since another run is not over, it waits for its turn.
     pub waits: bool,
+    /// It is turned away where another run is not over, whatever the policy says.
+    pub alone: bool,
     /// The run whose end begins this one.
     pub after: Option<Identity>,
 }

@@ -87,8 +87,15 @@ impl Room {
         let mut runs = Vec::new();
         for run in dead {
             let input = redriven(&run);
-            let order =
-                TriggerOrder { input, retry_of: Some(run.identity), trace_id: run.trace_id, by: by.clone(), waits: true, after: None };
+            let order = TriggerOrder {
+                input,
+                retry_of: Some(run.identity),
+                trace_id: run.trace_id,
+                by: by.clone(),
+                waits: true,
+                after: None,
+                alone: false,
+            };
             runs.push(self.trigger(order).await?.identity);
         }
         Ok(RedriveOutput { runs, more })

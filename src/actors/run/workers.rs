@@ -26,10 +26,8 @@ impl RunActor {
             return;
         }
         let Some(id) = worker else {
-            let reason = format!("no worker watches the class {}", self.run.class_name);
             if self.run.state == RunState::Pending && !self.workers_may_come_back() {
-                // Nobody ever had it: a visible failure, not a silent wait.
-                self.end(RunState::Failed, Some(reason), ctx, drop);
+                self.nobody(ctx);
             }
             return;
         };
