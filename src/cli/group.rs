@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, some, some_time, time};
+use super::table::{card, cell, items, list as table, since, some, time};
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -124,7 +124,7 @@ async fn list(shell: &Shell, limit: usize) -> Result<ExitCode, Failure> {
 
 fn describe(group: &Value) -> String {
     let mut rows: Vec<_> = ["id", "name", "description", "jobs", "nodes"].map(|key| (key, some(group, key))).to_vec();
-    rows.extend([("created", some_time(group, "creationTime")), ("changed", some_time(group, "updateTime"))]);
+    rows.extend([("created", since(group, "creationTime", "createBy")), ("changed", since(group, "updateTime", "updateBy"))]);
     card(&rows)
 }
 

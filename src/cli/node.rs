@@ -1,7 +1,7 @@
 //! `webloom node`: the machines that carry work out.
 
 use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, list as table, some, some_time, time};
+use super::table::{card, cell, list as table, since, some, some_time, time};
 use super::value::instant;
 use crate::domain::time::Timestamp;
 use clap::{Args as ClapArgs, Subcommand};
@@ -172,7 +172,8 @@ fn describe(node: &Value) -> String {
         ("cpu", some(load, "cpu").map(|percent| format!("{percent} %"))),
         ("holding", Some(format!("{} of {} blocks", cell(node, "holding"), cell(node, "maxProcessCount")))),
         ("programs", some(node, "programs")),
-        ("created", some_time(node, "creationTime")),
+        ("created", since(node, "creationTime", "createBy")),
+        ("changed", since(node, "updateTime", "updateBy")),
         ("last seen", some_time(node, "lastOnlineTime")),
     ])
 }

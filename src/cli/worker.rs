@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, some, some_time, time};
+use super::table::{card, cell, items, list as table, since, some, some_time, time};
 use crate::domain::ids::WorkerId;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
@@ -183,7 +183,7 @@ fn describe(worker: &Value) -> String {
         ("watches", Some(texts(worker, "classNames"))),
         ("tasks", Some(tasks(worker))),
         ("slots", some(worker, "slots")),
-        ("first seen", some_time(worker, "creationTime")),
+        ("first seen", since(worker, "creationTime", "createBy")),
         ("last seen", some_time(worker, "lastSeen")),
     ])
 }

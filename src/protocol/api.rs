@@ -185,6 +185,15 @@ pub struct RunOutput {
     /// What it brought: of a callback, the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
+    /// Who made it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of another run did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_by: Option<String>,
+    /// Who stopped it: the role of a token, or `broker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
+    /// The last of its times.
+    #[serde(default)]
+    pub update_time: Timestamp,
     /// When it was made.
     pub creation_time: Timestamp,
     /// When its first attempt began.

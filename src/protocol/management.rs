@@ -387,6 +387,9 @@ pub struct WorkerOutput {
     /// What is kept of it.
     #[serde(flatten)]
     pub record: crate::domain::worker::WorkerRecord,
+    /// Who said the last word on it: the same as `by`, under the name that it has everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
     /// It is there.
     pub is_online: bool,
     /// By a socket; else it calls by HTTP.
@@ -413,6 +416,9 @@ pub struct JobDataOutput {
     /// The run that left it; absent: somebody put it there by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// Who put it there by hand: the role of a token, if tokens are in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
     /// When.
     pub update_time: Timestamp,
 }

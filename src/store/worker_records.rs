@@ -29,6 +29,8 @@ pub struct MeetWorker {
     pub class_names: Vec<String>,
     /// Tasks at a time.
     pub slots: Option<u32>,
+    /// The role of its token: kept of the first time.
+    pub by: Option<String>,
     /// Now.
     pub now: Timestamp,
 }
@@ -53,6 +55,7 @@ impl WriteOp for MeetWorker {
                 worker_record::state.eq(WorkerState::Enabled.name()),
                 worker_record::update_time.eq(self.now.0),
                 worker_record::creation_time.eq(self.now.0),
+                worker_record::create_by.eq(self.by.as_deref()),
             ))
             .on_conflict(worker_record::id)
             .do_update()
@@ -203,6 +206,7 @@ struct WorkerRow {
     update_time: i64,
     creation_time: i64,
     last_seen: i64,
+    create_by: Option<String>,
 }
 
 impl TryFrom<WorkerRow> for WorkerRecord {
@@ -223,6 +227,7 @@ impl TryFrom<WorkerRow> for WorkerRecord {
             update_time: Timestamp(row.update_time),
             creation_time: Timestamp(row.creation_time),
             last_seen: Timestamp(row.last_seen),
+            create_by: row.create_by,
         })
     }
 }

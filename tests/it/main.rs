@@ -5,6 +5,7 @@ mod support;
 mod agent_programs;
 mod alerts;
 mod applications;
+mod audit;
 mod bad_input;
 mod bounds;
 mod callbacks;

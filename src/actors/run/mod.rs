@@ -355,6 +355,9 @@ pub fn stored_output(run: &Run) -> RunOutput {
         blocks: BlockCounts::default(),
         seen: 0,
         seen_bytes: 0,
+        create_by: run.create_by().map(str::to_owned),
+        update_by: run.update_by.clone(),
+        update_time: run.last_change(),
         creation_time: run.creation_time,
         finish_time: run.finish_time,
     }

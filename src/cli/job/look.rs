@@ -2,7 +2,7 @@
 
 use super::{JobRef, find};
 use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{card, cell, cut, list as table, plain, some, some_time, span, time};
+use crate::cli::table::{card, cell, cut, list as table, plain, since, some, some_time, span, time};
 use clap::Args as ClapArgs;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -98,11 +98,6 @@ pub fn describe(job: &Value) -> String {
     rows.push(("created", since(job, "creationTime", "createBy")));
     rows.push(("changed", since(job, "updateTime", "updateBy")));
     card(&rows)
-}
-
-fn since(job: &Value, at: &str, by: &str) -> Option<String> {
-    let by = some(job, by).map(|by| format!(" by {by}")).unwrap_or_default();
-    some_time(job, at).map(|at| format!("{at}{by}"))
 }
 
 fn state(job: &Value) -> &'static str {

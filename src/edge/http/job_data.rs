@@ -43,16 +43,16 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 
 /// `PUT /api/v1/jobs/{id}/data`
 pub async fn put(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
+    let caller = allow(&edge, &request, Need::Admin)?;
     let job = id(&request, "id")?;
     let JobDataInput { data } = json(&request, payload).await?;
-    edge.desk.put_job_data(job, Some(data)).await?;
+    edge.desk.put_job_data(job, Some(data), caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /api/v1/jobs/{id}/data`
 pub async fn clear(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    edge.desk.put_job_data(id(&request, "id")?, None).await?;
+    let caller = allow(&edge, &request, Need::Admin)?;
+    edge.desk.put_job_data(id(&request, "id")?, None, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -114,18 +114,18 @@ pub struct Reason {
 const MOST_REASON: usize = 500;
 
 async fn set_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, work: NodeWork) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
+    let caller = allow(&edge, &request, Need::Admin)?;
     let Reason { reason } = json_or_default(&request, payload).await?;
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MOST_REASON) {
         return Err(Problem::invalid("reason", format!("at most {MOST_REASON} characters are taken")).into());
     }
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, work, reason).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, work, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, NodeWork::Enabled, None).await?))
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, NodeWork::Enabled, None, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/disable`

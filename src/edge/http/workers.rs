@@ -150,10 +150,10 @@ async fn order(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payloa
 
 /// `POST /api/v1/workers`
 pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
+    let caller = allow(&edge, &request, Need::Worker)?;
     let input: WorkerInput = json(&request, payload).await?;
     let worker_id = input.worker_id.unwrap_or_else(WorkerId::random);
-    edge.desk.register_worker(worker_id, input).await?;
+    edge.desk.register_worker(worker_id, input, caller.name).await?;
     let times = edge.desk.times();
     Ok(HttpResponse::Ok().json(WorkerRegistered { worker_id, heartbeat: times.worker_heartbeat, offline: times.worker_offline }))
 }

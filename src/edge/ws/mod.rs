@@ -61,9 +61,9 @@ pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payl
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     let sign = query.get("sign").map(|sign| (facts.node_id, sign.as_str()));
-    allow_peer(&edge, &request, Need::Agent, query.get("token").map(String::as_str), sign)?;
+    let caller = allow_peer(&edge, &request, Need::Agent, query.get("token").map(String::as_str), sign)?;
     check_facts(&facts)?;
-    node::open(&edge, facts, binary, &request, stream)
+    node::open(&edge, facts, binary, caller.name, &request, stream)
 }
 
 /// `GET /worker`
@@ -73,13 +73,13 @@ pub async fn worker_socket(edge: web::Data<Edge>, request: HttpRequest, stream: 
         return Err(Problem::malformed("this is the address of a WebSocket").into());
     }
     let query = parameters(&request)?;
-    allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
+    let caller = allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
     let id = match query.get("workerid") {
         Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
         None => WorkerId::random(),
     };
     edge.desk.admit_worker(id).await?;
-    worker::open(&edge, id, &request, stream)
+    worker::open(&edge, id, caller.name, &request, stream)
 }
 
 /// The parameters of an address; their names count without case.

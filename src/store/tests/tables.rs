@@ -246,14 +246,23 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             max_programs: None,
         };
         let node = facts.node_id;
-        assert_eq!(store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await, Err(StoreError::NotFound));
+        assert_eq!(
+            store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None, by: None, now: T }).await,
+            Err(StoreError::NotFound)
+        );
         let load = NodeLoad { process_count: 1, cpu: 99, free_memory: 7 };
         assert_eq!(store.write(AddNodeStatus { node, load, now: T }).await, Err(StoreError::NotFound));
-        let made = store.write(UpsertNode { facts: facts.clone(), now: T }).await.expect("made");
+        let made = store.write(UpsertNode { facts: facts.clone(), by: None, now: T }).await.expect("made");
         assert!(made.is_enabled && made.facts == facts);
-        assert!(!store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await.expect("disabled").is_enabled);
+        assert!(
+            !store
+                .write(SetNodeWork { node, work: NodeWork::Disabled, reason: None, by: None, now: T })
+                .await
+                .expect("disabled")
+                .is_enabled
+        );
         let moved = NodeFacts { ip_address: "10.0.0.2".into(), ..facts };
-        let again = store.write(UpsertNode { facts: moved.clone(), now: Timestamp(2_000) }).await.expect("changed");
+        let again = store.write(UpsertNode { facts: moved.clone(), by: None, now: Timestamp(2_000) }).await.expect("changed");
         assert!(!again.is_enabled && again.facts == moved && again.creation_time == T);
 
         for n in 0..1_500 {
