@@ -20,7 +20,7 @@ pub struct NodeArgs {
 /// A node.
 #[derive(Debug, ClapArgs)]
 struct NodeRef {
-    /// The node: its id
+    /// The node: its id or its number
     node: String,
 }
 
@@ -159,6 +159,7 @@ fn describe(node: &Value) -> String {
     let load = &node["load"];
     card(&[
         ("id", some(node, "nodeId")),
+        ("number", some(node, "number")),
         ("state", Some(state(node).to_owned())),
         ("reason", some(node, "reason")),
         ("online", some(node, "isOnline")),

@@ -19,6 +19,8 @@ pub mod packages;
 pub mod problem;
 pub mod push;
 #[cfg(feature = "broker")]
+pub mod redrive;
+#[cfg(feature = "broker")]
 pub mod scheduler_net;
 pub mod sign;
 pub mod task;

@@ -17,6 +17,7 @@ mod kill_tasks;
 mod live_logs;
 mod management;
 mod metrics;
+mod numbers;
 mod odd_workers;
 mod openapi;
 mod panics;

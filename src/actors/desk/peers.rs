@@ -123,13 +123,14 @@ impl Desk {
     }
 
     async fn node_output(&self, record: NodeRecord) -> NodeOutput {
+        let number = record.facts.node_id.number();
         let asked = match self.house.directory.nodes.get(record.facts.node_id) {
             Some(node) => node.describe().wait().await.ok(),
             None => None,
         };
         match asked {
-            Some(d) => NodeOutput { record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
-            None => NodeOutput { record, is_online: false, load: None, holding: 0, programs: 0 },
+            Some(d) => NodeOutput { number, record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
+            None => NodeOutput { number, record, is_online: false, load: None, holding: 0, programs: 0 },
         }
     }
 

@@ -330,6 +330,7 @@ impl RunActor {
 pub fn stored_output(run: &Run) -> RunOutput {
     RunOutput {
         identity: run.identity,
+        number: run.identity.number(),
         job_id: run.job_id,
         job_name: run.job_name.clone(),
         kind: run.kind.name().to_owned(),

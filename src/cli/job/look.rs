@@ -76,6 +76,7 @@ pub fn describe(job: &Value) -> String {
     let reason = some(job, "disabledReason").map(|reason| format!(": {reason}")).unwrap_or_default();
     let mut rows = vec![
         ("id", some(job, "id")),
+        ("number", some(job, "number")),
         ("name", some(job, "name")),
         ("kind", some(job, "jobType")),
         ("description", some(job, "description")),

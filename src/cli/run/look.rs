@@ -83,6 +83,7 @@ pub fn describe(run: &Value) -> String {
     let blocks = &run["blocks"];
     card(&[
         ("id", some(run, "identity")),
+        ("number", some(run, "number")),
         ("job", Some(format!("{} {}", cell(run, "jobId"), cell(run, "jobName")))),
         ("kind", some(run, "kind")),
         ("does", some(run, "className")),

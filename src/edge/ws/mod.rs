@@ -12,6 +12,7 @@ use super::http::node::{address_of, check_facts, node_id};
 use super::route::{Resource, resource};
 use crate::domain::ids::WorkerId;
 use crate::domain::node::NodeFacts;
+use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use actix_web::http::header::UPGRADE;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -76,7 +77,7 @@ pub async fn worker_socket(edge: web::Data<Edge>, request: HttpRequest, stream: 
     let caller = allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
     let id = match query.get("workerid") {
         Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
-        None => WorkerId::random(),
+        None => WorkerId::at(Timestamp::now()),
     };
     edge.desk.admit_worker(id).await?;
     worker::open(&edge, id, caller.name, &request, stream)
