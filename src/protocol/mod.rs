@@ -6,6 +6,8 @@ pub mod api;
 pub mod application;
 pub mod delivery;
 #[cfg(feature = "broker")]
+pub mod easy_job;
+#[cfg(feature = "broker")]
 pub mod exposition;
 pub mod frame;
 pub mod log;

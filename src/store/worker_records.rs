@@ -66,6 +66,51 @@ impl WriteOp for MeetWorker {
     }
 }
 
+/// A worker is made known before it is there. One that is known already is called so from now on; what it watches stays.
+#[derive(Debug, Clone)]
+pub struct EnterWorker {
+    /// The worker.
+    pub worker: WorkerId,
+    /// For people.
+    pub name: Option<String>,
+    /// Its group.
+    pub group: Option<String>,
+    /// What it can or has.
+    pub tags: Vec<String>,
+    /// Who makes it known: kept of the first time.
+    pub by: Option<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for EnterWorker {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let said = (
+            worker_record::name.eq(self.name.as_deref()),
+            worker_record::group_name.eq(self.group.as_deref()),
+            worker_record::tags.eq(json(&self.tags)?),
+            worker_record::last_seen.eq(self.now.0),
+        );
+        diesel::insert_into(worker_record::table)
+            .values((
+                worker_record::id.eq(self.worker.to_string()),
+                said.clone(),
+                worker_record::class_names.eq("[]"),
+                worker_record::state.eq(WorkerState::Enabled.name()),
+                worker_record::update_time.eq(self.now.0),
+                worker_record::creation_time.eq(self.now.0),
+                worker_record::create_by.eq(self.by.as_deref()),
+            ))
+            .on_conflict(worker_record::id)
+            .do_update()
+            .set(said)
+            .execute(tx.conn)?;
+        Ok(())
+    }
+}
+
 /// An operator says what is to become of a worker. [`StoreError::Conflict`] says `kicked` if it has to be allowed first.
 #[derive(Debug, Clone)]
 pub struct OrderWorker {

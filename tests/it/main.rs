@@ -10,6 +10,7 @@ mod bad_input;
 mod bounds;
 mod callbacks;
 mod command_line;
+mod easy_job;
 mod job_data;
 mod kill;
 mod kill_schedule;

@@ -20,6 +20,7 @@ mod tasks;
 mod transfer;
 mod why;
 mod workers;
+mod works;
 
 pub use super::job::TriggerOrder;
 pub use jobs::JobFilter;

@@ -59,7 +59,7 @@ impl Default for Standing {
 }
 
 /// Checks what a worker says of itself.
-pub(super) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
+pub(in crate::actors) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
     let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME;
     for (field, text) in [("name", &facts.name), ("group", &facts.group), ("version", &facts.version)] {
         if text.as_ref().is_some_and(is_long) {

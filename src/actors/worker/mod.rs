@@ -8,6 +8,7 @@ mod tasks;
 
 pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled, check_reports};
 
+pub(in crate::actors) use control::check_facts;
 pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
