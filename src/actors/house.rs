@@ -25,7 +25,7 @@ use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, Store};
+use crate::store::{GetRun, StopBy, Store};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -417,12 +417,15 @@ impl House {
         }
     }
 
-    /// Ends a run. One whose actor is being built, or is about to be tried again, is waited for: it would go on.
+    /// Ends a run, and keeps who wanted it. One whose actor is being built, or is about to be tried again, is waited for: it would go on.
     ///
     /// # Errors
     /// There is none, or it is over.
-    pub async fn stop_run(&self, identity: Identity, reason: String) -> Result<RunOutput, Problem> {
+    pub async fn stop_run(&self, identity: Identity, reason: String, by: Option<String>) -> Result<RunOutput, Problem> {
         let since = Instant::now();
+        // Before the end of which it tells; one that is over it leaves alone.
+        let said = StopBy { identity, by: by.clone() };
+        self.store.insist(said).await.map_err(|e| problem_of(&e))?;
         loop {
             let stopped = match self.at_work(identity).await {
                 Ok(at_work) => at_work.stop(reason.clone()).wait().await,
@@ -430,7 +433,7 @@ impl House {
             };
             match stopped {
                 Err(problem) if problem.status == 503 && since.elapsed() < STOP_PATIENCE => tokio::time::sleep(STOP_PAUSE).await,
-                other => return other,
+                other => return other.map(|run| RunOutput { update_by: by, ..run }),
             }
         }
     }

@@ -51,7 +51,7 @@ enum AlertCommand {
 /// An alert.
 #[derive(Debug, ClapArgs)]
 struct AlertRef {
-    /// The alert: its name or its id
+    /// The alert: its name, its id or its number
     alert: String,
 }
 
@@ -197,7 +197,7 @@ async fn update(shell: &Shell, alert: &str, input: &Input) -> Result<ExitCode, F
 
 async fn find(client: &Client, alert: &str) -> Result<String, Failure> {
     let alerts = client.list(&["alerts"], &[], MOST).await?.value()?;
-    let found = items(&alerts).iter().find(|found| found["name"] == alert || found["id"] == alert);
+    let found = items(&alerts).iter().find(|found| found["name"] == alert || found["id"] == alert || found["number"] == alert);
     found.map(|found| cell(found, "id")).ok_or_else(|| Failure::Refused(format!("there is no alert `{alert}`")))
 }
 

@@ -116,6 +116,16 @@ impl Client {
         self.send(self.request(Method::DELETE, path, query)).await
     }
 
+    /// The id, which this member has, of what has this number.
+    ///
+    /// # Errors
+    /// Nothing has it, or several things do.
+    pub async fn numbered(&self, noun: &str, number: &str, key: &str) -> Result<String, Failure> {
+        let found = self.get(&[noun, number], &[]).await?.value()?;
+        let id = found[key].as_str().map(str::to_owned);
+        id.ok_or_else(|| Failure::Refused(format!("the broker tells no {key} of {number}")))
+    }
+
     /// A list, page after page, of at most `limit` items: one document again.
     pub async fn list(&self, path: &[&str], query: Query<'_>, limit: usize) -> Result<Answer, Failure> {
         let mut all = Page { items: Vec::new(), next_cursor: None };

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, some, some_time, time};
+use super::table::{card, cell, items, list as table, since, some, time};
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -37,12 +37,12 @@ enum GroupCommand {
     },
     /// Show a group
     Show {
-        /// The group: its name or its id
+        /// The group: its name, its id or its number
         group: String,
     },
     /// Give a group another name, or another description
     Rename {
-        /// The group: its name or its id
+        /// The group: its name, its id or its number
         group: String,
         /// Its name from now on
         name: String,
@@ -52,17 +52,17 @@ enum GroupCommand {
     },
     /// Delete a group
     Delete {
-        /// The group: its name or its id
+        /// The group: its name, its id or its number
         group: String,
     },
     /// Enable all jobs of a group
     Enable {
-        /// The group: its name or its id
+        /// The group: its name, its id or its number
         group: String,
     },
     /// Disable all jobs of a group
     Disable {
-        /// The group: its name or its id
+        /// The group: its name, its id or its number
         group: String,
         /// Why, for people
         #[arg(long)]
@@ -123,8 +123,8 @@ async fn list(shell: &Shell, limit: usize) -> Result<ExitCode, Failure> {
 }
 
 fn describe(group: &Value) -> String {
-    let mut rows: Vec<_> = ["id", "name", "description", "jobs", "nodes"].map(|key| (key, some(group, key))).to_vec();
-    rows.extend([("created", some_time(group, "creationTime")), ("changed", some_time(group, "updateTime"))]);
+    let mut rows: Vec<_> = ["id", "number", "name", "description", "jobs", "nodes"].map(|key| (key, some(group, key))).to_vec();
+    rows.extend([("created", since(group, "creationTime", "createBy")), ("changed", since(group, "updateTime", "updateBy"))]);
     card(&rows)
 }
 
@@ -138,7 +138,7 @@ fn input(name: &str, description: Option<String>) -> Value {
 /// The id and the name of a group.
 async fn find(client: &Client, group: &str) -> Result<(String, String), Failure> {
     let groups = client.list(&["groups"], &[], MOST).await?.value()?;
-    let found = items(&groups).iter().find(|found| found["name"] == group || found["id"] == group);
+    let found = items(&groups).iter().find(|found| found["name"] == group || found["id"] == group || found["number"] == group);
     let found = found.ok_or_else(|| Failure::Refused(format!("there is no group `{group}`")))?;
     Ok((cell(found, "id"), found["name"].as_str().unwrap_or_default().to_owned()))
 }

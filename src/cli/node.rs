@@ -1,7 +1,7 @@
 //! `webloom node`: the machines that carry work out.
 
 use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, list as table, some, some_time, time};
+use super::table::{card, cell, list as table, since, some, some_time, time};
 use super::value::instant;
 use crate::domain::time::Timestamp;
 use clap::{Args as ClapArgs, Subcommand};
@@ -20,7 +20,7 @@ pub struct NodeArgs {
 /// A node.
 #[derive(Debug, ClapArgs)]
 struct NodeRef {
-    /// The node: its id
+    /// The node: its id or its number
     node: String,
 }
 
@@ -159,6 +159,7 @@ fn describe(node: &Value) -> String {
     let load = &node["load"];
     card(&[
         ("id", some(node, "nodeId")),
+        ("number", some(node, "number")),
         ("state", Some(state(node).to_owned())),
         ("reason", some(node, "reason")),
         ("online", some(node, "isOnline")),
@@ -172,7 +173,8 @@ fn describe(node: &Value) -> String {
         ("cpu", some(load, "cpu").map(|percent| format!("{percent} %"))),
         ("holding", Some(format!("{} of {} blocks", cell(node, "holding"), cell(node, "maxProcessCount")))),
         ("programs", some(node, "programs")),
-        ("created", some_time(node, "creationTime")),
+        ("created", since(node, "creationTime", "createBy")),
+        ("changed", since(node, "updateTime", "updateBy")),
         ("last seen", some_time(node, "lastOnlineTime")),
     ])
 }

@@ -97,6 +97,12 @@ pub fn some_time(value: &Value, key: &str) -> Option<String> {
     value[key].as_str().map(short_time)
 }
 
+/// An instant and who it was, if they are there.
+pub fn since(value: &Value, at: &str, by: &str) -> Option<String> {
+    let by = some(value, by).map(|by| format!(" by {by}")).unwrap_or_default();
+    some_time(value, at).map(|at| format!("{at}{by}"))
+}
+
 /// An instant for a cell.
 pub fn time(value: &Value, key: &str) -> String {
     some_time(value, key).unwrap_or_else(|| NOTHING.to_owned())

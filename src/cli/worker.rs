@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, some, some_time, time};
-use crate::domain::ids::WorkerId;
+use super::table::{card, cell, items, list as table, since, some, some_time, time};
+use crate::domain::ids::{Number, WorkerId};
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ pub struct Args {
 /// A worker.
 #[derive(Debug, ClapArgs)]
 struct WorkerRef {
-    /// The worker: its id, or its name if no other worker has it
+    /// The worker: its id, its number, or its name if no other worker has it
     worker: String,
 }
 
@@ -122,6 +122,7 @@ async fn find(client: &Client, WorkerRef { worker }: &WorkerRef) -> Result<Strin
     let ids = |some: &[&Value]| some.iter().filter_map(|one| one["id"].as_str()).collect::<Vec<_>>().join("\n  ");
     match (&named[..], &online[..]) {
         ([one], _) | (_, [one]) => Ok(cell(one, "id")),
+        ([], _) if worker.parse::<Number>().is_ok() => client.numbered("workers", worker, "id").await,
         ([], _) => Err(Failure::Refused(format!("there is no worker `{worker}`"))),
         (several, _) => Err(Failure::Refused(format!("several workers are called `{worker}`; say which by its id:\n  {}", ids(several)))),
     }
@@ -173,6 +174,7 @@ fn describe(worker: &Value) -> String {
     let said = some(worker, "by").map(|by| format!(" by {by}")).unwrap_or_default();
     card(&[
         ("id", some(worker, "id")),
+        ("number", some(worker, "number")),
         ("name", some(worker, "name")),
         ("online", Some(online)),
         ("state", Some(format!("{} since {}{said}", cell(worker, "state"), time(worker, "updateTime")))),
@@ -183,7 +185,7 @@ fn describe(worker: &Value) -> String {
         ("watches", Some(texts(worker, "classNames"))),
         ("tasks", Some(tasks(worker))),
         ("slots", some(worker, "slots")),
-        ("first seen", some_time(worker, "creationTime")),
+        ("first seen", since(worker, "creationTime", "createBy")),
         ("last seen", some_time(worker, "lastSeen")),
     ])
 }

@@ -32,6 +32,7 @@ fn run(arguments: &str) -> Run {
         start_time: None,
         creation_time: Timestamp(5),
         finish_time: None,
+        update_by: None,
     }
 }
 

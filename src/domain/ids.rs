@@ -1,8 +1,12 @@
-//! Ids. All are 128 bits and travel as 32 hexadecimal digits; the dashed form is accepted on input.
+//! Ids. All are 128 bits and travel as 32 hexadecimal digits; the dashed form is accepted on input. A number of 60 bits
+//! stands for each of them where no more than 64 fit.
+
+mod number;
+
+pub use number::{Counter, MADE, Number, NumberOr};
 
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
@@ -70,19 +74,32 @@ macro_rules! id {
     };
 }
 
-macro_rules! random {
+macro_rules! made_here {
     ($($name:ident),*) => {$(
         impl $name {
+            /// The next id of this process, made now: see [`Counter`]. Ids that are made one after the other lie side by side
+            /// in an index, so that many new rows change few of its pages.
+            #[must_use]
+            pub fn at(now: Timestamp) -> Self {
+                Self(MADE.next_id(now))
+            }
+
             /// A new random id (UUID version 4).
             #[must_use]
             pub fn random() -> Self {
                 Self(Uuid::new_v4())
             }
+
+            /// The number that stands for it.
+            #[must_use]
+            pub fn number(self) -> Number {
+                Number::of(self.0)
+            }
         }
     )*};
 }
 
-random!(Identity, JobId, NodeId, WorkerId, ChannelId);
+made_here!(Identity, JobId, GroupId, NodeId, WorkerId, ChannelId);
 
 /// An id in the OpenAPI document: what is read in both forms is written in one.
 #[cfg(feature = "broker")]
@@ -108,6 +125,10 @@ id!(
     WorkerId
 );
 id!(
+    /// A group.
+    GroupId
+);
+id!(
     /// A channel that alerts go to.
     ChannelId
 );
@@ -116,26 +137,6 @@ id!(
     /// so that a block's id needs no index to be found by.
     BlockId
 );
-
-/// The upper half of the last identity, without its version: milliseconds and a count within them.
-static LAST_IDENTITY: AtomicU64 = AtomicU64::new(0);
-
-impl Identity {
-    /// The next identity of this process, made now (UUID version 7, RFC 9562, with a counter of 12 bits): ids that are made
-    /// one after the other lie side by side in an index, so that many new runs change few of its pages. Their upper halves
-    /// differ, and with them the ids of their blocks.
-    #[must_use]
-    pub fn at(now: Timestamp) -> Self {
-        let now = (now.0.max(0) as u64) << 12;
-        let after = |last: u64| now.max(last + 1);
-        let upper = LAST_IDENTITY.fetch_update(Relaxed, Relaxed, |last| Some(after(last))).map_or(now, after);
-        let mut rest = [0; 10];
-        rest[..2].copy_from_slice(&(upper as u16 & 0xfff).to_be_bytes());
-        rest[2..].copy_from_slice(&Uuid::new_v4().as_bytes()[8..]);
-        // The variant of a UUID stands in two of these bits, which are then not random: 62 are.
-        Self(uuid::Builder::from_unix_timestamp_millis(upper >> 12, &rest).into_uuid())
-    }
-}
 
 /// The number of a block in its run, from 0.
 pub type Seq = u32;
@@ -169,19 +170,6 @@ mod tests {
         for bad in ["", "6f", "{6f9619ff8b86d011b42d00c04fc964ff}", "6f9619ff8b86d011b42d00c04fc964fg"] {
             assert!(bad.parse::<JobId>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn identities_are_in_the_order_of_their_making() {
-        let made: Vec<Identity> = (0..10_000).map(|n| Identity::at(Timestamp(4_000_000_000_000 + n / 9_000))).collect();
-        assert!(made.windows(2).all(|two| two[0].0.as_u64_pair().0 < two[1].0.as_u64_pair().0), "also within a millisecond");
-        assert!(made.iter().all(|id| id.0.get_version_num() == 7 && id.0.get_variant() == uuid::Variant::RFC4122));
-        let (seconds, _) = made[0].0.get_timestamp().expect("a time").to_unix();
-        assert_eq!(seconds, 4_000_000_000);
-        let earlier = Identity::at(Timestamp(1_600_000_000_000));
-        assert!(earlier > made[9_999], "also if the clock goes back");
-        let lower: std::collections::HashSet<u64> = made.iter().map(|id| id.0.as_u64_pair().1).collect();
-        assert_eq!(lower.len(), made.len());
     }
 
     #[test]

@@ -74,6 +74,14 @@ pub struct NodeRecord {
     /// Why it is disabled, draining or leaving.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Who came first with it: the role of its token, if tokens are in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create_by: Option<String>,
+    /// Who said the last word on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
+    /// When; as long as nobody has, when it was first seen.
+    pub update_time: Timestamp,
     /// When it was first seen.
     pub creation_time: Timestamp,
     /// When it was last heard.

@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "broker")]
 use std::sync::Arc;
 
+/// The name under which the broker itself stands where somebody else's would.
+#[cfg(feature = "broker")]
+pub const BROKER: &str = "broker";
+
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
@@ -175,6 +179,8 @@ pub struct Run {
     pub creation_time: Timestamp,
     /// When it ended.
     pub finish_time: Option<Timestamp>,
+    /// Who stopped it: the role of a token, or [`BROKER`].
+    pub update_by: Option<String>,
 }
 
 #[cfg(feature = "broker")]
@@ -188,6 +194,25 @@ impl Run {
     #[must_use]
     pub fn may_be_late(&self) -> bool {
         self.planned_at.is_some() && self.rules.late_after.is_some()
+    }
+
+    /// Who made it: the role of the token that triggered it by hand, `workflow` if the end of another run did, `scheduler`
+    /// if its plan did or another scheduler that told an instant of it; none: somebody without a token.
+    #[must_use]
+    pub fn create_by(&self) -> Option<&str> {
+        match (&self.rules.by, self.rules.after, self.planned_at) {
+            (Some(by), ..) => Some(by),
+            (None, Some(_), _) => Some("workflow"),
+            (None, None, Some(_)) => Some("scheduler"),
+            (None, None, None) => None,
+        }
+    }
+
+    /// When its row last said something new, as far as its times tell.
+    #[must_use]
+    pub fn last_change(&self) -> Timestamp {
+        let times = [self.start_time, self.finish_time];
+        times.into_iter().flatten().fold(self.creation_time, Timestamp::max)
     }
 
     /// It waits until the other runs of its job are over.

@@ -159,6 +159,7 @@ mod tests {
             start_time: None,
             creation_time: Timestamp(0),
             finish_time: None,
+            update_by: None,
         }
     }
 

@@ -108,6 +108,9 @@ pub struct WorkerRecord {
     pub by: Option<String>,
     /// When.
     pub update_time: Timestamp,
+    /// Who came first with it: the role of its token, if tokens are in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create_by: Option<String>,
     /// When it was there for the first time.
     pub creation_time: Timestamp,
     /// When it was heard last, as far as it is known.

@@ -1,6 +1,9 @@
 //! Bodies: read within a limit, and unpacked within the same limit.
 
+use super::Edge;
 use super::error::Failure;
+use crate::actors::desk::NumberedId;
+use crate::domain::ids::{InvalidId, NumberOr};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_object;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -9,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use std::io::Read;
+use std::str::FromStr;
 
 /// The largest body of a REST call.
 pub const MAX_JSON: usize = 1 << 20;
@@ -86,11 +90,12 @@ pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpReques
     Ok(read_object(&body)?)
 }
 
-/// Reads a part of the path as an id.
+/// Reads a part of the path as an id, or as the number of something that is there.
 ///
 /// # Errors
-/// It is none.
-pub fn id<T: std::str::FromStr<Err = crate::domain::ids::InvalidId>>(request: &HttpRequest, name: &str) -> Result<T, Failure> {
+/// It is neither, nothing has the number, or several do.
+pub async fn id<T: NumberedId + FromStr<Err = InvalidId>>(edge: &Edge, request: &HttpRequest, name: &str) -> Result<T, Failure> {
     let text = request.match_info().get(name).unwrap_or_default();
-    text.parse().map_err(|e: crate::domain::ids::InvalidId| Failure(Problem::malformed(e.to_string()).at(name)))
+    let named: NumberOr<T> = text.parse().map_err(|e: InvalidId| Failure(Problem::malformed(e.to_string()).at(name)))?;
+    Ok(edge.desk.meant(named).await.map_err(|problem| problem.at(name))?)
 }

@@ -33,8 +33,8 @@ pub struct Edge {
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
-        alerts, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, queue, redrive, runs, scheduler_net,
-        status, tasks, transfer, workers,
+        alerts, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, queue, redrive, runs,
+        scheduler_net, status, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
@@ -51,6 +51,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Tasks", tasks::routes()))
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))
+        .chain(tagged("easy-job", easy_job::routes()))
         .chain(tagged("Runs", logs::routes()))
         .chain(tagged("Runs", live_logs::routes()))
         .chain(tagged("Groups", groups::routes()))

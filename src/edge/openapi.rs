@@ -7,6 +7,7 @@ use super::error::Failure;
 use super::route::{Answer, Operation, Resource, resource};
 use super::schemas::Schemas;
 use super::{Edge, table};
+use crate::domain::ids::{Identity, NumberOr};
 use crate::protocol::BULK;
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -17,7 +18,8 @@ use std::sync::LazyLock;
 
 const ABOUT: &str = "Webloom schedules work and carries it out on a fleet of machines. This document is made from the broker's \
     own route table. Unknown members of bodies are ignored. Ids are read as 32 hexadecimal digits, with dashes or without, and \
-    written in lower case without. Every error is a problem of RFC 9457. An address that is not here answers 404; a method that is \
+    written in lower case without. In a path an id may be \
+    given as its `number` too, which fits 64 bits and is written as a text. Every error is a problem of RFC 9457. An address that is not here answers 404; a method that is \
     not here answers 405, and its `Allow` names those that are. A broker without tokens asks for none and answers to loopback \
     names only. What crosses the WebSockets and the bulk formats is described in docs/protocol.md.";
 
@@ -138,7 +140,7 @@ impl Schemas {
             let schema = json!({ "type": "string", "minLength": 1 });
             return json!({ "name": name, "in": "path", "required": true, "description": says, "schema": schema });
         }
-        let schema: Value = self.bodies.subschema_for::<crate::domain::ids::Identity>().into();
+        let schema: Value = self.bodies.subschema_for::<NumberOr<Identity>>().into();
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
     }
 
@@ -177,7 +179,8 @@ fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
         statuses.extend([401, 403, 503]);
     }
     if has_id {
-        statuses.extend([400, 404]);
+        // Several things may share the number by which one is named.
+        statuses.extend([400, 404, 409]);
     }
     if operation.query.is_some() {
         statuses.insert(400);

@@ -1,7 +1,7 @@
 //! What the REST API takes and gives around alerts, and what a webhook gets.
 
 use crate::domain::alert::{ChannelKind, Filter};
-use crate::domain::ids::{ChannelId, Identity, JobId};
+use crate::domain::ids::{ChannelId, Identity, JobId, Number};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,9 @@ pub struct AlertInput {
 pub struct AlertOutput {
     /// Its id.
     pub id: ChannelId,
+    /// Stands for its id where 64 bits have to do.
+    #[serde(default)]
+    pub number: Number,
     /// Its name.
     pub name: String,
     /// webhook or mail.

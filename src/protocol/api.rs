@@ -1,6 +1,6 @@
 //! What the REST API under `/api/v1` takes and gives.
 
-use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::ids::{Identity, JobId, NodeId, Number, WorkerId};
 use crate::domain::run::{Counters, RunState};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,9 @@ pub struct TriggerInput {
 pub struct RunOutput {
     /// Its id.
     pub identity: Identity,
+    /// Stands for its id where 64 bits have to do.
+    #[serde(default)]
+    pub number: Number,
     /// Its job.
     pub job_id: JobId,
     /// The job's name.
@@ -185,6 +188,15 @@ pub struct RunOutput {
     /// What it brought: of a callback, the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
+    /// Who made it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of another run did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_by: Option<String>,
+    /// Who stopped it: the role of a token, or `broker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
+    /// The last of its times.
+    #[serde(default)]
+    pub update_time: Timestamp,
     /// When it was made.
     pub creation_time: Timestamp,
     /// When its first attempt began.
@@ -277,6 +289,8 @@ pub struct NodeOutput {
     /// What is stored of it.
     #[serde(flatten)]
     pub record: crate::domain::node::NodeRecord,
+    /// Stands for its id where 64 bits have to do.
+    pub number: Number,
     /// It is there.
     pub is_online: bool,
     /// What it said last.
@@ -375,6 +389,9 @@ pub struct WorkerInput {
 pub struct WorkerRegistered {
     /// The id under which it is known.
     pub worker_id: WorkerId,
+    /// Stands for its id where 64 bits have to do.
+    #[serde(default)]
+    pub number: Number,
     /// Milliseconds between two calls.
     pub heartbeat: u64,
     /// Milliseconds of silence after which it counts as lost.

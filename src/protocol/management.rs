@@ -1,6 +1,6 @@
 //! What the REST API takes and gives around schedules: previews, the ledger, reasons, changes, logs, groups.
 
-use crate::domain::ids::{Identity, JobId};
+use crate::domain::ids::{GroupId, Identity, JobId, Number};
 use crate::domain::job::Job;
 use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
@@ -13,6 +13,8 @@ pub struct JobOutput {
     /// The job.
     #[serde(flatten)]
     pub job: Job,
+    /// Stands for its id where 64 bits have to do.
+    pub number: Number,
     /// Its first cron expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
@@ -334,7 +336,9 @@ pub struct GroupInput {
 #[serde(rename_all = "camelCase")]
 pub struct GroupOutput {
     /// Its id.
-    pub id: String,
+    pub id: GroupId,
+    /// Stands for its id where 64 bits have to do.
+    pub number: Number,
     /// Its name.
     pub name: String,
     /// For people.
@@ -387,6 +391,11 @@ pub struct WorkerOutput {
     /// What is kept of it.
     #[serde(flatten)]
     pub record: crate::domain::worker::WorkerRecord,
+    /// Stands for its id where 64 bits have to do.
+    pub number: Number,
+    /// Who said the last word on it: the same as `by`, under the name that it has everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
     /// It is there.
     pub is_online: bool,
     /// By a socket; else it calls by HTTP.
@@ -413,6 +422,9 @@ pub struct JobDataOutput {
     /// The run that left it; absent: somebody put it there by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// Who put it there by hand: the role of a token, if tokens are in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_by: Option<String>,
     /// When.
     pub update_time: Timestamp,
 }
@@ -423,59 +435,6 @@ pub struct JobDataOutput {
 pub struct JobDataInput {
     /// Any JSON, at most 256 KiB.
     pub data: serde_json::Value,
-}
-
-/// Which dead runs are to be run again: those that failed for good and that no other run repeats.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct RedriveInput {
-    /// Only those of this job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_id: Option<JobId>,
-    /// Only those of jobs that are in this group now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
-    /// Only those made at this instant and later.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<Timestamp>,
-    /// At most so many, 1 to 1,000; 100 if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<usize>,
-    /// Only say which.
-    pub dry_run: bool,
-}
-
-/// What became of dead runs.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RedrivenRuns {
-    /// Dead runs that were found.
-    pub found: usize,
-    /// Those that are run again; in a dry run none.
-    pub redriven: usize,
-    /// Each of them.
-    pub runs: Vec<RedrivenRun>,
-    /// There are more than the limit.
-    pub more: bool,
-}
-
-/// What became of one dead run.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RedrivenRun {
-    /// The dead run.
-    pub retry_of: Identity,
-    /// Its job.
-    pub job_id: JobId,
-    /// The run that repeats it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
-    /// Why there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
 }
 
 /// What became of one trigger of several.

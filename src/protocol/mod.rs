@@ -6,6 +6,8 @@ pub mod api;
 pub mod application;
 pub mod delivery;
 #[cfg(feature = "broker")]
+pub mod easy_job;
+#[cfg(feature = "broker")]
 pub mod exposition;
 pub mod frame;
 pub mod log;
@@ -18,6 +20,8 @@ pub mod pack;
 pub mod packages;
 pub mod problem;
 pub mod push;
+#[cfg(feature = "broker")]
+pub mod redrive;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
 pub mod sign;

@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, job_group, node};
-use crate::domain::ids::JobId;
+use crate::domain::ids::{GroupId, JobId};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
@@ -183,7 +183,7 @@ pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: 
     let Some(name) = name else { return Ok(()) };
     diesel::insert_into(job_group::table)
         .values((
-            job_group::id.eq(uuid::Uuid::new_v4().as_simple().to_string()),
+            job_group::id.eq(GroupId::at(now).to_string()),
             job_group::name.eq(name),
             job_group::create_by.eq(by),
             job_group::update_by.eq(by),

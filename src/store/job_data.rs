@@ -16,6 +16,8 @@ pub struct StoredData {
     pub data: String,
     /// The run that left it; none: somebody put it there by hand.
     pub run: Option<Identity>,
+    /// Who did, if tokens are in use.
+    pub by: Option<String>,
     /// When.
     pub update_time: Timestamp,
 }
@@ -28,11 +30,12 @@ impl ReadOp for GetJobData {
     type Output = Option<StoredData>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let row = job_data::table.find(self.0.to_string()).select((job_data::data, job_data::run_identity, job_data::update_time));
-        let row: Option<(String, String, i64)> = row.get_result(from.conn).optional()?;
-        row.map(|(data, run, at)| {
+        let row = job_data::table.find(self.0.to_string());
+        let row = row.select((job_data::data, job_data::run_identity, job_data::update_by, job_data::update_time));
+        let row: Option<(String, String, Option<String>, i64)> = row.get_result(from.conn).optional()?;
+        row.map(|(data, run, by, at)| {
             let run = (!run.is_empty()).then(|| id(&run)).transpose()?;
-            Ok(StoredData { data, run, update_time: Timestamp(at) })
+            Ok(StoredData { data, run, by, update_time: Timestamp(at) })
         })
         .transpose()
     }
@@ -45,6 +48,8 @@ pub struct PutJobData {
     pub job_id: JobId,
     /// JSON; none: there is nothing for the next run.
     pub data: Option<String>,
+    /// Who.
+    pub by: Option<String>,
     /// Now.
     pub now: Timestamp,
 }
@@ -61,15 +66,28 @@ impl WriteOp for PutJobData {
         let is_there = job::table.find(&key).filter(job::is_deleted.eq(false)).select(job::version);
         is_there.get_result::<i64>(tx.conn).optional()?.ok_or(StoreError::NotFound)?;
         match &self.data {
-            Some(data) => put(tx.conn, &key, data, "", self.now),
+            Some(data) => put(tx.conn, &key, data, Left::By(self.by.as_deref()), self.now),
             None => remove(tx.conn, &key),
         }
     }
 }
 
-/// Keeps what a run left, in the transaction of its end. `run_identity` is empty if no run did.
-pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, run_identity: &str, now: Timestamp) -> Result<(), StoreError> {
-    let row = (job_data::data.eq(data), job_data::run_identity.eq(run_identity), job_data::update_time.eq(now.0));
+/// Whose it is.
+#[derive(Clone, Copy)]
+pub(super) enum Left<'a> {
+    /// A run's, by its identity.
+    Run(&'a str),
+    /// Somebody's, by hand.
+    By(Option<&'a str>),
+}
+
+/// Keeps what a run left, in the transaction of its end, or what somebody put there.
+pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, left: Left<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let (run, by) = match left {
+        Left::Run(identity) => (identity, None),
+        Left::By(by) => ("", by),
+    };
+    let row = (job_data::data.eq(data), job_data::run_identity.eq(run), job_data::update_by.eq(by), job_data::update_time.eq(now.0));
     let insert = diesel::insert_into(job_data::table).values((job_data::job_id.eq(job_key), row));
     insert.on_conflict(job_data::job_id).do_update().set(row).execute(conn)?;
     Ok(())

@@ -31,6 +31,7 @@ mod job_data;
 mod jobs;
 mod logs;
 mod nodes;
+mod numbers;
 mod packages;
 mod plans;
 mod results;
@@ -58,6 +59,7 @@ pub use job_data::*;
 pub use jobs::*;
 pub use logs::*;
 pub use nodes::*;
+pub use numbers::*;
 pub use packages::*;
 pub use plans::*;
 pub use results::*;
@@ -132,7 +134,10 @@ impl Store {
         let lock = lock(&path)?;
         dialect::current::migrate(&path)?;
         let folder = beside(&path, "-results");
-        let mut segments = results::open_segments(&mut dialect::current::reader(&path)?, &folder)?;
+        let mut conn = dialect::current::reader(&path)?;
+        numbers::resume(&mut conn)?;
+        let mut segments = results::open_segments(&mut conn, &folder)?;
+        drop(conn);
         adjust(&mut segments);
         let gauge = Arc::new(Gauge::new(config.write_queue.max(1)));
 

@@ -15,6 +15,8 @@ use diesel::prelude::*;
 pub struct UpsertNode {
     /// What the node says of itself.
     pub facts: NodeFacts,
+    /// The role of its token: kept of the first time.
+    pub by: Option<String>,
     /// Now.
     pub now: Timestamp,
 }
@@ -30,6 +32,8 @@ impl WriteOp for UpsertNode {
                 node::node_id.eq(Hex::of(self.facts.node_id.0).text()),
                 node::is_enabled.eq(true),
                 node::creation_time.eq(self.now.0),
+                node::create_by.eq(self.by.as_deref()),
+                node::update_time.eq(self.now.0),
                 node::last_online_time.eq(self.now.0),
             ))
             .on_conflict(node::node_id)
@@ -83,6 +87,10 @@ pub struct SetNodeWork {
     pub work: NodeWork,
     /// Why.
     pub reason: Option<String>,
+    /// Who.
+    pub by: Option<String>,
+    /// Now.
+    pub now: Timestamp,
 }
 
 impl WriteOp for SetNodeWork {
@@ -91,16 +99,16 @@ impl WriteOp for SetNodeWork {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
         let key = Hex::of(self.node.0);
         let node = node::table.find(key.text());
-        let reason = node::reason.eq(self.reason.as_deref());
+        let said = (node::reason.eq(self.reason.as_deref()), node::update_by.eq(self.by.as_deref()), node::update_time.eq(self.now.0));
         let (draining, leaving) =
             (node::is_draining.eq(self.work == NodeWork::Draining), node::is_leaving.eq(self.work == NodeWork::Leaving));
         let row = match self.work {
             NodeWork::Enabled | NodeWork::Disabled => {
                 let enabled = node::is_enabled.eq(self.work == NodeWork::Enabled);
-                diesel::update(node).set((enabled, draining, leaving, reason)).returning(NodeRow::as_returning()).get_result(tx.conn)
+                diesel::update(node).set((enabled, draining, leaving, said)).returning(NodeRow::as_returning()).get_result(tx.conn)
             }
             NodeWork::Draining | NodeWork::Leaving => {
-                diesel::update(node).set((draining, leaving, reason)).returning(NodeRow::as_returning()).get_result(tx.conn)
+                diesel::update(node).set((draining, leaving, said)).returning(NodeRow::as_returning()).get_result(tx.conn)
             }
         };
         row.optional()?.ok_or(StoreError::NotFound)?.try_into()
@@ -256,6 +264,9 @@ struct NodeRow {
     is_draining: bool,
     is_leaving: bool,
     reason: Option<String>,
+    create_by: Option<String>,
+    update_by: Option<String>,
+    update_time: i64,
 }
 
 impl TryFrom<NodeRow> for NodeRecord {
@@ -279,6 +290,9 @@ impl TryFrom<NodeRow> for NodeRecord {
             is_draining: row.is_draining,
             is_leaving: row.is_leaving,
             reason: row.reason,
+            create_by: row.create_by,
+            update_by: row.update_by,
+            update_time: Timestamp(row.update_time),
             creation_time: Timestamp(row.creation_time),
             last_online_time: Timestamp(row.last_online_time),
         })

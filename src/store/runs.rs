@@ -91,6 +91,7 @@ impl NewRun {
             start_time: None,
             creation_time: self.creation_time,
             finish_time: self.finish_time,
+            update_by: None,
         }
     }
 }
@@ -328,6 +329,26 @@ impl WriteOp for FinishRun {
     }
 }
 
+/// Somebody wants to end a run that is not over; of one that is, nothing is written.
+#[derive(Debug, Clone)]
+pub struct StopBy {
+    /// The run.
+    pub identity: Identity,
+    /// Who.
+    pub by: Option<String>,
+}
+
+impl WriteOp for StopBy {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let identity = Hex::of(self.identity.0);
+        let open = run::table.filter(run::identity.eq(identity.text())).filter(sql::<Bool>(super::run_lists::IS_OPEN));
+        diesel::update(open).set(run::update_by.eq(self.by.as_deref())).execute(tx.conn)?;
+        Ok(())
+    }
+}
+
 /// A run.
 #[derive(Debug, Clone, Copy)]
 pub struct GetRun(pub Identity);
@@ -427,6 +448,7 @@ pub(super) struct RunRow {
     result: Option<String>,
     follow: bool,
     retry_of: Option<String>,
+    update_by: Option<String>,
 }
 
 impl TryFrom<RunRow> for Run {
@@ -461,6 +483,7 @@ impl TryFrom<RunRow> for Run {
             start_time: row.start_time.map(Timestamp),
             creation_time: Timestamp(row.creation_time),
             finish_time: row.finish_time.map(Timestamp),
+            update_by: row.update_by,
         })
     }
 }

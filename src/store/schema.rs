@@ -82,7 +82,7 @@ diesel::table! {
         queue -> Text,
         start_returned -> Bool,
         epoch -> BigInt,
-        owner -> Nullable<Text>,
+        update_by -> Nullable<Text>,
         block_times -> BigInt,
         success -> BigInt,
         error -> BigInt,
@@ -179,6 +179,7 @@ diesel::table! {
         data -> Text,
         run_identity -> Text,
         update_time -> BigInt,
+        update_by -> Nullable<Text>,
     }
 }
 
@@ -269,6 +270,9 @@ diesel::table! {
         is_draining -> Bool,
         is_leaving -> Bool,
         reason -> Nullable<Text>,
+        create_by -> Nullable<Text>,
+        update_by -> Nullable<Text>,
+        update_time -> BigInt,
     }
 }
 
@@ -308,6 +312,7 @@ diesel::table! {
         update_time -> BigInt,
         creation_time -> BigInt,
         last_seen -> BigInt,
+        create_by -> Nullable<Text>,
     }
 }
 

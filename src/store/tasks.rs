@@ -115,7 +115,7 @@ impl WriteOp for FinishTask {
             return tx.refuse_epoch(self.no);
         }
         if let Some((job, identity, data)) = &self.data {
-            super::job_data::put(tx.conn, Hex::of(job.0).text(), data, Hex::of(identity.0).text(), self.now)?;
+            super::job_data::put(tx.conn, Hex::of(job.0).text(), data, super::job_data::Left::Run(Hex::of(identity.0).text()), self.now)?;
         }
         Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
     }

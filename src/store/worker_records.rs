@@ -29,6 +29,8 @@ pub struct MeetWorker {
     pub class_names: Vec<String>,
     /// Tasks at a time.
     pub slots: Option<u32>,
+    /// The role of its token: kept of the first time.
+    pub by: Option<String>,
     /// Now.
     pub now: Timestamp,
 }
@@ -53,6 +55,7 @@ impl WriteOp for MeetWorker {
                 worker_record::state.eq(WorkerState::Enabled.name()),
                 worker_record::update_time.eq(self.now.0),
                 worker_record::creation_time.eq(self.now.0),
+                worker_record::create_by.eq(self.by.as_deref()),
             ))
             .on_conflict(worker_record::id)
             .do_update()
@@ -60,6 +63,51 @@ impl WriteOp for MeetWorker {
             .returning(WorkerRow::as_returning())
             .get_result(tx.conn)?;
         row.try_into()
+    }
+}
+
+/// A worker is made known before it is there. One that is known already is called so from now on; what it watches stays.
+#[derive(Debug, Clone)]
+pub struct EnterWorker {
+    /// The worker.
+    pub worker: WorkerId,
+    /// For people.
+    pub name: Option<String>,
+    /// Its group.
+    pub group: Option<String>,
+    /// What it can or has.
+    pub tags: Vec<String>,
+    /// Who makes it known: kept of the first time.
+    pub by: Option<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for EnterWorker {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let said = (
+            worker_record::name.eq(self.name.as_deref()),
+            worker_record::group_name.eq(self.group.as_deref()),
+            worker_record::tags.eq(json(&self.tags)?),
+            worker_record::last_seen.eq(self.now.0),
+        );
+        diesel::insert_into(worker_record::table)
+            .values((
+                worker_record::id.eq(self.worker.to_string()),
+                said.clone(),
+                worker_record::class_names.eq("[]"),
+                worker_record::state.eq(WorkerState::Enabled.name()),
+                worker_record::update_time.eq(self.now.0),
+                worker_record::creation_time.eq(self.now.0),
+                worker_record::create_by.eq(self.by.as_deref()),
+            ))
+            .on_conflict(worker_record::id)
+            .do_update()
+            .set(said)
+            .execute(tx.conn)?;
+        Ok(())
     }
 }
 
@@ -203,6 +251,7 @@ struct WorkerRow {
     update_time: i64,
     creation_time: i64,
     last_seen: i64,
+    create_by: Option<String>,
 }
 
 impl TryFrom<WorkerRow> for WorkerRecord {
@@ -223,6 +272,7 @@ impl TryFrom<WorkerRow> for WorkerRecord {
             update_time: Timestamp(row.update_time),
             creation_time: Timestamp(row.creation_time),
             last_seen: Timestamp(row.last_seen),
+            create_by: row.create_by,
         })
     }
 }

@@ -47,7 +47,7 @@ impl Desk {
         let now = Timestamp::now();
         let missing = |field: &str| Problem::invalid(field, "it is missing");
         let mut channel = Channel {
-            id: ChannelId::random(),
+            id: ChannelId::at(now),
             name: input.name.clone().ok_or_else(|| missing("name"))?,
             kind: input.kind.ok_or_else(|| missing("kind"))?,
             target: input.target.clone().ok_or_else(|| missing("target"))?,
@@ -173,6 +173,7 @@ impl Desk {
 fn output(channel: Channel) -> AlertOutput {
     AlertOutput {
         id: channel.id,
+        number: channel.id.number(),
         name: channel.name,
         kind: channel.kind,
         target: channel.target,

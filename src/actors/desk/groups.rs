@@ -2,7 +2,7 @@
 
 use super::Desk;
 use crate::actors::reply::problem_of;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{GroupId, Number};
 use crate::domain::job::limits;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::Page;
@@ -10,9 +10,14 @@ use crate::protocol::management::{DisableInput, GroupInput, GroupOutput, GroupSw
 use crate::protocol::problem::Problem;
 use crate::store::{DeleteGroup, Group, InsertGroup, JobsInGroup, ListGroups, StoreError, UpdateGroup};
 
-fn output((group, jobs, nodes): (Group, u64, u64)) -> GroupOutput {
-    GroupOutput {
-        id: group.id,
+fn output((group, jobs, nodes): (Group, u64, u64)) -> Result<GroupOutput, Problem> {
+    let id: GroupId = group.id.parse().map_err(|error| {
+        log::error!("a group has no id name={}: {error}", group.name);
+        Problem::internal()
+    })?;
+    Ok(GroupOutput {
+        id,
+        number: id.number(),
         name: group.name,
         description: group.description,
         jobs,
@@ -21,7 +26,7 @@ fn output((group, jobs, nodes): (Group, u64, u64)) -> GroupOutput {
         update_by: group.update_by,
         creation_time: Timestamp(group.creation_time),
         update_time: Timestamp(group.update_time),
-    }
+    })
 }
 
 /// Puts what was sent into a group, checked.
@@ -64,23 +69,28 @@ impl Desk {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next_cursor = rows.last().filter(|_| more).map(|(group, ..)| group.name.clone());
-        Ok(Page { items: rows.into_iter().map(output).collect(), next_cursor })
+        Ok(Page { items: rows.into_iter().map(output).collect::<Result<_, _>>()?, next_cursor })
     }
 
     async fn stored_group(&self, id_or_name: &str) -> Result<(Group, u64, u64), Problem> {
         let query = ListGroups { id_or_name: Some(id_or_name.to_owned()), after: None, limit: 2 };
         let mut found = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
-        // One group may be called by the id of another.
+        // One group may be called by the id of another, or by a number.
+        if let (true, Ok(number)) = (found.is_empty(), id_or_name.parse::<Number>()) {
+            let id: GroupId = self.numbered(number).await?;
+            let query = ListGroups { id_or_name: Some(id.to_string()), after: None, limit: 2 };
+            found = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
+        }
         let place = found.iter().position(|(group, ..)| group.id.eq_ignore_ascii_case(id_or_name)).unwrap_or(0);
         if found.is_empty() { Err(Problem::not_found(format!("there is no group `{id_or_name}`"))) } else { Ok(found.swap_remove(place)) }
     }
 
-    /// A group, by its id or its name.
+    /// A group, by its id, its name or its number.
     ///
     /// # Errors
     /// There is none.
     pub async fn group(&self, id_or_name: &str) -> Result<GroupOutput, Problem> {
-        Ok(output(self.stored_group(id_or_name).await?))
+        output(self.stored_group(id_or_name).await?)
     }
 
     /// Makes a group.
@@ -88,15 +98,15 @@ impl Desk {
     /// # Errors
     /// A value is not allowed, or the name is taken.
     pub async fn create_group(&self, input: GroupInput, by: Option<String>) -> Result<GroupOutput, Problem> {
-        let now = Timestamp::now().0;
+        let now = Timestamp::now();
         let mut group = Group {
-            id: JobId::random().to_string(),
+            id: GroupId::at(now).to_string(),
             name: String::new(),
             description: None,
             create_by: by.clone(),
             update_by: by,
-            creation_time: now,
-            update_time: now,
+            creation_time: now.0,
+            update_time: now.0,
         };
         apply(&mut group, input)?;
         self.house.store.write(InsertGroup(group.clone())).await.map_err(|e| conflict(&e, &group.name))?;

@@ -23,19 +23,19 @@ impl Desk {
             log::error!("the data of a job is no JSON job={id}: {e}");
             Problem::internal()
         })?;
-        Ok(JobDataOutput { data, identity: found.run, update_time: found.update_time })
+        Ok(JobDataOutput { data, identity: found.run, update_by: found.by, update_time: found.update_time })
     }
 
     /// Puts something else there; none: nothing. Runs that are at work have theirs already.
     ///
     /// # Errors
     /// There is no such job, or it is too large.
-    pub async fn put_job_data(&self, id: JobId, data: Option<Value>) -> Result<(), Problem> {
+    pub async fn put_job_data(&self, id: JobId, data: Option<Value>, by: Option<String>) -> Result<(), Problem> {
         let data = data.map(|data| data.to_string());
         if data.as_ref().is_some_and(|data| data.len() > limits::PAYLOAD) {
             return Err(Problem::invalid("data", format!("at most {} bytes are taken", limits::PAYLOAD)));
         }
-        let put = PutJobData { job_id: id, data, now: Timestamp::now() };
+        let put = PutJobData { job_id: id, data, by, now: Timestamp::now() };
         self.house.store.write(put).await.map_err(|error| match error {
             StoreError::NotFound => Problem::not_found(format!("there is no job {id}")),
             other => problem_of(&other),

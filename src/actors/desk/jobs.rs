@@ -36,6 +36,7 @@ pub struct JobFilter {
 fn output(job: Job, plan: &StoredPlan) -> JobOutput {
     JobOutput {
         cron: job.schedule.as_ref().and_then(|schedule| schedule.triggers.iter().find_map(|trigger| trigger.cron.clone())),
+        number: job.id.number(),
         job: job.without_secrets(),
         next_fire: plan.next_at,
         last_fire: plan.state.last_fire,

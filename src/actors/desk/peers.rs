@@ -24,6 +24,8 @@ pub struct NodeMeeting {
     pub heartbeat: Heartbeat,
     /// Runs that it wants nothing of.
     pub without: Vec<Identity>,
+    /// The role of its token.
+    pub by: Option<String>,
 }
 
 fn unknown_node(id: NodeId) -> Problem {
@@ -35,8 +37,8 @@ impl Desk {
     ///
     /// # Errors
     /// Its record could not be stored.
-    pub async fn node_connected(&self, facts: NodeFacts, outlet: Outlet, binary: bool) -> Result<NodeHandle, Problem> {
-        self.house.registry().node_connected(facts, Some((outlet, binary))).wait().await
+    pub async fn node_connected(&self, facts: NodeFacts, outlet: Outlet, binary: bool, by: Option<String>) -> Result<NodeHandle, Problem> {
+        self.house.registry().node_connected(facts, Some((outlet, binary)), by).wait().await
     }
 
     /// The actor of a node, if it lives.
@@ -52,7 +54,7 @@ impl Desk {
     pub async fn node_calls(&self, call: NodeMeeting) -> Result<Option<Block>, Problem> {
         let node = match self.house.directory.nodes.get(call.facts.node_id) {
             Some(node) => node,
-            None => self.house.registry().node_connected(call.facts, None).wait().await?,
+            None => self.house.registry().node_connected(call.facts, None, call.by).wait().await?,
         };
         node.pull(call.heartbeat, call.without).wait().await
     }
@@ -61,8 +63,8 @@ impl Desk {
     ///
     /// # Errors
     /// The registry is gone.
-    pub async fn worker_connected(&self, id: WorkerId, outlet: Outlet) -> Result<WorkerHandle, Problem> {
-        self.house.registry().worker_connected(id, Some(outlet)).wait().await
+    pub async fn worker_connected(&self, id: WorkerId, outlet: Outlet, by: Option<String>) -> Result<WorkerHandle, Problem> {
+        self.house.registry().worker_connected(id, Some(outlet), by).wait().await
     }
 
     /// The actor of a worker, if it lives.
@@ -75,10 +77,10 @@ impl Desk {
     ///
     /// # Errors
     /// A name is not allowed, it was put out, or it could not be stored.
-    pub async fn register_worker(&self, id: WorkerId, input: WorkerInput) -> Result<(), Problem> {
+    pub async fn register_worker(&self, id: WorkerId, input: WorkerInput, by: Option<String>) -> Result<(), Problem> {
         self.admit_worker(id).await?;
         let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
-        let worker = self.house.registry().worker_connected(id, None).wait().await?;
+        let worker = self.house.registry().worker_connected(id, None, by).wait().await?;
         worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
     }
 
@@ -121,13 +123,14 @@ impl Desk {
     }
 
     async fn node_output(&self, record: NodeRecord) -> NodeOutput {
+        let number = record.facts.node_id.number();
         let asked = match self.house.directory.nodes.get(record.facts.node_id) {
             Some(node) => node.describe().wait().await.ok(),
             None => None,
         };
         match asked {
-            Some(d) => NodeOutput { record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
-            None => NodeOutput { record, is_online: false, load: None, holding: 0, programs: 0 },
+            Some(d) => NodeOutput { number, record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
+            None => NodeOutput { number, record, is_online: false, load: None, holding: 0, programs: 0 },
         }
     }
 
@@ -135,8 +138,14 @@ impl Desk {
     ///
     /// # Errors
     /// There is none.
-    pub async fn set_node_work(&self, id: NodeId, work: NodeWork, reason: Option<String>) -> Result<NodeOutput, Problem> {
-        let set = SetNodeWork { node: id, work, reason: reason.filter(|text| !text.is_empty()) };
+    pub async fn set_node_work(
+        &self,
+        id: NodeId,
+        work: NodeWork,
+        reason: Option<String>,
+        by: Option<String>,
+    ) -> Result<NodeOutput, Problem> {
+        let set = SetNodeWork { node: id, work, reason: reason.filter(|text| !text.is_empty()), by, now: Timestamp::now() };
         let record = match self.house.store.write(set).await {
             Err(StoreError::NotFound) => return Err(unknown_node(id)),
             stored => stored.map_err(|e| problem_of(&e))?,

@@ -4,8 +4,8 @@ use super::{Desk, TriggerOrder};
 use crate::actors::job::redriven;
 use crate::actors::reply::problem_of;
 use crate::domain::run::Run;
-use crate::protocol::management::{RedriveInput, RedrivenRun, RedrivenRuns};
 use crate::protocol::problem::Problem;
+use crate::protocol::redrive::{RedriveInput, RedrivenRun, RedrivenRuns};
 use crate::store::FindDead;
 use futures_util::{StreamExt as _, stream};
 

@@ -114,7 +114,7 @@ impl Desk {
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, by: Option<&str>) -> Result<RunOutput, Problem> {
         let reason = by.map_or_else(|| "stopped by hand".to_owned(), |by| format!("stopped by {by}"));
-        let stop = self.house.stop_run(identity, reason);
+        let stop = self.house.stop_run(identity, reason, by.map(str::to_owned));
         match tokio::time::timeout(STOP, stop).await {
             Ok(stopped) => stopped,
             // Its programs have their time of grace: that they are to end is stored.

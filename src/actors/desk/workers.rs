@@ -51,14 +51,17 @@ impl Desk {
             Some(worker) => worker.describe().wait().await.ok(),
             None => None,
         };
+        let (number, update_by) = (record.id.number(), record.by.clone());
         match asked {
             Some(asked) => WorkerOutput {
+                number,
+                update_by,
                 record: WorkerRecord { last_seen: asked.last_heard, ..record },
                 is_online: true,
                 has_socket: asked.has_socket,
                 tasks: asked.tasks,
             },
-            None => WorkerOutput { record, is_online: false, has_socket: false, tasks: Vec::new() },
+            None => WorkerOutput { record, number, update_by, is_online: false, has_socket: false, tasks: Vec::new() },
         }
     }
 

@@ -84,7 +84,7 @@ impl Room {
             self.house.alarm();
         }
         if stops {
-            stop_all(&self.house, &open, "its job was disabled").await;
+            stop_all(&self.house, &open, "its job was disabled", job.update_by.as_deref()).await;
         }
         Ok(job)
     }

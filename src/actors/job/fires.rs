@@ -8,7 +8,7 @@ use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
-use crate::domain::run::{Run, RunRules, RunState};
+use crate::domain::run::{BROKER, Run, RunRules, RunState};
 use crate::domain::schedule::{Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide};
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
@@ -76,7 +76,7 @@ impl Room {
     async fn write(&mut self, step: Step, now: Timestamp) -> Result<(), Problem> {
         let Self { house, known, .. } = self;
         let known = known.as_mut().expect("it was decided on what is known");
-        let stopped = if step.replace { stop_all(house, &known.open.all(), REPLACED).await } else { Vec::new() };
+        let stopped = if step.replace { stop_all(house, &known.open.all(), REPLACED, Some(BROKER)).await } else { Vec::new() };
         let (rows, starting) = known.new_fires(&step.rows, now)?;
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
@@ -243,7 +243,7 @@ impl Room {
             Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
             Overlap::Replace => {
                 let open = known.open.all();
-                let stopped = stop_all(&self.house, &open, REPLACED).await;
+                let stopped = stop_all(&self.house, &open, REPLACED, Some(BROKER)).await;
                 let known = self.living().await?;
                 stopped.into_iter().for_each(|run| known.open.remove(run));
                 Admission::Now
@@ -272,9 +272,9 @@ enum Admission {
 }
 
 /// Stops runs, all at once, and says which are over.
-pub(super) async fn stop_all(house: &House, open: &[Identity], reason: &str) -> Vec<Identity> {
+pub(super) async fn stop_all(house: &House, open: &[Identity], reason: &str, by: Option<&str>) -> Vec<Identity> {
     let stops = open.iter().map(|identity| async move {
-        let stopped = house.stop_run(*identity, reason.to_owned()).await;
+        let stopped = house.stop_run(*identity, reason.to_owned(), by.map(str::to_owned)).await;
         match stopped {
             Ok(_) => Some(*identity),
             Err(problem) => {

@@ -46,7 +46,7 @@ fn kind_of(input: &JobTypeInput) -> Result<JobKind, Problem> {
 /// A value is not allowed.
 pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<Job, Problem> {
     let mut job = Job {
-        id: input.id.unwrap_or_else(JobId::random),
+        id: input.id.unwrap_or_else(|| JobId::at(now)),
         name: String::new(),
         job_type: JobKind::Block,
         description: None,

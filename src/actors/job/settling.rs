@@ -5,7 +5,7 @@ use super::room::Room;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::job::JobKind;
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::{BROKER, Run, RunState};
 use crate::domain::schedule::{Schedule, settle};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -117,7 +117,7 @@ impl Room {
             return Ok(());
         };
         log::warn!("a job is disabled job={} change={change:?}", self.id);
-        self.change(change, Some("broker".to_owned())).await.map(drop)
+        self.change(change, Some(BROKER.to_owned())).await.map(drop)
     }
 
     /// A run says when its job is to be run next.

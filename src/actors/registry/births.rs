@@ -216,11 +216,11 @@ impl Registry {
         handle
     }
 
-    pub(super) fn start_worker(&mut self, id: WorkerId) -> WorkerHandle {
+    pub(super) fn start_worker(&mut self, id: WorkerId, by: Option<String>) -> WorkerHandle {
         let notice = self.enter(ChildKey::Worker(id));
         let stats = Arc::clone(notice.stats());
         let outlet = self.worker_sessions.get(&id).cloned();
-        let actor = WorkerActor::new(notice, self.house.clone(), id, outlet);
+        let actor = WorkerActor::new(notice, self.house.clone(), id, outlet, by);
         let handle = WorkerHandle(Link::new(actor.start(), stats));
         self.house.directory.workers.put(id, handle.clone());
         handle
@@ -253,7 +253,7 @@ impl Handler<NodeConnected> for Registry {
         self.message("registry.node_connected");
         // How many programs it takes it says with each connection; that is not kept.
         let max_programs = m.facts.max_programs;
-        let stored = self.house.store.write(UpsertNode { facts: m.facts, now: Timestamp::now() });
+        let stored = self.house.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
         ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
             Ok(mut record) => {
                 record.facts.max_programs = max_programs;
@@ -280,7 +280,7 @@ impl Handler<WorkerConnected> for Registry {
                 handle
             }
             (Some(handle), None) => handle,
-            (None, _) => self.start_worker(m.id),
+            (None, _) => self.start_worker(m.id, m.by),
         };
         m.reply.send(Ok(handle));
     }

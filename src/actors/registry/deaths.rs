@@ -49,7 +49,7 @@ impl Registry {
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
                 // Its watches are the registry's; what runs wanted of it they say again.
-                self.start_worker(id);
+                self.start_worker(id, None);
                 if !self.watches.contains_key(&id)
                     && let Some(outlet) = self.worker_sessions.get(&id)
                 {

@@ -24,6 +24,8 @@ pub struct NodeConnected {
     pub facts: NodeFacts,
     /// Its session and whether it takes binary frames, unless it came by HTTP.
     pub session: Option<(Outlet, bool)>,
+    /// The role of its token.
+    pub by: Option<String>,
     /// Its actor.
     pub reply: Reply<NodeHandle>,
 }
@@ -36,6 +38,8 @@ pub struct WorkerConnected {
     pub id: WorkerId,
     /// Its session, unless it came by HTTP.
     pub outlet: Option<Outlet>,
+    /// The role of its token.
+    pub by: Option<String>,
     /// Its actor.
     pub reply: Reply<WorkerHandle>,
 }
@@ -166,16 +170,16 @@ pub struct RegistryHandle(pub(in crate::actors) Link<Registry>);
 impl RegistryHandle {
     /// See [`NodeConnected`].
     #[must_use]
-    pub fn node_connected(&self, facts: NodeFacts, session: Option<(Outlet, bool)>) -> Answer<NodeHandle> {
+    pub fn node_connected(&self, facts: NodeFacts, session: Option<(Outlet, bool)>, by: Option<String>) -> Answer<NodeHandle> {
         let (reply, answer) = reply();
-        self.0.tell(NodeConnected { facts, session, reply });
+        self.0.tell(NodeConnected { facts, session, by, reply });
         answer
     }
     /// See [`WorkerConnected`].
     #[must_use]
-    pub fn worker_connected(&self, id: WorkerId, outlet: Option<Outlet>) -> Answer<WorkerHandle> {
+    pub fn worker_connected(&self, id: WorkerId, outlet: Option<Outlet>, by: Option<String>) -> Answer<WorkerHandle> {
         let (reply, answer) = reply();
-        self.0.tell(WorkerConnected { id, outlet, reply });
+        self.0.tell(WorkerConnected { id, outlet, by, reply });
         answer
     }
     /// See [`NodeLeft`].

@@ -334,6 +334,7 @@ impl RunActor {
 pub fn stored_output(run: &Run) -> RunOutput {
     RunOutput {
         identity: run.identity,
+        number: run.identity.number(),
         job_id: run.job_id,
         job_name: run.job_name.clone(),
         kind: run.kind.name().to_owned(),
@@ -359,6 +360,9 @@ pub fn stored_output(run: &Run) -> RunOutput {
         blocks: BlockCounts::default(),
         seen: 0,
         seen_bytes: 0,
+        create_by: run.create_by().map(str::to_owned),
+        update_by: run.update_by.clone(),
+        update_time: run.last_change(),
         creation_time: run.creation_time,
         finish_time: run.finish_time,
     }

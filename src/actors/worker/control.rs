@@ -59,7 +59,7 @@ impl Default for Standing {
 }
 
 /// Checks what a worker says of itself.
-pub(super) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
+pub(in crate::actors) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
     let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME;
     for (field, text) in [("name", &facts.name), ("group", &facts.group), ("version", &facts.version)] {
         if text.as_ref().is_some_and(is_long) {
@@ -110,7 +110,8 @@ impl WorkerActor {
     ) -> impl Future<Output = Result<WorkerRecord, StoreError>> + use<> {
         let WorkerFacts { name, group, version, tags, slots, process: _ } = facts.clone();
         let now = Timestamp::now();
-        self.house.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names: class_names.to_vec(), slots, now })
+        let (by, class_names) = (self.by.clone(), class_names.to_vec());
+        self.house.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
     }
 
     /// Does as the word on it says. `begins`: it begins to watch, and what it was told before may be lost. False: it was put

@@ -8,6 +8,7 @@ mod tasks;
 
 pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled, check_reports};
 
+pub(in crate::actors) use control::check_facts;
 pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
@@ -38,6 +39,8 @@ pub struct WorkerActor {
     notice: Notice,
     house: House,
     id: WorkerId,
+    /// The role of the token that it came with, if its actor was made for that.
+    by: Option<String>,
     outlet: Option<Outlet>,
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
@@ -51,12 +54,13 @@ pub struct WorkerActor {
 impl WorkerActor {
     /// A worker that has connected or called.
     #[must_use]
-    pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>) -> Self {
+    pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>, by: Option<String>) -> Self {
         let last_heard = Timestamp::now();
         Self {
             notice,
             house,
             id,
+            by,
             outlet,
             last_heard,
             closed_at: None,

@@ -3,7 +3,7 @@
 use crate::cli::client::Client;
 use crate::cli::remote::Failure;
 use crate::cli::table::items;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{JobId, Number};
 use clap::Args as ClapArgs;
 
 /// More jobs than this are not looked through for a name.
@@ -12,7 +12,7 @@ const MOST: usize = 100_000;
 /// A job.
 #[derive(Debug, ClapArgs)]
 pub struct JobRef {
-    /// The job: its name or its id
+    /// The job: its name, its id or its number
     pub job: String,
 }
 
@@ -42,6 +42,8 @@ async fn find_among(client: &Client, name: &str, deleted: bool) -> Result<String
     let ids: Vec<&str> = items(&found).iter().filter(|job| job["name"] == name).filter_map(|job| job["id"].as_str()).collect();
     match ids[..] {
         [id] => Ok(id.to_owned()),
+        // A job may be called by digits; else they are a number.
+        [] if !deleted && name.parse::<Number>().is_ok() => client.numbered("jobs", name, "id").await,
         [] => Err(Failure::Refused(format!("there is no {}job `{name}`", if deleted { "deleted " } else { "" }))),
         _ => Err(Failure::Refused(format!("several deleted jobs were called `{name}`; say which by its id:\n  {}", ids.join("\n  ")))),
     }

@@ -2,7 +2,7 @@
 
 use super::{JobRef, find};
 use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{card, cell, cut, list as table, plain, some, some_time, span, time};
+use crate::cli::table::{card, cell, cut, list as table, plain, since, some, some_time, span, time};
 use clap::Args as ClapArgs;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -76,6 +76,7 @@ pub fn describe(job: &Value) -> String {
     let reason = some(job, "disabledReason").map(|reason| format!(": {reason}")).unwrap_or_default();
     let mut rows = vec![
         ("id", some(job, "id")),
+        ("number", some(job, "number")),
         ("name", some(job, "name")),
         ("kind", some(job, "jobType")),
         ("description", some(job, "description")),
@@ -98,11 +99,6 @@ pub fn describe(job: &Value) -> String {
     rows.push(("created", since(job, "creationTime", "createBy")));
     rows.push(("changed", since(job, "updateTime", "updateBy")));
     card(&rows)
-}
-
-fn since(job: &Value, at: &str, by: &str) -> Option<String> {
-    let by = some(job, by).map(|by| format!(" by {by}")).unwrap_or_default();
-    some_time(job, at).map(|at| format!("{at}{by}"))
 }
 
 fn state(job: &Value) -> &'static str {

@@ -3,7 +3,7 @@
 use super::RunRef;
 use crate::cli::job;
 use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{card, cell, list as table, plain, some, some_time, time};
+use crate::cli::table::{card, cell, list as table, plain, since, some, some_time, time};
 use crate::cli::value::instant;
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
@@ -83,6 +83,7 @@ pub fn describe(run: &Value) -> String {
     let blocks = &run["blocks"];
     card(&[
         ("id", some(run, "identity")),
+        ("number", some(run, "number")),
         ("job", Some(format!("{} {}", cell(run, "jobId"), cell(run, "jobName")))),
         ("kind", some(run, "kind")),
         ("does", some(run, "className")),
@@ -92,9 +93,10 @@ pub fn describe(run: &Value) -> String {
         ("progress", some(run, "progress").map(|percent| format!("{percent} % {}", some(run, "progressText").unwrap_or_default()))),
         ("waits until", some_time(run, "notBefore")),
         ("planned for", some_time(run, "plannedAt")),
-        ("made", some_time(run, "creationTime")),
+        ("made", since(run, "creationTime", "createBy")),
         ("started", some_time(run, "startTime")),
         ("ended", some_time(run, "finishTime")),
+        ("changed", run.get("updateBy").and_then(|_| since(run, "updateTime", "updateBy"))),
         ("requests", is_block.then(counters)),
         (
             "blocks",

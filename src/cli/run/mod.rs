@@ -10,7 +10,7 @@ pub use watch::follow;
 use super::job;
 use super::remote::{Failure, Remote, Shell};
 use super::table::items;
-use crate::domain::ids::Identity;
+use crate::domain::ids::{Identity, NumberOr};
 use clap::{Args as ClapArgs, Subcommand};
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ enum RunCommand {
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 pub struct RunRef {
-    /// The run: its id
+    /// The run: its id or its number
     run: Option<String>,
     /// The latest run of this job, by its name or id
     #[arg(long, value_name = "JOB")]
@@ -68,8 +68,11 @@ impl RunRef {
     async fn find(&self, shell: &Shell) -> Result<String, Failure> {
         let Some(name) = &self.job else {
             let text = self.run.as_deref().unwrap_or_default();
-            let run = text.parse::<Identity>().map_err(|e| Failure::Usage(format!("{e}; `--job {text}` is the latest run of a job")))?;
-            return Ok(run.to_string());
+            let run = text.parse::<NumberOr<Identity>>();
+            return match run.map_err(|e| Failure::Usage(format!("{e}; `--job {text}` is the latest run of a job")))? {
+                NumberOr::Id(run) => Ok(run.to_string()),
+                NumberOr::Number(number) => shell.client.numbered("runs", &number.to_string(), "identity").await,
+            };
         };
         let id = job::find(&shell.client, name).await?;
         let runs = shell.client.list(&["runs"], &[("jobId", Some(id))], 1).await?.value()?;

@@ -84,27 +84,27 @@ pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::P
 /// `GET /api/v1/alerts/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.channel(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.channel(id(&edge, &request, "id").await?).await?))
 }
 
 /// `PUT /api/v1/alerts/{id}`
 pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let channel = id(&request, "id")?;
+    let channel = id(&edge, &request, "id").await?;
     Ok(HttpResponse::Ok().json(edge.desk.update_channel(channel, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `DELETE /api/v1/alerts/{id}`
 pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Admin)?;
-    edge.desk.delete_channel(id(&request, "id")?).await?;
+    edge.desk.delete_channel(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/alerts/{id}/test`
 pub async fn test(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.test_channel(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.test_channel(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a list of events.

@@ -38,21 +38,21 @@ pub fn routes() -> Vec<Resource> {
 /// `GET /api/v1/jobs/{id}/data`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.job_data(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.job_data(id(&edge, &request, "id").await?).await?))
 }
 
 /// `PUT /api/v1/jobs/{id}/data`
 pub async fn put(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    let job = id(&request, "id")?;
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let job = id(&edge, &request, "id").await?;
     let JobDataInput { data } = json(&request, payload).await?;
-    edge.desk.put_job_data(job, Some(data)).await?;
+    edge.desk.put_job_data(job, Some(data), caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /api/v1/jobs/{id}/data`
 pub async fn clear(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    edge.desk.put_job_data(id(&request, "id")?, None).await?;
+    let caller = allow(&edge, &request, Need::Admin)?;
+    edge.desk.put_job_data(id(&edge, &request, "id").await?, None, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -192,7 +192,7 @@ pub async fn create(
 /// `GET /api/v1/jobs/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.job(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.job(id(&edge, &request, "id").await?).await?))
 }
 
 /// The version in `If-Match`, if the caller sent one.
@@ -209,7 +209,7 @@ fn if_match(request: &HttpRequest) -> Result<Option<i64>, Failure> {
 /// `PUT /api/v1/jobs/{id}`
 pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let job = id(&request, "id")?;
+    let job = id(&edge, &request, "id").await?;
     let seen = if_match(&request)?;
     let mut input: JobInput = json(&request, payload).await?;
     input.version = input.version.or(seen);
@@ -219,34 +219,34 @@ pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::P
 /// `DELETE /api/v1/jobs/{id}`
 pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    edge.desk.delete_job(id(&request, "id")?, if_match(&request)?, caller.name).await?;
+    edge.desk.delete_job(id(&edge, &request, "id").await?, if_match(&request)?, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/restore`
 pub async fn restore(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.restore_job(id(&request, "id")?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.restore_job(id(&edge, &request, "id").await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/purge`
 pub async fn purge(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Admin)?;
-    edge.desk.purge_job(id(&request, "id")?).await?;
+    edge.desk.purge_job(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&request, "id")?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&edge, &request, "id").await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/disable`
 pub async fn disable(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
     let input = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.disable_job(id(&request, "id")?, input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.disable_job(id(&edge, &request, "id").await?, input, caller.name).await?))
 }
 
 /// The trace that a caller is in: the second part of a W3C `traceparent`.
@@ -260,7 +260,7 @@ pub(super) fn trace_of(request: &HttpRequest) -> Option<String> {
 /// `POST` or `GET /api/v1/jobs/{id}/trigger`: an outside scheduler's callback may be either.
 pub async fn trigger(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let job = id(&request, "id")?;
+    let job = id(&edge, &request, "id").await?;
     let mut input: TriggerInput = json_or_default(&request, payload).await?;
     let key = request.headers().get("Idempotency-Key").and_then(|value| value.to_str().ok()).map(str::to_owned);
     input.idempotency_key = input.idempotency_key.or(key);
@@ -273,12 +273,12 @@ pub async fn trigger(edge: web::Data<Edge>, request: HttpRequest, payload: web::
 /// `POST /api/v1/jobs/{id}/backfill`
 pub async fn backfill(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let job = id(&request, "id")?;
+    let job = id(&edge, &request, "id").await?;
     Ok(HttpResponse::Ok().json(edge.desk.backfill(job, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/redrive`
 pub async fn redrive(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.redrive(id(&request, "id")?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.redrive(id(&edge, &request, "id").await?, caller.name).await?))
 }

@@ -36,5 +36,5 @@ pub async fn metrics(edge: web::Data<Edge>, request: HttpRequest) -> Result<Http
 /// `GET /api/v1/jobs/{id}/lateness`
 pub async fn lateness(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.lateness(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.lateness(id(&edge, &request, "id").await?).await?))
 }

@@ -67,7 +67,7 @@ pub fn address_of(request: &HttpRequest) -> String {
 
 /// `POST /node/heartbeat`
 pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Agent)?;
+    let caller = allow(&edge, &request, Need::Agent)?;
     let call: HeartbeatCall = json(&request, payload).await?;
     let facts = NodeFacts {
         node_id: call.node_id,
@@ -82,7 +82,7 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
         max_programs: Some(0),
     };
     check_facts(&facts)?;
-    let meeting = NodeMeeting { facts, heartbeat: call.heartbeat, without: call.runnings };
+    let meeting = NodeMeeting { facts, heartbeat: call.heartbeat, without: call.runnings, by: caller.name };
     Ok(match edge.desk.node_calls(meeting).await? {
         Some(block) => HttpResponse::Ok().json(block),
         None => HttpResponse::NoContent().finish(),

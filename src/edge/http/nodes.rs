@@ -83,7 +83,7 @@ pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 /// `GET /api/v1/nodes/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.node(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.node(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a removal.
@@ -97,7 +97,7 @@ pub struct RemoveQuery {
 /// `DELETE /api/v1/nodes/{id}`
 pub async fn remove(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RemoveQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Admin)?;
-    edge.desk.remove_node(id(&request, "id")?, query.force).await?;
+    edge.desk.remove_node(id(&edge, &request, "id").await?, query.force).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -114,18 +114,18 @@ pub struct Reason {
 const MOST_REASON: usize = 500;
 
 async fn set_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, work: NodeWork) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
+    let caller = allow(&edge, &request, Need::Admin)?;
     let Reason { reason } = json_or_default(&request, payload).await?;
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MOST_REASON) {
         return Err(Problem::invalid("reason", format!("at most {MOST_REASON} characters are taken")).into());
     }
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, work, reason).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&edge, &request, "id").await?, work, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&request, "id")?, NodeWork::Enabled, None).await?))
+    let caller = allow(&edge, &request, Need::Admin)?;
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&edge, &request, "id").await?, NodeWork::Enabled, None, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/disable`
@@ -159,7 +159,7 @@ pub struct Query {
 pub async fn statuses(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
     let Query { from, to, limit: asked } = query.into_inner();
-    let rows = edge.desk.node_status(id(&request, "id")?, from, to, limit(asked)?).await?;
+    let rows = edge.desk.node_status(id(&edge, &request, "id").await?, from, to, limit(asked)?).await?;
     let items = rows.into_iter().map(|(load, creation_time)| NodeStatusOutput { load, creation_time }).collect();
     Ok(HttpResponse::Ok().json(Page { items, next_cursor: None }))
 }

@@ -82,7 +82,7 @@ pub struct NextQuery {
 /// `GET /api/v1/jobs/{id}/next`
 pub async fn next(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<NextQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.next_fires(id(&request, "id")?, query.count, query.after).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.next_fires(id(&edge, &request, "id").await?, query.count, query.after).await?))
 }
 
 /// `POST /api/v1/jobs/preview`: it changes nothing, so whoever may look may ask.
@@ -113,7 +113,7 @@ pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Quer
     allow(&edge, &request, Need::Read)?;
     let FiresQuery { from, to, verdict, cursor, limit: asked } = query.into_inner();
     let filter = FireFilter { from, to, verdict, cursor, limit: limit(asked)? };
-    Ok(HttpResponse::Ok().json(edge.desk.fires(id(&request, "id")?, filter).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.fires(id(&edge, &request, "id").await?, filter).await?))
 }
 
 /// The query of a reason.
@@ -127,7 +127,7 @@ pub struct WhyQuery {
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WhyQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
     let at = query.at.ok_or_else(|| Problem::invalid("at", "which instant is meant?"))?;
-    Ok(HttpResponse::Ok().json(edge.desk.why(id(&request, "id")?, at).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.why(id(&edge, &request, "id").await?, at).await?))
 }
 
 /// The query of a list of changes.
@@ -144,7 +144,7 @@ pub struct PageQuery {
 /// `GET /api/v1/jobs/{id}/history`
 pub async fn history(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<PageQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let page = edge.desk.changes(Some(id(&request, "id")?), query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.desk.changes(Some(id(&edge, &request, "id").await?), query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 

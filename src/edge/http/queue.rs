@@ -84,7 +84,7 @@ enum Polled {
 /// `POST /requestqueue/{identity}`
 pub async fn push(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let identity: Identity = id(&request, "identity")?;
+    let identity: Identity = id(&edge, &request, "identity").await?;
     let batch = read_push(read(&request, payload, MAX_PUSH).await?)?;
     Ok(HttpResponse::Ok().json(edge.desk.push(identity, Vec::new(), batch).await?))
 }
@@ -92,7 +92,7 @@ pub async fn push(edge: web::Data<Edge>, request: HttpRequest, payload: web::Pay
 /// `POST /requestqueue/{identity}/ack`
 pub async fn ack(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let identity: Identity = id(&request, "identity")?;
+    let identity: Identity = id(&edge, &request, "identity").await?;
     let (blocks, batch) = read_ack(read(&request, payload, MAX_PUSH).await?)?;
     Ok(HttpResponse::Ok().json(edge.desk.push(identity, blocks, batch).await?))
 }
@@ -128,7 +128,7 @@ pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
 /// `GET /requestqueue/{identity}`
 pub async fn poll(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let identity: Identity = id(&request, "identity")?;
+    let identity: Identity = id(&edge, &request, "identity").await?;
     let wait = wait_of(query.wait)?;
     let max = query.max.unwrap_or(1);
     if !(1..=MOST_BLOCKS).contains(&max) {

@@ -5,7 +5,7 @@ use crate::edge::auth::{Need, allow};
 use crate::edge::body::json_or_default;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
-use crate::protocol::management::{RedriveInput, RedrivenRuns};
+use crate::protocol::redrive::{RedriveInput, RedrivenRuns};
 use actix_web::{HttpRequest, HttpResponse, web};
 
 /// This room's part of the route table.

@@ -132,19 +132,19 @@ pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query
 /// `GET /api/v1/runs/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.run(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.run(id(&edge, &request, "id").await?).await?))
 }
 
 /// `POST /api/v1/runs/{id}/stop`
 pub async fn stop(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.stop_run(id(&request, "id")?, caller.name.as_deref()).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.stop_run(id(&edge, &request, "id").await?, caller.name.as_deref()).await?))
 }
 
 /// `POST /api/v1/runs/{id}/retry`
 pub async fn retry(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let run = edge.desk.retry_run(id(&request, "id")?, caller.name).await?;
+    let run = edge.desk.retry_run(id(&edge, &request, "id").await?, caller.name).await?;
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }
 
@@ -160,14 +160,14 @@ pub struct NextFire {
 /// `POST /api/v1/runs/{id}/next`
 pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let next_fire = edge.desk.ask_next(id(&request, "id")?, json(&request, payload).await?).await?;
+    let next_fire = edge.desk.ask_next(id(&edge, &request, "id").await?, json(&request, payload).await?).await?;
     Ok(HttpResponse::Ok().json(NextFire { next_fire }))
 }
 
 /// `GET /api/v1/runs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a list of blocks or instances.
@@ -184,21 +184,21 @@ pub struct BlockQuery {
 /// `GET /api/v1/runs/{id}/blocks`
 pub async fn blocks(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let page = edge.desk.blocks(id(&request, "id")?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.desk.blocks(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
 /// `GET /api/v1/runs/{id}/instances`
 pub async fn instances(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    let page = edge.desk.instances(id(&request, "id")?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.desk.instances(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
 /// `GET /api/v1/runs/{id}/status`
 pub async fn status(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.run_status(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.run_status(id(&edge, &request, "id").await?).await?))
 }
 
 /// The body of a `start-returned`.
@@ -213,6 +213,6 @@ pub struct StartReturned {
 pub async fn start_returned(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
     let body: StartReturned = json_or_default(&request, payload).await?;
-    edge.desk.start_returned(id(&request, "id")?, body.error).await?;
+    edge.desk.start_returned(id(&edge, &request, "id").await?, body.error).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -6,6 +6,7 @@
 use super::jobs::trace_of;
 use crate::actors::desk::TriggerOrder;
 use crate::domain::ids::JobId;
+use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need, allow_peer};
 use crate::edge::body::{MAX_JSON, read};
@@ -88,7 +89,7 @@ async fn try_create(edge: &Edge, request: &HttpRequest, payload: web::Payload) -
     if body.is_ignored(&edge.scheduler_net.ignored) {
         return Ok(None);
     }
-    let text = body.id.get_or_insert_with(|| JobId::random().to_string()).clone();
+    let text = body.id.get_or_insert_with(|| JobId::at(Timestamp::now()).to_string()).clone();
     let id = job_id(&text);
     let mut taken = None;
     for name in body.names(id, None) {

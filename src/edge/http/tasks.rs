@@ -75,7 +75,7 @@ struct Item<T>(#[serde(deserialize_with = "object")] T);
 /// `POST /api/v1/jobs/{id}/trigger/batch`
 pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let job = id(&request, "id")?;
+    let job = id(&edge, &request, "id").await?;
     let inputs: Vec<TriggerInput> = list(&request, payload).await?;
     let trace_id = super::jobs::trace_of(&request);
     let order = |input| TriggerOrder { input, trace_id: trace_id.clone(), by: caller.name.clone(), ..TriggerOrder::default() };
@@ -90,7 +90,7 @@ pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload:
 /// `POST /api/v1/workers/{id}/reports`
 pub async fn reports(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let worker = id(&request, "id")?;
+    let worker = id(&edge, &request, "id").await?;
     let reports: Vec<TaskReport> = list(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.worker_reports(worker, reports).await?))
 }
@@ -98,7 +98,7 @@ pub async fn reports(edge: web::Data<Edge>, request: HttpRequest, payload: web::
 /// `POST /api/v1/workers/{id}/heartbeat`
 pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let worker = id(&request, "id")?;
+    let worker = id(&edge, &request, "id").await?;
     let input: HandsInput = json(&request, payload).await?;
     edge.desk.worker_beats(worker, input.tasks).await?;
     Ok(HttpResponse::NoContent().finish())

@@ -3,6 +3,7 @@
 use super::limit;
 use crate::actors::desk::WorkerFilter;
 use crate::domain::ids::WorkerId;
+use crate::domain::time::Timestamp;
 use crate::domain::worker::{WorkerOrder, WorkerState};
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
@@ -124,13 +125,13 @@ pub async fn watches(edge: web::Data<Edge>, request: HttpRequest, query: web::Qu
 /// `GET /api/v1/workers/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.worker(id(&request, "id")?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.worker(id(&edge, &request, "id").await?).await?))
 }
 
 /// `DELETE /api/v1/workers/{id}`
 pub async fn forget(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Admin)?;
-    edge.desk.forget_worker(id(&request, "id")?).await?;
+    edge.desk.forget_worker(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -143,19 +144,24 @@ type Call = (web::Data<Edge>, HttpRequest, web::Payload);
 
 async fn order(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, word: WorkerOrder) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Admin)?;
-    let worker = id(&request, "id")?;
+    let worker = id(&edge, &request, "id").await?;
     let ReasonInput { reason } = json_or_default(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.order_worker(worker, word, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/workers`
 pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
+    let caller = allow(&edge, &request, Need::Worker)?;
     let input: WorkerInput = json(&request, payload).await?;
-    let worker_id = input.worker_id.unwrap_or_else(WorkerId::random);
-    edge.desk.register_worker(worker_id, input).await?;
+    let worker_id = input.worker_id.unwrap_or_else(|| WorkerId::at(Timestamp::now()));
+    edge.desk.register_worker(worker_id, input, caller.name).await?;
     let times = edge.desk.times();
-    Ok(HttpResponse::Ok().json(WorkerRegistered { worker_id, heartbeat: times.worker_heartbeat, offline: times.worker_offline }))
+    Ok(HttpResponse::Ok().json(WorkerRegistered {
+        worker_id,
+        number: worker_id.number(),
+        heartbeat: times.worker_heartbeat,
+        offline: times.worker_offline,
+    }))
 }
 
 /// The query of a fetch of messages.
@@ -169,6 +175,6 @@ pub struct Wait {
 /// `GET /api/v1/workers/{id}/messages`
 pub async fn messages(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Wait>) -> Result<HttpResponse, Failure> {
     allow(&edge, &request, Need::Worker)?;
-    let messages = edge.desk.worker_messages(id(&request, "id")?, wait_of(query.wait)?).await?;
+    let messages = edge.desk.worker_messages(id(&edge, &request, "id").await?, wait_of(query.wait)?).await?;
     Ok(if messages.is_empty() { HttpResponse::NoContent().finish() } else { HttpResponse::Ok().json(messages) })
 }

@@ -12,6 +12,7 @@ use super::http::node::{address_of, check_facts, node_id};
 use super::route::{Resource, resource};
 use crate::domain::ids::WorkerId;
 use crate::domain::node::NodeFacts;
+use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use actix_web::http::header::UPGRADE;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -61,9 +62,9 @@ pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payl
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     let sign = query.get("sign").map(|sign| (facts.node_id, sign.as_str()));
-    allow_peer(&edge, &request, Need::Agent, query.get("token").map(String::as_str), sign)?;
+    let caller = allow_peer(&edge, &request, Need::Agent, query.get("token").map(String::as_str), sign)?;
     check_facts(&facts)?;
-    node::open(&edge, facts, binary, &request, stream)
+    node::open(&edge, facts, binary, caller.name, &request, stream)
 }
 
 /// `GET /worker`
@@ -73,13 +74,13 @@ pub async fn worker_socket(edge: web::Data<Edge>, request: HttpRequest, stream: 
         return Err(Problem::malformed("this is the address of a WebSocket").into());
     }
     let query = parameters(&request)?;
-    allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
+    let caller = allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
     let id = match query.get("workerid") {
         Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
-        None => WorkerId::random(),
+        None => WorkerId::at(Timestamp::now()),
     };
     edge.desk.admit_worker(id).await?;
-    worker::open(&edge, id, &request, stream)
+    worker::open(&edge, id, caller.name, &request, stream)
 }
 
 /// The parameters of an address; their names count without case.

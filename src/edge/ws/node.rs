@@ -19,8 +19,8 @@ use std::sync::Arc;
 struct NodeSession {
     desk: Desk,
     id: NodeId,
-    /// Until it has told who it is.
-    facts: Option<(NodeFacts, bool)>,
+    /// Until it has told who it is, and the role of its token.
+    facts: Option<(NodeFacts, bool, Option<String>)>,
     number: u64,
     joined: Joined,
     stats: Option<Arc<Stats>>,
@@ -31,12 +31,13 @@ pub(super) fn open(
     edge: &Edge,
     facts: NodeFacts,
     binary: bool,
+    by: Option<String>,
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let id = facts.node_id;
     let session =
-        NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary)), number: 0, joined: Joined::default(), stats: None };
+        NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary, by)), number: 0, joined: Joined::default(), stats: None };
     let started = WsResponseBuilder::new(session, request, stream).frame_size(MAX_MESSAGE).start();
     started.map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))
 }
@@ -81,10 +82,10 @@ impl Actor for NodeSession {
         let outlet = session::outlet(ctx);
         self.number = outlet.number;
         self.stats = Some(self.desk.enter_session(format!("node {} #{}", self.id, self.number)));
-        let Some((facts, binary)) = self.facts.take() else { return };
+        let Some((facts, binary, by)) = self.facts.take() else { return };
         let desk = self.desk.clone();
         // What it says before its actor is there waits in the socket, and so does its end.
-        ctx.wait(wrap_future(async move { desk.node_connected(facts, outlet, binary).await }).map(
+        ctx.wait(wrap_future(async move { desk.node_connected(facts, outlet, binary, by).await }).map(
             |connected, this: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
                     log::warn!("a node could not be taken in node={}: {problem}", this.id);

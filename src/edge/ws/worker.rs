@@ -18,14 +18,22 @@ use std::sync::Arc;
 struct WorkerSession {
     desk: Desk,
     id: WorkerId,
+    /// The role of its token.
+    by: Option<String>,
     number: u64,
     joined: Joined,
     stats: Option<Arc<Stats>>,
 }
 
 /// Answers the upgrade.
-pub(super) fn open(edge: &Edge, id: WorkerId, request: &HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
-    let session = WorkerSession { desk: edge.desk.clone(), id, number: 0, joined: Joined::default(), stats: None };
+pub(super) fn open(
+    edge: &Edge,
+    id: WorkerId,
+    by: Option<String>,
+    request: &HttpRequest,
+    stream: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let session = WorkerSession { desk: edge.desk.clone(), id, by, number: 0, joined: Joined::default(), stats: None };
     let started = WsResponseBuilder::new(session, request, stream).frame_size(MAX_MESSAGE).start();
     started.map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))
 }
@@ -76,9 +84,9 @@ impl Actor for WorkerSession {
         let outlet = session::outlet(ctx);
         self.number = outlet.number;
         self.stats = Some(self.desk.enter_session(format!("worker {} #{}", self.id, self.number)));
-        let (desk, id) = (self.desk.clone(), self.id);
+        let (desk, id, by) = (self.desk.clone(), self.id, self.by.take());
         // What it says before its actor is there waits in the socket.
-        ctx.wait(wrap_future(async move { desk.worker_connected(id, outlet).await }).map(
+        ctx.wait(wrap_future(async move { desk.worker_connected(id, outlet, by).await }).map(
             |connected, _: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
                     session::refuse(CloseCode::Again, &problem.detail, ctx);

@@ -218,6 +218,7 @@ fn watches_and_workers_that_are_long_gone_go() {
         let meet = async |at: i64| {
             let worker = WorkerId::random();
             let said = MeetWorker {
+                by: None,
                 worker,
                 name: None,
                 group: None,

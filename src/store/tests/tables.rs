@@ -1,6 +1,7 @@
 //! Each group of tables.
 
 use super::*;
+use crate::domain::ids::Counter;
 
 #[test]
 fn jobs_are_made_changed_and_listed() {
@@ -246,14 +247,23 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             max_programs: None,
         };
         let node = facts.node_id;
-        assert_eq!(store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await, Err(StoreError::NotFound));
+        assert_eq!(
+            store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None, by: None, now: T }).await,
+            Err(StoreError::NotFound)
+        );
         let load = NodeLoad { process_count: 1, cpu: 99, free_memory: 7 };
         assert_eq!(store.write(AddNodeStatus { node, load, now: T }).await, Err(StoreError::NotFound));
-        let made = store.write(UpsertNode { facts: facts.clone(), now: T }).await.expect("made");
+        let made = store.write(UpsertNode { facts: facts.clone(), by: None, now: T }).await.expect("made");
         assert!(made.is_enabled && made.facts == facts);
-        assert!(!store.write(SetNodeWork { node, work: NodeWork::Disabled, reason: None }).await.expect("disabled").is_enabled);
+        assert!(
+            !store
+                .write(SetNodeWork { node, work: NodeWork::Disabled, reason: None, by: None, now: T })
+                .await
+                .expect("disabled")
+                .is_enabled
+        );
         let moved = NodeFacts { ip_address: "10.0.0.2".into(), ..facts };
-        let again = store.write(UpsertNode { facts: moved.clone(), now: Timestamp(2_000) }).await.expect("changed");
+        let again = store.write(UpsertNode { facts: moved.clone(), by: None, now: Timestamp(2_000) }).await.expect("changed");
         assert!(!again.is_enabled && again.facts == moved && again.creation_time == T);
 
         for n in 0..1_500 {
@@ -270,6 +280,24 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             assert_eq!(store.write(prune).await, Ok(expected));
         }
         assert_eq!(store.read(NodeStatus { node, from: None, to: None, limit: 1_000 }).await.map(|loads| loads.len()), Ok(300));
+    });
+}
+
+#[test]
+fn things_are_found_by_numbers_and_a_store_counts_on() {
+    with_store(|store, config| async move {
+        // As a broker made it before, whose clock was ahead.
+        let last = Identity(Counter::new().next_id(Timestamp(4_100_000_000_000)));
+        for identity in [Identity::random(), last] {
+            store.write(by_hand(NewRun { identity, ..new_run(JobId::random()) })).await.expect("inserted");
+        }
+        let of = |kind| OfNumber { kind, number: last.number() };
+        assert_eq!(store.read(of(Numbered::Run)).await, Ok(vec![last.0]));
+        for kind in [Numbered::Job, Numbered::Group, Numbered::Node, Numbered::Worker, Numbered::Channel] {
+            assert_eq!(store.read(of(kind)).await, Ok(Vec::new()), "{kind:?}");
+        }
+        let _again = reopened(store, &config).await;
+        assert!(Identity::at(Timestamp(1_700_000_000_000)).number() > last.number());
     });
 }
 

@@ -1,0 +1,250 @@
+//! Numbers of 64 bits, in the order of time (seed 003), that ids are made around.
+//!
+//! The upper half of a UUID of version 7 (RFC 9562) has 48 bits of milliseconds, 4 bits that name the version, and 12 bits
+//! that may count (section 6.2, method 1). The 60 bits without the version are the number of the thing: nothing is stored
+//! for it, and a thing is found by its number in the index that its id has.
+
+use super::{InvalidId, Uuid};
+use crate::domain::time::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{fmt, str::FromStr};
+
+/// Bits of the count within a millisecond.
+const COUNT: u32 = 12;
+/// Bits of a number: it fits the signed 64 bits of SQL and Java.
+const BITS: u32 = 48 + COUNT;
+
+/// What stands for an id where 64 bits have to do. Travels as decimal digits in a text: more than 53 bits are more than a
+/// number of JavaScript holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Number(u64);
+
+impl Number {
+    /// The number of an id. One that was not made here, but chosen by a client, has one too; it may share it.
+    #[must_use]
+    pub fn of(id: Uuid) -> Self {
+        let (upper, _) = id.as_u64_pair();
+        Self(upper >> 16 << COUNT | upper & 0xfff)
+    }
+
+    /// The first and the last id in whose order all ids of this number stand, together with others of its millisecond; none
+    /// if no id can have it.
+    #[must_use]
+    pub fn range(self) -> Option<(Uuid, Uuid)> {
+        let ms = Some(self.0 >> COUNT).filter(|_| self.0 >> BITS == 0)?;
+        Some((Uuid::from_u64_pair(ms << 16, 0), Uuid::from_u64_pair(ms << 16 | 0xffff, u64::MAX)))
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Number {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let is_plain = matches!(text.as_bytes(), [b'0'] | [b'1'..=b'9', ..]) && text.len() < 20;
+        let number = text.parse().ok().filter(|_| is_plain);
+        number.map(Self).ok_or_else(|| InvalidId(text.chars().take(80).collect()))
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(feature = "broker")]
+impl schemars::JsonSchema for Number {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Number".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^(0|[1-9][0-9]{0,18})$" })
+    }
+}
+
+/// How somebody names a thing: by its id or by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberOr<T> {
+    /// By its id.
+    Id(T),
+    /// By its number, which has fewer digits than an id has.
+    Number(Number),
+}
+
+impl<T: FromStr<Err = InvalidId>> FromStr for NumberOr<T> {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        text.parse().map(Self::Id).or_else(|invalid| text.parse().map(Self::Number).map_err(|_| invalid))
+    }
+}
+
+#[cfg(feature = "broker")]
+impl<T> schemars::JsonSchema for NumberOr<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "IdOrNumber".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let pattern = "^([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0|[1-9][0-9]{0,18})$";
+        schemars::json_schema!({ "type": "string", "pattern": pattern })
+    }
+}
+
+/// Makes numbers that rise and never come twice, whatever the clock does: a number is the time in milliseconds with 12 bits
+/// to count, or one more than the last one, if that is greater. So it runs ahead of a clock that was set back, and of one
+/// whose millisecond has more than 4,096 of them.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+/// The one of this process: the upper halves of all ids that are made here differ, and with those of the runs the ids of
+/// their blocks.
+pub static MADE: Counter = Counter::new();
+
+impl Counter {
+    /// One that has made nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The next number.
+    pub fn next(&self, now: Timestamp) -> Number {
+        let now = (now.0.max(0) as u64) << COUNT;
+        let after = |last: u64| now.max(last + 1);
+        // What is returned is the last one before: the same function of it is the new one.
+        Number(self.0.fetch_update(Relaxed, Relaxed, |last| Some(after(last))).map_or(now, after))
+    }
+
+    /// Goes on after what an earlier process has made, if this is an id of that kind: the clock may have been set back while
+    /// none was there.
+    pub fn resume(&self, last: Uuid) {
+        if last.get_version_num() == 7 {
+            self.0.fetch_max(Number::of(last).0, Relaxed);
+        }
+    }
+
+    /// The next id: a UUID of version 7 around the next number, of which 62 bits are random.
+    pub fn next_id(&self, now: Timestamp) -> Uuid {
+        let Number(upper) = self.next(now);
+        let mut rest = [0; 10];
+        rest[..2].copy_from_slice(&(upper as u16 & 0xfff).to_be_bytes());
+        rest[2..].copy_from_slice(&Uuid::new_v4().as_bytes()[8..]);
+        uuid::Builder::from_unix_timestamp_millis(upper >> COUNT, &rest).into_uuid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    /// Milliseconds of 2096.
+    const LATER: i64 = 4_000_000_000_000;
+
+    proptest! {
+        #[test]
+        fn numbers_rise_whatever_the_clock_does(steps in proptest::collection::vec((-100_000_i64..100_000, 1_usize..9_000), 1..20)) {
+            let counter = Counter::new();
+            let (mut clock, mut last) = (1_700_000_000_000, Number(0));
+            for (step, count) in steps {
+                clock += step;
+                for _ in 0..count {
+                    let next = counter.next(Timestamp(clock));
+                    prop_assert!(next > last, "{next} after {last}");
+                    prop_assert!(next.0 >> COUNT >= clock as u64, "never before its time");
+                    last = next;
+                }
+            }
+        }
+
+        #[test]
+        fn an_id_is_found_by_its_number(upper: u64, lower: u64, other: u64) {
+            let id = Uuid::from_u64_pair(upper, lower);
+            let number = Number::of(id);
+            let (first, last) = number.range().expect("it is of an id");
+            prop_assert!(first <= id && id <= last);
+            prop_assert_eq!(Number::of(first).0 >> COUNT, number.0 >> COUNT);
+            prop_assert_eq!(Number::of(last).0 >> COUNT, number.0 >> COUNT);
+            prop_assert_eq!(number.to_string().parse(), Ok(number));
+            prop_assert!(i64::try_from(number.0).is_ok());
+            // The order of texts in an index is that of ids.
+            let text = |id: Uuid| id.as_simple().to_string();
+            prop_assert!(text(first) <= text(id) && text(id) <= text(last));
+            // No other upper half but for the version has the same number.
+            let stranger = Uuid::from_u64_pair(other, lower);
+            let alike = upper & !0xf000 == other & !0xf000;
+            prop_assert_eq!(Number::of(stranger) == number, alike);
+        }
+
+        #[test]
+        fn what_an_id_is_made_around_is_its_number(now in 0..(1_i64 << 47)) {
+            let counter = Counter::new();
+            let ids: Vec<Uuid> = (0..3).map(|_| counter.next_id(Timestamp(now))).collect();
+            for (nth, id) in ids.iter().enumerate() {
+                prop_assert_eq!(Number::of(*id).0, ((now as u64) << COUNT).max(1) + nth as u64);
+                prop_assert_eq!(id.get_version_num(), 7);
+                prop_assert_eq!(id.get_variant(), uuid::Variant::RFC4122);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_share_no_number() {
+        static COUNTER: Counter = Counter::new();
+        let make = |thread: i64| {
+            // Their clocks differ, and stand still: all counts run over.
+            let made: Vec<Number> = (0..20_000).map(|_| COUNTER.next(Timestamp(LATER + thread % 2))).collect();
+            assert!(made.windows(2).all(|two| two[0] < two[1]));
+            made
+        };
+        let threads: Vec<_> = (0..4).map(|thread| std::thread::spawn(move || make(thread))).collect();
+        let all: HashSet<Number> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        assert_eq!(all.len(), 80_000);
+    }
+
+    #[test]
+    fn a_process_goes_on_where_one_before_it_was() {
+        let (before, after) = (Counter::new(), Counter::new());
+        let last = before.next_id(Timestamp(LATER));
+        after.resume(last);
+        // Random ones say nothing of a time.
+        after.resume(Uuid::from_u64_pair(!0xf000 | 0x4000, 0));
+        assert_eq!(after.next(Timestamp(LATER - 1_000)).0, Number::of(last).0 + 1);
+    }
+
+    #[test]
+    fn a_number_is_read_in_one_form() {
+        for bad in ["", "-1", "+1", "01", "1 ", "0x1", "99999999999999999999", "6f9619ff8b86d011b42d00c04fc964ff", "½"] {
+            assert!(bad.parse::<Number>().is_err(), "{bad}");
+        }
+        assert_eq!("9999999999999999999".parse::<Number>().map(Number::range), Ok(None), "no id has it");
+        assert_eq!(serde_json::to_string(&Number(1 << 59)).expect("json"), "\"576460752303423488\"");
+        // A text that could be both is an id.
+        let digits = "12345678901234567890123456789012";
+        assert!(matches!(digits.parse::<NumberOr<super::super::JobId>>(), Ok(NumberOr::Id(_))));
+        assert!(matches!("12".parse::<NumberOr<super::super::JobId>>(), Ok(NumberOr::Number(Number(12)))));
+    }
+}

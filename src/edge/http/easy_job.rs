@@ -1,0 +1,268 @@
+//! `/group`, `/work` and `/task`: the addresses of seed 003, for clients that were written for it.
+
+use crate::actors::desk::TriggerOrder;
+use crate::domain::ids::{GroupId, JobId, Number, NumberOr, WorkerId};
+use crate::domain::job::JobKind;
+use crate::domain::worker::WorkerOrder;
+use crate::edge::Edge;
+use crate::edge::auth::{Caller, Need, allow};
+use crate::edge::body::{json, json_or_default};
+use crate::edge::error::Failure;
+use crate::edge::http::jobs::trace_of;
+use crate::edge::route::{Operation, Resource, resource};
+use crate::protocol::easy_job::{Flag, Group, GroupBody, Named, Task, TaskBody, TaskLog, TaskRef, Work, WorkBody, WorkRef};
+use crate::protocol::management::{DisableInput, GroupInput, JobOutput, WorkerOutput};
+use crate::protocol::problem::Problem;
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/group/insert").post(insert_group, |op| {
+            op.named("easyInsertGroup")
+                .says("Makes a group, as easy-job does.")
+                .needs(Need::Admin)
+                .body::<GroupBody>()
+                .answers::<Group>(200, "The group.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/group/query").get(query_groups, |op| {
+            op.named("easyQueryGroups")
+                .says("All groups by their names, as easy-job lists them.")
+                .needs(Need::Read)
+                .query::<GroupQuery>()
+                .answers::<Vec<Group>>(200, "The groups: of one that is named, it alone.")
+                .may_fail(&[404, 409])
+        }),
+        resource("/work/register").also_at("/work/insert").also_at("/worker/register").also_at("/worker/insert").post(
+            register_work,
+            |op| {
+                op.named("easyRegisterWork")
+                .says(
+                    "Registers a work, as easy-job does. The same ip and port again is the same work, and changes it. To disable it here \
+                    takes an admin.",
+                )
+                .needs(Need::Worker)
+                .body::<WorkBody>()
+                .answers::<Work>(200, "The work.")
+                .may_fail(&[404, 409, 422])
+            },
+        ),
+        resource("/work/disable")
+            .also_at("/worker/disable")
+            .post(disable_work, |op| work_op(op.named("easyDisableWork").says("Gives a work nothing new. What it has it may finish."))),
+        resource("/work/enable")
+            .also_at("/worker/enable")
+            .post(enable_work, |op| work_op(op.named("easyEnableWork").says("Gives a work tasks again."))),
+        resource("/task/register").also_at("/task/insert").post(register_task, |op| {
+            op.named("easyRegisterTask")
+                .says("Makes a task, as easy-job does: a task job.")
+                .needs(Need::Admin)
+                .body::<TaskBody>()
+                .answers::<Task>(200, "The task.")
+                .may_fail(&[404, 409, 422])
+        }),
+        resource("/task/disable")
+            .post(disable_task, |op| task_op(op.named("easyDisableTask").says("A task runs no more. A run that is at work goes on."))),
+        resource("/task/enable").post(enable_task, |op| task_op(op.named("easyEnableTask").says("A task runs again."))),
+        resource("/task/retry").post(retry_task, |op| {
+            named(op.named("easyRetryTask").says("Runs a task now, beside its plan. One that is disabled is refused."))
+                .query::<TaskQuery>()
+                .body_or_nothing::<TaskRef>()
+                .answers::<TaskLog>(200, "The run.")
+        }),
+    ]
+}
+
+fn named(op: Operation) -> Operation {
+    op.needs(Need::Admin).may_fail(&[404, 409, 422])
+}
+
+fn work_op(op: Operation) -> Operation {
+    named(op).query::<WorkQuery>().body_or_nothing::<WorkRef>().answers::<Work>(200, "The work.")
+}
+
+fn task_op(op: Operation) -> Operation {
+    named(op).query::<TaskQuery>().body_or_nothing::<TaskRef>().answers::<Task>(200, "The task.")
+}
+
+/// Which group is meant.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupQuery {
+    /// Only the one of this number or id.
+    #[serde(alias = "group_id")]
+    group_id: Option<Named<GroupId>>,
+}
+
+/// Which work is meant, unless the body says so.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkQuery {
+    /// Its number or its id.
+    #[serde(alias = "work_id", alias = "workerId", alias = "worker_id", alias = "id")]
+    work_id: Option<Named<WorkerId>>,
+}
+
+/// Which task is meant, unless the body says so.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TaskQuery {
+    /// Its number or its id.
+    #[serde(alias = "task_id", alias = "id")]
+    task_id: Option<Named<JobId>>,
+}
+
+type Answered = Result<HttpResponse, Failure>;
+
+/// `POST /group/insert`
+pub async fn insert_group(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let body: GroupBody = json(&request, payload).await?;
+    let made = edge.desk.create_group(GroupInput { name: body.group_name, ..GroupInput::default() }, caller.name).await;
+    // The member has another name here.
+    let group = made.map_err(|problem| if problem.field.is_some() { problem.at("groupName") } else { problem })?;
+    Ok(HttpResponse::Ok().json(Group::from(group)))
+}
+
+/// `GET /group/query`
+pub async fn query_groups(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<GroupQuery>) -> Answered {
+    allow(&edge, &request, Need::Read)?;
+    if let Some(Named(group)) = query.group_id {
+        let id = edge.desk.meant(group).await?;
+        return Ok(HttpResponse::Ok().json([Group::from(edge.desk.group(&id.to_string()).await?)]));
+    }
+    let (mut groups, mut after) = (Vec::new(), None);
+    loop {
+        let page = edge.desk.groups(after, super::MOST).await?;
+        groups.extend(page.items.into_iter().map(Group::from));
+        after = page.next_cursor;
+        if after.is_none() {
+            return Ok(HttpResponse::Ok().json(groups));
+        }
+    }
+}
+
+/// The name of the group that a body names.
+async fn group_named(edge: &Edge, group: Option<Named<GroupId>>) -> Result<Option<String>, Failure> {
+    let Some(Named(group)) = group else { return Ok(None) };
+    let at = |problem: Problem| problem.at("groupId");
+    let id = edge.desk.meant(group).await.map_err(at)?;
+    Ok(Some(edge.desk.group(&id.to_string()).await.map_err(at)?.name))
+}
+
+/// The number of the group of this name, if it is there: a worker may say one that nobody has made.
+async fn number_of(edge: &Edge, group: Option<&str>) -> Result<Option<Number>, Failure> {
+    let Some(name) = group else { return Ok(None) };
+    match edge.desk.group(name).await {
+        Ok(group) => Ok(Some(group.number)),
+        Err(problem) if problem.status == 404 => Ok(None),
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+async fn work(edge: &Edge, worker: WorkerOutput) -> Answered {
+    let group = number_of(edge, worker.record.group.as_deref()).await?;
+    Ok(HttpResponse::Ok().json(Work::of(worker, group)))
+}
+
+async fn task(edge: &Edge, job: JobOutput) -> Answered {
+    let group = number_of(edge, job.job.group.as_deref()).await?;
+    Ok(HttpResponse::Ok().json(Task::of(job, group)))
+}
+
+/// `POST /work/register`
+pub async fn register_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
+    let caller = allow(&edge, &request, Need::Worker)?;
+    let body: WorkBody = json(&request, payload).await?;
+    let switch = body.disable.map(|Flag(off)| if off { WorkerOrder::Disable } else { WorkerOrder::Enable });
+    if switch.is_some() {
+        // That is an operator's word.
+        allow(&edge, &request, Need::Admin)?;
+    }
+    let (facts, of_address) = body.facts(group_named(&edge, body.group_id).await?)?;
+    let id = match body.work_id {
+        Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workId"))?,
+        None => of_address,
+    };
+    let mut worker = edge.desk.register_work(id, facts, body.bean_names, caller.name.clone()).await?;
+    if let Some(order) = switch {
+        worker = edge.desk.order_worker(id, order, None, caller.name).await?;
+    }
+    work(&edge, worker).await
+}
+
+/// What is meant: the address says so, or the body does.
+async fn meant<T: Copy, B: serde::de::DeserializeOwned + Default>(
+    request: &HttpRequest,
+    payload: web::Payload,
+    of_query: Option<Named<T>>,
+    of_body: fn(B) -> Option<Named<T>>,
+    field: &str,
+) -> Result<NumberOr<T>, Failure> {
+    let body: B = json_or_default(request, payload).await?;
+    let named =
+        of_query.or_else(|| of_body(body)).ok_or_else(|| Problem::invalid(field, "it is required, in the address or in the body"))?;
+    Ok(named.0)
+}
+
+async fn order_work(
+    edge: web::Data<Edge>,
+    request: HttpRequest,
+    query: web::Query<WorkQuery>,
+    payload: web::Payload,
+    order: WorkerOrder,
+) -> Answered {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let named = meant(&request, payload, query.work_id, |body: WorkRef| body.work_id, "workId").await?;
+    let id = edge.desk.meant(named).await?;
+    work(&edge, edge.desk.order_worker(id, order, None, caller.name).await?).await
+}
+
+/// `POST /work/disable`
+pub async fn disable_work(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WorkQuery>, payload: web::Payload) -> Answered {
+    order_work(edge, request, query, payload, WorkerOrder::Disable).await
+}
+
+/// `POST /work/enable`
+pub async fn enable_work(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WorkQuery>, payload: web::Payload) -> Answered {
+    order_work(edge, request, query, payload, WorkerOrder::Enable).await
+}
+
+/// `POST /task/register`
+pub async fn register_task(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
+    let caller = allow(&edge, &request, Need::Admin)?;
+    let body: TaskBody = json(&request, payload).await?;
+    let group = group_named(&edge, body.group_id).await?;
+    task(&edge, edge.desk.create_job(body.input(group)?, caller.name).await?).await
+}
+
+/// The task that is meant, and who means it. A job of another kind is none.
+async fn the_task(edge: &Edge, request: &HttpRequest, of_query: &TaskQuery, payload: web::Payload) -> Result<(JobId, Caller), Failure> {
+    let caller = allow(edge, request, Need::Admin)?;
+    let named = meant(request, payload, of_query.task_id, |body: TaskRef| body.task_id, "taskId").await?;
+    let id: JobId = edge.desk.meant(named).await?;
+    let job = edge.desk.job(id).await?.job;
+    if job.job_type == JobKind::Task { Ok((id, caller)) } else { Err(Problem::not_found(format!("the job {id} is no task")).into()) }
+}
+
+/// `POST /task/disable`
+pub async fn disable_task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>, payload: web::Payload) -> Answered {
+    let (id, caller) = the_task(&edge, &request, &query, payload).await?;
+    task(&edge, edge.desk.disable_job(id, DisableInput::default(), caller.name).await?).await
+}
+
+/// `POST /task/enable`
+pub async fn enable_task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>, payload: web::Payload) -> Answered {
+    let (id, caller) = the_task(&edge, &request, &query, payload).await?;
+    task(&edge, edge.desk.enable_job(id, caller.name).await?).await
+}
+
+/// `POST /task/retry`
+pub async fn retry_task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>, payload: web::Payload) -> Answered {
+    let (id, caller) = the_task(&edge, &request, &query, payload).await?;
+    let order = TriggerOrder { trace_id: trace_of(&request), by: caller.name, ..TriggerOrder::default() };
+    Ok(HttpResponse::Ok().json(TaskLog::from(edge.desk.trigger(id, order).await?)))
+}
