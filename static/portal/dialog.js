@@ -61,5 +61,5 @@ export function tell(text, kind = "") {
   box.textContent = text;
   box.className = kind;
   clearTimeout(tell.timer);
-  tell.timer = setTimeout(() => { box.textContent = ""; }, 8000);
+  tell.timer = setTimeout(() => { box.textContent = ""; }, 6000);
 }

@@ -71,10 +71,12 @@ function formOf(base, isNew) {
   const plain = () => [...common, ...kinds[kind].all, ...policies];
   const isClaimed = key => kinds[kind].all.some(({ path }) => path.startsWith("properties.") && sameKey(path.slice(11), key));
 
+  // What comes is shown with the form and not after it: nothing is to move under a hand that is about to click.
+  let ready;
   const fill = job => {
     for (const one of [...common, ...policies, ...Object.values(kinds).flatMap(({ all }) => all)]) one.write(read(job, one.path));
     enabled.write(job.isEnabled ?? true);
-    schedule.write(job.schedule);
+    ready = schedule.write(job.schedule);
     successors.write(job.successors ?? []);
     others.write(Object.fromEntries(Object.entries(job.properties ?? {}).filter(([key]) => !isClaimed(key))));
     const { input } = kinds.callback.all.find(({ path }) => path === "callback.secret");
@@ -135,7 +137,7 @@ function formOf(base, isNew) {
     Object.values(kinds).map(one => one.element), schedule.element,
     h("fieldset", {}, h("legend", {}, "Rules"), fold("Overlap, retries, timeouts, alerts, keeping", grid(policies)),
       fold("What follows, other properties", successors.element, others.element)), summary);
-  return { element, said, fail, clear: () => { summary.hidden = true; for (const one of controls()) one.fail?.(""); } };
+  return { element, ready, said, fail, clear: () => { summary.hidden = true; for (const one of controls()) one.fail?.(""); } };
 }
 
 const options = (id, values) => h("datalist", { id }, values.map(([value, label]) => h("option", { value, label })));
@@ -163,7 +165,7 @@ function sending(form, label, send, cancel) {
     }
     go.disabled = false;
   };
-  return h("form", { class: "job", onsubmit: submit, novalidate: true }, form.element, h("div", { class: "row" }, go, cancel));
+  return h("form", { class: "job", onsubmit: submit, novalidate: true }, form.element, h("div", { class: "row bar" }, go, cancel));
 }
 
 export async function newJob(page) {
@@ -226,5 +228,7 @@ export async function changeJob(page) {
     tell(`${base.name} is changed.`);
     location.hash = `/jobs/${id}`;
   };
-  root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...await suggestions(signal));
+  const lists = await suggestions(signal);
+  await form.ready;
+  root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...lists);
 }

@@ -110,7 +110,7 @@ export function scheduleOf() {
       triggers.write(base.triggers ?? []);
       zone.write(base.zone);
       for (const one of more) one.write(base[one.path.split(".")[1]]);
-      look();
+      return ask();
     },
   };
 }

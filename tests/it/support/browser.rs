@@ -128,10 +128,12 @@ impl Browser {
         .await
     }
 
-    /// Does something with an element once it is there. What is drawn anew in between is looked for again.
+    /// Does something with an element once it is there, in the middle of the window, where nothing lies over it. What is drawn
+    /// anew in between is looked for again.
     async fn with(&self, what: &str, find: &str, action: &str, body: &Value) {
         self.wait(&format!("{action} of `{what}`"), || async {
-            let found = self.run(find, json!([what])).await;
+            let script = format!("const it = (() => {{ {find} }})(); it?.scrollIntoView({{ block: 'center' }}); return it;");
+            let found = self.run(&script, json!([what])).await;
             let element = found[ELEMENT].as_str()?;
             self.ask(Method::POST, &format!("/element/{element}/{action}"), body).await.ok()
         })
