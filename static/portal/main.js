@@ -66,6 +66,7 @@ function failed(error, root) {
 function pageOf(root, parts, query, signal) {
   const page = { root, parts, query: Object.fromEntries(query), signal };
   page.title = text => { document.title = `${text} · Webloom`; };
+  signal.addEventListener("abort", () => page.wake?.());
   // Does something now, and again so many milliseconds after it was done (or as many as it says), until the page is left.
   page.live = async (usual, work) => {
     for (;;) {
@@ -79,9 +80,11 @@ function pageOf(root, parts, query, signal) {
         if (error.status === 404) return;
       }
       await new Promise(resolve => {
-        setTimeout(resolve, document.hidden ? 5 * ms : ms);
-        page.wake = resolve;
-        signal.addEventListener("abort", resolve, { once: true });
+        const timer = setTimeout(resolve, document.hidden ? 5 * ms : ms);
+        page.wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
       });
       if (signal.aborted) return;
     }

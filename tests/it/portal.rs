@@ -196,6 +196,65 @@ fn a_token_is_asked_for_and_kept_in_the_tab() {
     });
 }
 
+/// An operator's word on runs, workers and nodes, each after a question.
+#[test]
+fn runs_are_stopped_workers_put_out_and_nodes_drained() {
+    journey(async {
+        let broker = Broker::start(&["--worker-offline", "600000", "--node-offline", "600000"], "");
+        let api = Api::new(&broker.url);
+        let (status, worker) = api.post("/api/v1/workers", &json!({ "classNames": ["it.slow"], "worker": { "name": "sloth" } })).await;
+        assert_eq!(status, 200, "{worker}");
+        let worker = format!("/api/v1/workers/{}", worker["workerId"].as_str().expect("an id"));
+        let node = id();
+        api.beat(&node, &json!({})).await;
+        let job = json!({ "name": "slow", "jobType": "task", "task": { "handler": "it.slow", "lease": 600_000, "cancelGrace": 200 } });
+        let (status, job) = api.post("/api/v1/jobs", &job).await;
+        assert_eq!(status, 201, "{job}");
+        let run = api.trigger(job["id"].as_str().expect("an id")).await;
+        let browser = Browser::start().await;
+
+        browser.open(&format!("{}/#/runs/{run}", broker.url)).await;
+        browser.click("Stop …").await;
+        browser.click("Cancel").await;
+        browser.click("Stop …").await;
+        assert_ne!(api.state(&run).await["state"], "stopped", "it is asked first");
+        browser.click("Stop the run").await;
+        browser.sees("the run is over").await;
+        assert_eq!(api.state(&run).await["state"], "stopped");
+        browser.click("Run again …").await;
+        browser.click("Run again").await;
+        browser.sees("Repeats").await;
+
+        let state = |path: String| {
+            let api = api.clone();
+            async move { api.get(&path).await.1 }
+        };
+        browser.click("Workers").await;
+        browser.sees("sloth").await;
+        browser.click("Kick …").await;
+        browser.fill("Reason", "it runs wild").await;
+        browser.click("Kick").await;
+        // The word `kicked` is on the page already: in the filter.
+        browser.sees("Allow …").await;
+        let told = state(worker.clone()).await;
+        assert_eq!((&told["state"], &told["reason"]), (&json!("kicked"), &json!("it runs wild")));
+        browser.click("Allow …").await;
+        browser.click("Allow").await;
+        until("a worker that may come", || async { (state(worker.clone()).await["state"] == "enabled").then_some(()) }).await;
+
+        browser.click("Nodes").await;
+        browser.click("Drain …").await;
+        browser.click("Drain").await;
+        browser.sees("draining").await;
+        let path = format!("/api/v1/nodes/{node}");
+        assert_eq!(state(path.clone()).await["isDraining"], true);
+        browser.click("Enable …").await;
+        browser.click("Enable").await;
+        until("a node that works", || async { (state(path.clone()).await["isDraining"] == false).then_some(()) }).await;
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
 /// Files, and what they come with: fresh but not fetched twice, and nothing but their own.
 #[test]
 fn its_files_are_served() {
