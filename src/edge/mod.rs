@@ -33,7 +33,7 @@ pub struct Edge {
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
-        alerts, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, queue, redrive, runs,
+        alerts, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue, redrive, runs,
         scheduler_net, status, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
@@ -58,6 +58,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Packages", packages::routes()))
         .chain(tagged("Workers", workers::routes()))
+        .chain(tagged("Portal", portal::routes()))
         .collect()
 }
 

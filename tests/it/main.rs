@@ -24,6 +24,7 @@ mod odd_workers;
 mod openapi;
 mod panics;
 mod plain_http;
+mod portal;
 mod programs;
 mod real_input;
 mod redrive;

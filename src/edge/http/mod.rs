@@ -12,6 +12,7 @@ pub mod node;
 pub mod nodes;
 pub mod packages;
 pub mod plans;
+pub mod portal;
 pub mod queue;
 pub mod redrive;
 pub mod runs;

@@ -9,6 +9,7 @@ use super::Edge;
 use super::auth::{Need, allow, allow_peer};
 use super::error::Failure;
 use super::http::node::{address_of, check_facts, node_id};
+use super::http::portal;
 use super::route::{Resource, resource};
 use crate::domain::ids::WorkerId;
 use crate::domain::node::NodeFacts;
@@ -18,8 +19,6 @@ use actix_web::http::header::UPGRADE;
 use actix_web::{HttpRequest, HttpResponse, web};
 use std::collections::HashMap;
 
-/// The status page.
-const PAGE: &str = include_str!("../../../static/index.html");
 /// Blocks that a node takes at once, if it does not say.
 const MAX_PROCESS_COUNT: u32 = 5;
 
@@ -29,11 +28,13 @@ pub fn routes() -> Vec<Resource> {
         resource("/").get(root, |op| {
             op.named("openNodeSocket")
                 .says(
-                    "The WebSocket of a node, and the status page. With `Upgrade: websocket` and the parameters of docs/protocol.md \
+                    "The WebSocket of a node, and the portal. With `Upgrade: websocket` and the parameters of docs/protocol.md \
                     (`nodeid` and others) it opens the socket; then a token of the role agent or admin is asked for, which may also \
-                    stand in the address (`token`, or `sign`). Without an upgrade it is the status page, for everybody.",
+                    stand in the address (`token`, or `sign`). Without an upgrade it is the page that people manage jobs on, for everybody.",
                 )
-                .answers_as(200, "text/html", "The status page.")
+                .answers_as(200, "text/html", "The portal.")
+                .with_header("ETag", "Changes with the page.")
+                .answers_nothing(304, "It is the one that `If-None-Match` names.")
                 .answers_nothing(101, "The socket is open.")
                 .may_fail(&[400, 401, 403, 422])
         }),
@@ -50,14 +51,10 @@ pub fn routes() -> Vec<Resource> {
     ]
 }
 
-/// `GET /`: the seeds' address of a node's socket, and the status page to everybody else.
+/// `GET /`: the seeds' address of a node's socket, and the portal to everybody else.
 pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
     if !request.headers().contains_key(UPGRADE) {
-        // The page itself says nothing; what it shows it asks for, with the token that the reader gives it.
-        return Ok(HttpResponse::Ok()
-            .content_type("text/html; charset=utf-8")
-            .insert_header(("Content-Security-Policy", "default-src 'self' 'unsafe-inline'; img-src data:"))
-            .body(PAGE));
+        return Ok(portal::page(&request));
     }
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;

@@ -24,6 +24,11 @@ impl Api {
         Self { url: url.to_owned(), token: None, client }
     }
 
+    /// The client alone, for another server of this machine.
+    pub fn into_client(self) -> reqwest::Client {
+        self.client
+    }
+
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }

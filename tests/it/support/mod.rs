@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each journey uses its part")]
 
 pub mod api;
+pub mod browser;
 pub mod crawl;
 pub mod process;
 pub mod receiver;

@@ -1,0 +1,128 @@
+//! The portal: pages on which people look at jobs, runs, workers and nodes, and manage them.
+//!
+//! It is a client of the public API like any other: what is served here is the same for everybody and says nothing of the
+//! broker. What the pages show they ask for, with the token that their reader gives them.
+
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::problem::Problem;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use actix_web::{HttpRequest, HttpResponse, web};
+use sha2::{Digest as _, Sha256};
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const IMAGE: &str = "image/svg+xml";
+
+/// Nothing but what comes from here is loaded, no script stands in a page, and no text becomes HTML: names, arguments and
+/// logs are other people's.
+const POLICY: &str = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+struct File {
+    name: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
+
+macro_rules! files {
+    ($($name:literal $kind:ident),* $(,)?) => {
+        [$(File { name: $name, kind: $kind, text: include_str!(concat!("../../../static/portal/", $name)) }),*]
+    };
+}
+
+/// The page that loads all others.
+const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
+static FILES: [File; 21] = files![
+    "acts.js" SCRIPT,
+    "api.js" SCRIPT,
+    "dialog.js" SCRIPT,
+    "dom.js" SCRIPT,
+    "fields.js" SCRIPT,
+    "filter.js" SCRIPT,
+    "groups.js" SCRIPT,
+    "icon.svg" IMAGE,
+    "job.js" SCRIPT,
+    "jobform.js" SCRIPT,
+    "jobs.js" SCRIPT,
+    "jobspec.js" SCRIPT,
+    "main.js" SCRIPT,
+    "nodes.js" SCRIPT,
+    "overview.js" SCRIPT,
+    "run.js" SCRIPT,
+    "runs.js" SCRIPT,
+    "schedule.js" SCRIPT,
+    "style.css" STYLE,
+    "text.js" SCRIPT,
+    "workers.js" SCRIPT,
+];
+
+/// This room's part of the route table; the page itself is at `/`, which nodes' sockets share.
+pub fn routes() -> Vec<Resource> {
+    vec![resource("/portal/{file}").text("file", "The name of a file of the portal: `main.js`.").get(file, |op| {
+        op.named("readPortalFile")
+            .says("A file of the pages at `/`: a script, the style, the icon. They say nothing of the broker, so no token is asked for.")
+            .answers_as(200, "text/javascript", "The file.")
+            .or_as("text/css")
+            .or_as(IMAGE)
+            .with_header("ETag", "Changes with the file.")
+            .answers_nothing(304, "It is the one that `If-None-Match` names.")
+    })]
+}
+
+/// `GET /portal/{file}`
+pub async fn file(request: HttpRequest, name: web::Path<String>) -> Result<HttpResponse, Failure> {
+    let found = FILES.iter().find(|file| file.name == *name);
+    let file = found.ok_or_else(|| Problem::not_found(format!("the portal has no file `{name}`")))?;
+    Ok(answer(&request, file))
+}
+
+/// `GET /` of a browser.
+pub fn page(request: &HttpRequest) -> HttpResponse {
+    answer(request, &PAGE)
+}
+
+fn answer(request: &HttpRequest, file: &File) -> HttpResponse {
+    let digest = Sha256::digest(file.text);
+    let etag = format!("\"{:016x}\"", u64::from_be_bytes(digest[..8].try_into().expect("a SHA-256 has 32 bytes")));
+    let known = request.headers().get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag || one.trim() == "*"));
+    let mut out = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
+    // Asked for each time, so that a newer broker's pages are seen at once and no two versions of them meet.
+    out.insert_header((ETAG, etag)).insert_header((CACHE_CONTROL, "no-cache"));
+    out.insert_header(("Content-Security-Policy", POLICY)).insert_header(("X-Content-Type-Options", "nosniff"));
+    out.insert_header(("Referrer-Policy", "no-referrer")).insert_header(("Cross-Origin-Resource-Policy", "same-origin"));
+    if is_known { out.finish() } else { out.insert_header((CONTENT_TYPE, file.kind)).body(file.text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_file_that_is_named_is_there_and_every_other_one_too() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/static/portal");
+        let there = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name().into_string());
+        let there: BTreeSet<String> = there.map(|name| name.expect("a name")).collect();
+        assert_eq!(there, FILES.iter().map(|file| file.name.to_owned()).collect());
+        for file in FILES.iter().filter(|file| file.kind == SCRIPT) {
+            for line in file.text.lines().filter(|line| line.starts_with("import ")) {
+                let name = line.split("\"./").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line);
+                assert!(there.contains(name), "{}: {line}", file.name);
+            }
+            assert!(file.text.lines().count() <= 500, "{} is too long", file.name);
+        }
+    }
+
+    /// The policy of the page stops it, but where it is written nobody should have to count on that.
+    #[test]
+    fn nothing_becomes_html() {
+        for file in FILES.iter().chain([&PAGE]) {
+            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "javascript:", " style=", "<script>"] {
+                assert!(!file.text.contains(word), "{} has {word}", file.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+// What can be done with a job: each is asked for in a dialog, and the answer is told.
+
+import { Problem, at, onceKey, post, remove } from "./api.js";
+import { ask, tell } from "./dialog.js";
+
+// Runs it now. However often the button is pressed, one dialog makes one run.
+export function triggerJob(job) {
+  const isTask = job.jobType === "task";
+  const usual = isTask ? job.task?.arguments : job.properties.Arguments;
+  const once = onceKey();
+  return ask({
+    title: `Trigger ${job.name}`,
+    text: "It runs now, beside its plan.",
+    fields: [
+      { name: "arguments", label: isTask ? "Arguments, as JSON" : "Arguments", kind: "area", hint: "Empty: those of the job.",
+        value: isTask && usual !== undefined ? JSON.stringify(usual, null, 2) : usual },
+      { name: "priority", label: "Priority", kind: "number", hint: `Empty: ${job.priority}, as the job has it. Higher goes first.` },
+    ],
+    action: "Trigger",
+    act: values => {
+      const body = { arguments: readArguments(isTask, values.arguments) };
+      if (values.priority !== "") body.priority = Number(values.priority);
+      return post(at(`/jobs/${job.id}/trigger`), body, { headers: { "Idempotency-Key": once } });
+    },
+  }).then(run => {
+    if (run) location.hash = `/runs/${run.identity}`;
+    return run;
+  });
+}
+
+function readArguments(isTask, text) {
+  if (text.trim() === "") return undefined;
+  if (!isTask) return text;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Problem({ detail: `This is no JSON: ${error.message}`, field: "arguments" });
+  }
+}
+
+export function disableJob(job) {
+  return ask({
+    title: `Disable ${job.name}`,
+    text: "Neither its plan nor a trigger starts it until it is enabled again.",
+    fields: [
+      { name: "mode", label: "Runs at work", kind: "select", options: [["drain", "go on to their end"], ["stop", "are stopped"]] },
+      { name: "reason", label: "Reason", hint: "For people; may be left out." },
+    ],
+    action: "Disable",
+    act: ({ mode, reason }) => post(at(`/jobs/${job.id}/disable`), { mode, reason: reason || undefined }),
+  }).then(done => done && tell(`${job.name} is disabled.`));
+}
+
+export async function enableJob(job) {
+  try {
+    await post(at(`/jobs/${job.id}/enable`));
+    tell(`${job.name} is enabled.`);
+  } catch (error) {
+    tell(error.message, "bad");
+  }
+}
+
+export function deleteJob(job) {
+  return ask({
+    title: `Delete ${job.name}`,
+    text: "It is neither triggered nor planned any more. Its past stays, and the deletion can be taken back from the list of deleted jobs.",
+    word: job.name, action: "Delete", danger: true,
+    act: () => remove(at(`/jobs/${job.id}`), { headers: { "If-Match": `"${job.version}"` } }),
+  }).then(done => {
+    if (done) tell(`${job.name} is deleted.`);
+    return done;
+  });
+}

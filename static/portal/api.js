@@ -1,0 +1,90 @@
+// The one door to the broker: its public API, called as any other client calls it. The token lives in this tab's session
+// storage and goes into the header `Token`, never into an address.
+
+const KEY = "token";
+
+// What the API answered instead of success (RFC 9457). `status` is 0 if there was no answer.
+export class Problem extends Error {
+  constructor({ type = "", title = "", status = 0, detail = "", field }) {
+    super(detail || title);
+    Object.assign(this, { type, title, status, field });
+  }
+
+  is(word) {
+    return this.type === `/problems/${word}`;
+  }
+}
+
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
+
+// Keeps a token for this tab; none if it is empty. A header cannot carry every text.
+export function setToken(text) {
+  if (text === "") sessionStorage.removeItem(KEY);
+  else if (/^[\x21-\x7e]+$/.test(text)) sessionStorage.setItem(KEY, text);
+  else throw new Problem({ title: "That is no token", detail: "A token has no spaces and only letters, digits and signs of ASCII." });
+}
+
+async function send(method, path, { body, headers, signal } = {}) {
+  const all = { ...headers };
+  const token = sessionStorage.getItem(KEY);
+  if (token !== null) all.Token = token;
+  if (body !== undefined) all["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method, signal, headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem({ title: "The broker does not answer", detail: "The broker does not answer." });
+  }
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  throw new Problem({ ...problem, status: answer.status, detail: problem.detail || `The broker answered ${answer.status}.` });
+}
+
+async function call(method, path, options) {
+  const answer = await send(method, path, options);
+  return answer.status === 204 ? null : answer.json();
+}
+
+export const get = (path, signal) => call("GET", path, { signal });
+export const post = (path, body, options) => call("POST", path, { ...options, body });
+export const put = (path, body, options) => call("PUT", path, { ...options, body });
+export const remove = (path, options) => call("DELETE", path, options);
+
+// An address of the API, with a query of what is there.
+export function at(path, query = {}) {
+  const said = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return `/api/v1${path}${said.length ? `?${new URLSearchParams(said)}` : ""}`;
+}
+
+// A key of its own for each thing that is to happen once, however often it is sent. `randomUUID` is missing where the page
+// came by plain HTTP from another machine.
+export function onceKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map(byte => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// Server-sent events, read from a fetch, since an EventSource cannot send a token. Gives { name, id, data } until the
+// answer ends.
+export async function* events(path, signal) {
+  const answer = await send("GET", path, { signal, headers: { Accept: "text/event-stream" } });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const event = { name: "message", id: undefined, data: "" };
+      for (const line of part.split("\n")) {
+        const [name, text] = [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trimStart()];
+        if (name === "event") event.name = text;
+        if (name === "id") event.id = text;
+        if (name === "data") event.data += text;
+      }
+      if (event.data) yield { ...event, data: JSON.parse(event.data) };
+    }
+  }
+}

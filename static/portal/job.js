@@ -1,0 +1,120 @@
+// One job: what it is, when it comes, what became of its instants, its runs; and what can be done with it.
+
+import { at, get } from "./api.js";
+import { tell } from "./dialog.js";
+import { disableJob, deleteJob, enableJob, triggerJob } from "./acts.js";
+import { address, button, facts, h, link, patch, section, table } from "./dom.js";
+import { runTable } from "./overview.js";
+import { jobState } from "./jobs.js";
+import { exactSpan, json, local, num, runLink, scheduleText, time, when, zoneHere } from "./text.js";
+
+const LEDGER = 15;
+
+function head(job, again) {
+  const act = (text, ask, kind) => button(text, () => ask(job).then(again), kind);
+  return [
+    h("div", { class: "row title" }, h("h1", {}, job.name), jobState(job),
+      job.isEnabled && act("Trigger …", triggerJob, "main"), h("a", { class: "button", href: `#/jobs/${job.id}/edit` }, "Edit"),
+      job.isEnabled ? act("Disable …", disableJob) : act("Enable", enableJob),
+      button("Delete …", () => deleteJob(job).then(done => { if (done) location.hash = "/jobs"; }), "danger")),
+    !job.isEnabled && h("p", { class: "warn" }, "It is disabled", job.disabledReason ? `: ${job.disabledReason}` : "", ". Neither its plan nor a trigger starts it."),
+    job.description && h("p", {}, job.description),
+  ];
+}
+
+function what(job) {
+  if (job.jobType === "task") return ["Task", job.task?.handler ?? job.properties.FullClassName];
+  if (job.jobType === "callback") return ["Request", `${job.callback.method ?? (job.callback.body ? "POST" : "GET")} ${job.callback.url}`];
+  if (job.jobType === "application") return ["Program", job.properties.Application];
+  return ["Class", job.properties.FullClassName ?? job.properties.Application];
+}
+
+function definition(job) {
+  const { policies = {} } = job;
+  return [facts([
+    ["Kind", job.jobType], what(job), ["Schedule", scheduleText(job.schedule)], ["Zone", job.schedule && (job.schedule.zone ?? "UTC")],
+    ["Next fire", job.isEnabled ? when(job.nextFire) : ""], ["Last fire", time(job.lastFire)], ["Runs by plan", num(job.fires)],
+    ["Failed in a row", job.failures ? num(job.failures) : ""], ["Group", job.group && link(address("/jobs", { group: job.group }), job.group)],
+    ["Priority", job.priority || ""], ["Overlap", policies.overlap], ["Retries", policies.retry?.limit], ["Timeout", policies.timeout && exactSpan(policies.timeout)],
+    ["Then", (job.successors ?? []).map(next => `${next.job} (on ${next.on})`).join(", ")], ["Version", job.version],
+    ["Created", [time(job.creationTime), job.createBy ? ` by ${job.createBy}` : ""]], ["Changed", [time(job.updateTime), job.updateBy ? ` by ${job.updateBy}` : ""]],
+  ]), h("details", {}, h("summary", {}, "The whole definition"), json(job))];
+}
+
+// The fires that come, in the job's zone and in the browser's. The job form shows the same.
+export function preview({ zone, fires, understood, remarks = [] }) {
+  const rows = fires.map(fire => ({
+    key: fire.at,
+    cells: [fire.local.replace("T", " "), local(new Date(fire.at)), h("span", { class: "wrap" }, [fire.kind === "plan" ? "" : fire.kind, fire.note, fire.blackout && `no run: ${fire.blackout}`].filter(Boolean).join("; "))],
+  }));
+  return [
+    table("Next fires", [`In the job's zone, ${zone}`, `Here, ${zoneHere}`, ""], rows, "Nothing comes by plan."),
+    remarks.map(text => h("p", { class: "soft" }, text)),
+    understood.length > 0 && h("p", { class: "soft" }, "Understood as ", understood.map(text => [h("code", {}, text), " "])),
+  ];
+}
+
+// The ledger: pages of it beneath each other, and for each instant the whole reason.
+function ledger(id, signal) {
+  const box = h("div");
+  const verdict = h("select", { id: "v", onchange: () => asked() }, ["", "fired", "skipped", "missed", "merged"].map(name => h("option", { value: name }, name || "any")));
+  let rows = [];
+
+  const why = async (fire, at_) => {
+    const answer = await get(at(`/jobs/${id}/why`, { at: fire.plannedAt }), signal).catch(error => ({ because: [error.message] }));
+    at_.replaceWith(h("span", { class: "wrap" }, answer.because.join(" ")));
+  };
+  const row = fire => {
+    const instants = fire.instants > 1 ? ` to ${local(new Date(fire.plannedUntil))} (${num(fire.instants)})` : "";
+    const ask = button("Why?", event => why(fire, event.target));
+    return {
+      key: `${fire.plannedAt}/${fire.kind}`,
+      cells: [[time(fire.plannedAt), instants], fire.kind, h("span", { class: `state ${fire.verdict}` }, fire.verdict), fire.rule ?? "",
+        h("span", { class: "wrap" }, fire.reason ?? ""), runLink(fire.identity), ask],
+    };
+  };
+  const look = async after => {
+    const { items, nextCursor } = await get(at(`/jobs/${id}/fires`, { verdict: verdict.value, cursor: after, limit: LEDGER }), signal);
+    rows = after ? [...rows, ...items] : items;
+    box.replaceChildren(table("Ledger", ["Planned for", "Kind", "Verdict", "Rule", "Reason", "Run", ""], rows.map(row), "No instant of its plan has come yet."));
+    if (nextCursor) box.append(button("Older", () => asked(nextCursor)));
+  };
+  const asked = after => look(after).catch(error => signal.aborted || tell(error.message, "bad"));
+  const part = section("What became of its instants", h("div", { class: "filter" }, h("div", {}, h("label", { for: "v" }, "Verdict"), verdict),
+    button("Look again", () => asked())), box);
+  return { part, look };
+}
+
+function changes(items) {
+  return table("Changes", ["When", "What", "By", ["Version", "n"]],
+    items.map(change => ({ key: change.id, cells: [time(change.at), change.action, change.by ?? "", change.version] })), "none");
+}
+
+export async function job(page) {
+  const { signal, parts: [id] } = page;
+  const [top, facts_, next, runs, past] = Array.from({ length: 5 }, () => h("div"));
+  const fires = ledger(id, signal);
+  const again = () => page.wake?.();
+  let seen;
+  const look = async () => {
+    const now = await get(at(`/jobs/${encodeURIComponent(id)}`), signal);
+    page.title(now.name);
+    const [coming, latest] = await Promise.all([get(at(`/jobs/${id}/next`), signal), get(at("/runs", { jobId: id, limit: 10 }), signal)]);
+    patch(top, head(now, again));
+    patch(facts_, definition(now));
+    patch(next, preview(coming));
+    patch(runs, runTable(latest.items, "It has not run yet. Trigger it, or give it a schedule.", { named: false, counted: now.jobType === "block" }),
+      latest.nextCursor && h("p", {}, link(address("/runs", { job: id }), "All its runs")));
+    // What was decided or changed shows in these; else the ledger is left as the reader has it.
+    const mark = `${now.version} ${now.fires} ${now.lastFire}`;
+    if (mark !== seen) {
+      seen = mark;
+      await fires.look();
+      patch(past, changes((await get(at(`/jobs/${id}/history`, { limit: 10 }), signal)).items));
+    }
+    if (!page.root.childElementCount) {
+      page.root.replaceChildren(top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past));
+    }
+  };
+  await page.live(2000, look);
+}

@@ -1,0 +1,93 @@
+// The list of jobs.
+
+import { at, get, post } from "./api.js";
+import { ask, tell } from "./dialog.js";
+import { button, h, link, pages, patch, table } from "./dom.js";
+import { KINDS, filter } from "./filter.js";
+import { badge, jobLink, scheduleText, time, when } from "./text.js";
+
+const PAGE = 25;
+const AT_ONCE = 6;
+
+// The latest run of each job, a few calls at a time.
+async function latestRuns(jobs, signal) {
+  const left = [...jobs];
+  const found = new Map();
+  const work = async () => {
+    for (let job = left.shift(); job; job = left.shift()) {
+      const { items } = await get(at("/runs", { jobId: job.id, limit: 1 }), signal);
+      found.set(job.id, items[0]);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return found;
+}
+
+export const jobState = job => (job.isEnabled ? badge("enabled") : badge("disabled", job.disabledReason));
+
+function lastRun(run) {
+  return run ? [link(`/runs/${run.identity}`, badge(run.state, run.reason)), " ", time(run.creationTime)] : "";
+}
+
+function row(job, run) {
+  return {
+    key: job.id,
+    cells: [jobLink(job.id, job.name), job.jobType, jobState(job), h("span", { class: "wrap" }, scheduleText(job.schedule)),
+      job.isEnabled ? when(job.nextFire) : "", lastRun(run), job.group ?? ""],
+  };
+}
+
+function deletedRow(job, again) {
+  const restore = () => ask({
+    title: `Restore ${job.name}`, text: "The deletion is taken back. The job is disabled until you enable it.", action: "Restore",
+    act: () => post(at(`/jobs/${job.id}/restore`)),
+  }).then(done => done && tell(`${job.name} is there again, and disabled.`)).then(again);
+  const purge = () => ask({
+    title: `Purge ${job.name}`, text: "The job and its past are taken out of the store. This cannot be taken back.",
+    word: job.name, action: "Purge", danger: true, act: () => post(at(`/jobs/${job.id}/purge`)),
+  }).then(done => done && tell(`${job.name} is gone.`)).then(again);
+  return { key: job.id, cells: [job.name, job.jobType, time(job.updateTime), h("div", { class: "row" }, button("Restore", restore), button("Purge …", purge))] };
+}
+
+function firstJob() {
+  return [
+    h("p", {}, "No jobs yet. A job says what to run and when. ", link("/jobs/new", "Create the first one"), ", or from a shell:"),
+    h("pre", { tabindex: 0 }, `webloom job create --name titles --class demo.Titles --cron '*/15 * * * *'\nwebloom job list`),
+  ];
+}
+
+export async function jobs(page) {
+  page.title("Jobs");
+  const { query, signal } = page;
+  const list = h("div");
+  const deleted = query.enabled === "deleted";
+  const isFiltered = ["name", "kind", "group", "enabled", "cursor"].some(name => query[name]);
+  const groups = await get(at("/groups", { limit: 1000 }), signal);
+  const body = [
+    h("div", { class: "row title" }, h("h1", {}, "Jobs"), h("a", { class: "button main", href: "#/jobs/new" }, "New job")),
+    filter("/jobs", query, [
+      { name: "name", label: "Name" },
+      { name: "kind", label: "Kind", options: KINDS },
+      { name: "group", label: "Group", options: [["", "any"], ...groups.items.map(({ name }) => [name, name])] },
+      { name: "enabled", label: "State", options: [["", "any"], ["true", "enabled"], ["false", "disabled"], ["deleted", "deleted"]] },
+      { name: "sort", label: "Order", options: [["name", "by name"], ["nextFire", "next fire first"], ["-creationTime", "newest first"], ["-updateTime", "last changed first"]] },
+    ]),
+    list,
+  ];
+  const look = async () => {
+    const asked = { ...query, limit: PAGE, sort: query.sort || "name", ...(deleted && { enabled: "", deleted: true }) };
+    const { items, nextCursor } = await get(at("/jobs", asked), signal);
+    const again = () => look().catch(error => tell(error.message, "bad"));
+    let shown;
+    if (deleted) {
+      shown = table("Deleted jobs", ["Name", "Kind", "Deleted", ""], items.map(job => deletedRow(job, again)), "No deleted jobs.");
+    } else {
+      const runs = await latestRuns(items, signal);
+      shown = table("Jobs", ["Name", "Kind", "State", "Schedule", "Next fire", "Last run", "Group"],
+        items.map(job => row(job, runs.get(job.id))), isFiltered ? "No job is like that." : firstJob());
+    }
+    patch(list, shown, pages("/jobs", query, nextCursor));
+    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+  };
+  await page.live(4000, look);
+}

@@ -1,0 +1,150 @@
+// The page's frame: which address shows what, the token, and whether the broker answers.
+
+import { Problem, hasToken, setToken } from "./api.js";
+import { h, link } from "./dom.js";
+import { zoneHere } from "./text.js";
+import { groups } from "./groups.js";
+import { job } from "./job.js";
+import { changeJob, newJob } from "./jobform.js";
+import { jobs } from "./jobs.js";
+import { nodes } from "./nodes.js";
+import { overview } from "./overview.js";
+import { run } from "./run.js";
+import { runs } from "./runs.js";
+import { workers } from "./workers.js";
+
+// Address, what shows it, and the part of the menu that it belongs to.
+const PAGES = [
+  [/^\/$/, overview, "/"],
+  [/^\/jobs$/, jobs, "/jobs"],
+  [/^\/jobs\/new$/, newJob, "/jobs"],
+  [/^\/jobs\/([^/]+)$/, job, "/jobs"],
+  [/^\/jobs\/([^/]+)\/edit$/, changeJob, "/jobs"],
+  [/^\/runs$/, runs, "/runs"],
+  [/^\/runs\/([^/]+)$/, run, "/runs"],
+  [/^\/workers$/, workers, "/workers"],
+  [/^\/nodes$/, nodes, "/nodes"],
+  [/^\/groups$/, groups, "/groups"],
+];
+
+const main = document.getElementById("main");
+const note = document.getElementById("note");
+const ask = document.getElementById("ask");
+let leave = new AbortController();
+
+function say(text, kind = "") {
+  if (note.textContent !== text) note.textContent = text;
+  note.className = kind;
+}
+
+function wantToken(text) {
+  ask.hidden = false;
+  document.getElementById("ask-note").textContent = text;
+  main.replaceChildren();
+  document.getElementById("token").focus();
+}
+
+// Shows what went wrong where a page could not be shown, or go on.
+function failed(error, root) {
+  if (error.name === "AbortError") return;
+  if (error.status === 401) {
+    leave.abort();
+    wantToken(hasToken() ? "The broker does not know this token." : "This broker asks for a token.");
+    say("a token is needed", "bad");
+    setToken("");
+    document.getElementById("forget").hidden = true;
+    return;
+  }
+  say(error.message, "bad");
+  if (!(error instanceof Problem)) console.error(error);
+  if (root.childElementCount) return;
+  if (error.status === 404) root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, error.message), h("p", {}, link("/jobs", "All jobs")));
+  else root.replaceChildren(h("p", { class: "error" }, error.message));
+}
+
+// What a page is given: where to put itself, what the address says, and how to look again and again.
+function pageOf(root, parts, query, signal) {
+  const page = { root, parts, query: Object.fromEntries(query), signal };
+  page.title = text => { document.title = `${text} · Webloom`; };
+  signal.addEventListener("abort", () => page.wake?.());
+  // Does something now, and again so many milliseconds after it was done (or as many as it says), until the page is left.
+  page.live = async (usual, work) => {
+    for (;;) {
+      let ms = usual;
+      try {
+        ms = await work() ?? usual;
+        say(`as of ${new Date().toLocaleTimeString()}`);
+      } catch (error) {
+        if (signal.aborted) return;
+        failed(error, root);
+        if (error.status === 404) return;
+      }
+      await new Promise(resolve => {
+        const timer = setTimeout(resolve, document.hidden ? 5 * ms : ms);
+        page.wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      if (signal.aborted) return;
+    }
+  };
+  return page;
+}
+
+async function show() {
+  leave.abort();
+  leave = new AbortController();
+  const [path, query] = (location.hash.slice(1) || "/").split(/\?(.*)/s);
+  const found = PAGES.find(([pattern]) => pattern.test(path));
+  for (const item of document.querySelectorAll("#menu a")) {
+    if (found && item.getAttribute("href") === `#${found[2]}`) item.setAttribute("aria-current", "page");
+    else item.removeAttribute("aria-current");
+  }
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+  ask.hidden = true;
+  say("");
+  document.getElementById("forget").hidden = !hasToken();
+  const root = h("div");
+  main.replaceChildren(root);
+  if (!found) {
+    root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
+    return;
+  }
+  const page = pageOf(root, path.match(found[0]).slice(1).map(decodeURIComponent), new URLSearchParams(query), leave.signal);
+  try {
+    await found[1](page);
+  } catch (error) {
+    failed(error, root);
+  }
+}
+
+ask.onsubmit = event => {
+  event.preventDefault();
+  const input = document.getElementById("token");
+  try {
+    setToken(input.value.trim());
+  } catch (error) {
+    document.getElementById("ask-note").textContent = error.message;
+    return;
+  }
+  input.value = "";
+  show();
+};
+document.getElementById("forget").onclick = () => {
+  setToken("");
+  show();
+};
+// The address is where the page is; the link to the content must not change it.
+document.getElementById("skip").onclick = event => {
+  event.preventDefault();
+  main.focus();
+};
+document.getElementById("zone").textContent = zoneHere;
+window.addEventListener("hashchange", () => {
+  show();
+  // Who reads by keyboard or ear begins at the top of what is new.
+  main.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+});
+show();

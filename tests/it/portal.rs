@@ -1,0 +1,288 @@
+//! The portal in a real browser: what a person does there, and that it harms nobody.
+
+use crate::support::api::{Api, id};
+use crate::support::browser::Browser;
+use crate::support::process::Broker;
+use crate::support::{journey, until};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// The only job whose name contains this.
+async fn named(api: &Api, name: &str) -> Value {
+    let (status, jobs) = api.get("/api/v1/jobs?limit=100").await;
+    assert_eq!(status, 200, "{jobs}");
+    let found = jobs["items"].as_array().expect("items").iter().find(|job| job["name"] == name);
+    found.unwrap_or_else(|| panic!("no job {name} in {jobs}")).clone()
+}
+
+/// Carries out the next task that this worker gets, and says so in its log.
+async fn work(api: &Api, worker: &str, log: &str) -> Value {
+    let orders = api.heard(worker, "tasks").await.expect("an order");
+    let order = orders[0].clone();
+    let report = json!([{ "identity": order["identity"], "attempt": order["attempt"], "state": "success",
+        "result": { "greeted": order["arguments"]["who"] }, "logs": [{ "text": log }] }]);
+    let (status, settled) = api.post(&format!("/api/v1/workers/{worker}/reports"), &report).await;
+    assert_eq!(status, 200, "{settled}");
+    order
+}
+
+#[test]
+fn a_person_makes_a_job_runs_it_changes_it_and_deletes_it() {
+    journey(async {
+        // A worker without a socket is heard of only when it calls, and a browser may be slow.
+        let broker = Broker::start(&["--worker-offline", "600000"], "");
+        let api = Api::new(&broker.url);
+        let browser = Browser::start().await;
+        browser.open(&broker.url).await;
+        browser.sees("Nothing has run yet").await;
+        browser.click("Jobs").await;
+        browser.sees("No jobs yet").await;
+        browser.click("Create the first one").await;
+
+        // A mistake is told beside the field, and nothing is stored.
+        browser.fill("Name", "greet").await;
+        browser.fill("Name that workers watch", "it.greet").await;
+        browser.fill("Arguments", r#"{"who":"Ada"}"#).await;
+        browser.click("Add a trigger").await;
+        browser.fill("Cron expression", "99 2 * * *").await;
+        browser.click("Create the job").await;
+        browser.sees("99 is not in 0-59").await;
+        let marked = "const e = document.activeElement; return e.getAttribute('aria-invalid') && e.value;";
+        assert_eq!(browser.gives("the marked field", marked, json!([])).await, "99 2 * * *");
+        assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]), "nothing is stored");
+
+        // What would come is shown while it is typed.
+        browser.fill("Cron expression", "30 2 * * MON-FRI").await;
+        browser.fill("Time zone", "Europe/Berlin").await;
+        browser.sees("In the job's zone, Europe/Berlin").await;
+        browser.click("Create the job").await;
+        browser.sees("What became of its instants").await;
+        let job = named(&api, "greet").await;
+        assert_eq!(job["task"], json!({ "handler": "it.greet", "arguments": { "who": "Ada" } }));
+        assert_eq!(job["schedule"]["triggers"], json!([{ "cron": "30 2 * * MON-FRI" }]));
+        assert_eq!(job["schedule"]["zone"], "Europe/Berlin");
+
+        // It is triggered, once however often one clicks, and its run is watched to its end.
+        let worker = api.worker("it.greet").await;
+        browser.click("Trigger …").await;
+        browser.fill("Arguments, as JSON", "{\"who\":").await;
+        browser.click("Trigger").await;
+        browser.sees("This is no JSON").await;
+        browser.fill("Arguments, as JSON", "{\"who\":\"Grace\"}").await;
+        browser.click("Trigger").await;
+        browser.sees("Run of greet").await;
+        let order = work(&api, &worker, "<b>hello</b> & <script>document.title='harm'</script>").await;
+        assert_eq!(order["arguments"], json!({ "who": "Grace" }));
+        browser.sees("\"greeted\": \"Grace\"").await;
+        browser.sees("<b>hello</b> & <script>document.title='harm'</script>").await;
+        browser.sees("the run is over").await;
+        browser.sees("success").await;
+
+        // A change that somebody else was faster with is shown and overwrites nothing.
+        let path = format!("/api/v1/jobs/{}", job["id"].as_str().expect("an id"));
+        browser.click("greet").await;
+        browser.click("Edit").await;
+        browser.sees("Save").await;
+        browser.fill("Description", "mine").await;
+        assert_eq!(api.put(&path, &json!({ "description": "theirs" })).await.0, 200);
+        browser.click("Save").await;
+        browser.sees("Somebody else changed this job while you did").await;
+        browser.sees("\"theirs\"").await;
+        assert_eq!(named(&api, "greet").await["description"], "theirs");
+        browser.click("Begin anew with theirs").await;
+        until("their description", || async { (browser.value("Description").await == "theirs").then_some(()) }).await;
+        browser.fill("Description", "both").await;
+        browser.click("Save").await;
+        browser.sees("What became of its instants").await;
+        let changed = named(&api, "greet").await;
+        assert_eq!((&changed["description"], &changed["task"], &changed["schedule"]), (&json!("both"), &job["task"], &job["schedule"]));
+
+        browser.click("Disable …").await;
+        browser.fill("Reason", "a holiday").await;
+        browser.click("Disable").await;
+        browser.sees("It is disabled: a holiday").await;
+        assert_eq!(named(&api, "greet").await["isEnabled"], false);
+
+        // A deletion takes the name; another change in between is not deleted unseen.
+        browser.click("Delete …").await;
+        browser.fill("To confirm", "great").await;
+        let open = "return document.querySelector('dialog[open] button.danger').disabled;";
+        assert_eq!(browser.run(open, json!([])).await, true, "another name deletes nothing");
+        browser.fill("To confirm", "greet").await;
+        browser.click("Delete").await;
+        browser.sees("No jobs yet").await;
+        assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]));
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// Whatever a name, a text or a value says, it is shown and never executed.
+#[test]
+fn what_others_wrote_does_no_harm() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let evil = "<img src=x onerror=\"document.title='harm'\">";
+        let script = "<script>document.title='harm'</script>";
+        let job = json!({ "name": evil, "jobType": "callback", "description": script, "group": evil,
+            "properties": { "<b>": script }, "callback": { "url": "http://127.0.0.1:9/?a=<b>" } });
+        let (status, job) = api.post("/api/v1/jobs", &job).await;
+        assert_eq!(status, 201, "{job}");
+        let worker = json!({ "classNames": [evil], "worker": { "name": script, "tags": [evil] } });
+        assert_eq!(api.post("/api/v1/workers", &worker).await.0, 200);
+        assert_eq!(api.post("/node/heartbeat", &json!({ "nodeId": id(), "os": evil, "group": script })).await.0, 204);
+        let run = api.trigger(job["id"].as_str().expect("an id")).await;
+        let browser = Browser::start().await;
+        let job = job["id"].as_str().expect("an id");
+        for (page, text) in [
+            ("/jobs".to_owned(), evil),
+            (format!("/jobs/{job}"), script),
+            (format!("/jobs/{job}/edit"), evil),
+            ("/runs".to_owned(), evil),
+            (format!("/runs/{run}"), evil),
+            ("/workers".to_owned(), script),
+            ("/nodes".to_owned(), script),
+            ("/groups".to_owned(), evil),
+            ("/".to_owned(), evil),
+        ] {
+            browser.open(&format!("{}/#{page}", broker.url)).await;
+            browser.sees(text).await;
+            let parts = "return [document.querySelectorAll('main img, main script').length, document.title];";
+            let found = browser.run(parts, json!([])).await;
+            assert_eq!(found[0], 0, "{page}");
+            assert_ne!(found[1], "harm", "{page}");
+        }
+        // And if a page forgot itself, the policy that it came with would not let it.
+        let forgets = "try { document.body.insertAdjacentHTML('beforeend', '<b>x</b>'); return 'done'; } catch (e) { return e.name; }";
+        assert_eq!(browser.run(forgets, json!([])).await, "TypeError");
+    });
+}
+
+#[test]
+fn a_token_is_asked_for_and_kept_in_the_tab() {
+    journey(async {
+        let broker = Broker::start(&["--token", "boss-token", "--token", "readonly:look-token"], "");
+        let api = Api::new(&broker.url).with_token("boss-token");
+        let job = api.job("titles", "it.Titles", &json!({})).await;
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs/{job}", broker.url)).await;
+        browser.sees("This broker asks for a token").await;
+        browser.fill("Token", "nobodys-token").await;
+        browser.click("Look").await;
+        browser.sees("The broker does not know this token").await;
+        // Who may only look sees it, and is told so when doing more.
+        browser.fill("Token", "look-token").await;
+        browser.click("Look").await;
+        browser.sees("it.Titles").await;
+        browser.click("Trigger …").await;
+        browser.click("Trigger").await;
+        browser.sees("a token of role readonly may not do that").await;
+        browser.click("Cancel").await;
+        browser.click("Forget the token").await;
+        browser.sees("This broker asks for a token").await;
+        browser.fill("Token", "boss-token").await;
+        browser.click("Look").await;
+        browser.sees("it.Titles").await;
+        browser.click("Disable …").await;
+        browser.click("Disable").await;
+        browser.sees("It is disabled").await;
+        // It is neither in an address nor where another tab or a later day finds it.
+        let places = "return [location.href, document.cookie, JSON.stringify(localStorage), sessionStorage.getItem('token')];";
+        let found = browser.run(places, json!([])).await;
+        assert_eq!(found[3], "boss-token");
+        assert!(!found[0].as_str().expect("an address").contains("boss"), "{found}");
+        assert_eq!((&found[1], &found[2]), (&json!(""), &json!("{}")));
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// An operator's word on runs, workers and nodes, each after a question.
+#[test]
+fn runs_are_stopped_workers_put_out_and_nodes_drained() {
+    journey(async {
+        let broker = Broker::start(&["--worker-offline", "600000", "--node-offline", "600000"], "");
+        let api = Api::new(&broker.url);
+        let (status, worker) = api.post("/api/v1/workers", &json!({ "classNames": ["it.slow"], "worker": { "name": "sloth" } })).await;
+        assert_eq!(status, 200, "{worker}");
+        let worker = format!("/api/v1/workers/{}", worker["workerId"].as_str().expect("an id"));
+        let node = id();
+        api.beat(&node, &json!({})).await;
+        let job = json!({ "name": "slow", "jobType": "task", "task": { "handler": "it.slow", "lease": 600_000, "cancelGrace": 200 } });
+        let (status, job) = api.post("/api/v1/jobs", &job).await;
+        assert_eq!(status, 201, "{job}");
+        let run = api.trigger(job["id"].as_str().expect("an id")).await;
+        let browser = Browser::start().await;
+
+        browser.open(&format!("{}/#/runs/{run}", broker.url)).await;
+        browser.click("Stop …").await;
+        browser.click("Cancel").await;
+        browser.click("Stop …").await;
+        assert_ne!(api.state(&run).await["state"], "stopped", "it is asked first");
+        browser.click("Stop the run").await;
+        browser.sees("the run is over").await;
+        assert_eq!(api.state(&run).await["state"], "stopped");
+        browser.click("Run again …").await;
+        browser.click("Run again").await;
+        browser.sees("Repeats").await;
+
+        let state = |path: String| {
+            let api = api.clone();
+            async move { api.get(&path).await.1 }
+        };
+        browser.click("Workers").await;
+        browser.sees("sloth").await;
+        browser.click("Kick …").await;
+        browser.fill("Reason", "it runs wild").await;
+        browser.click("Kick").await;
+        // The word `kicked` is on the page already: in the filter.
+        browser.sees("Allow …").await;
+        let told = state(worker.clone()).await;
+        assert_eq!((&told["state"], &told["reason"]), (&json!("kicked"), &json!("it runs wild")));
+        browser.click("Allow …").await;
+        browser.click("Allow").await;
+        until("a worker that may come", || async { (state(worker.clone()).await["state"] == "enabled").then_some(()) }).await;
+
+        browser.click("Nodes").await;
+        browser.click("Drain …").await;
+        browser.click("Drain").await;
+        browser.sees("draining").await;
+        let path = format!("/api/v1/nodes/{node}");
+        assert_eq!(state(path.clone()).await["isDraining"], true);
+        browser.click("Enable …").await;
+        browser.click("Enable").await;
+        until("a node that works", || async { (state(path.clone()).await["isDraining"] == false).then_some(()) }).await;
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// Files, and what they come with: fresh but not fetched twice, and nothing but their own.
+#[test]
+fn its_files_are_served() {
+    journey(async {
+        let broker = Broker::start(&["--token", "boss-token"], "");
+        let api = Api::new(&broker.url);
+        for (path, kind) in [
+            ("/", "text/html"),
+            ("/portal/main.js", "text/javascript"),
+            ("/portal/style.css", "text/css"),
+            ("/portal/icon.svg", "image/svg+xml"),
+        ] {
+            let answer = api.request(Method::GET, path).send().await.expect("an answer");
+            let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
+            assert_eq!(answer.status(), 200, "{path}");
+            assert!(header("content-type").starts_with(kind), "{path}: {}", header("content-type"));
+            assert!(header("content-security-policy").contains("default-src 'self'"), "{path}");
+            assert!(!header("content-security-policy").contains("unsafe"), "{path}");
+            assert_eq!(header("x-content-type-options"), "nosniff");
+            let etag = header("etag");
+            let again = api.request(Method::GET, path).header("If-None-Match", &etag).send().await.expect("an answer");
+            assert_eq!((again.status().as_u16(), again.headers().get("etag").and_then(|v| v.to_str().ok())), (304, Some(etag.as_str())));
+            let other = api.request(Method::GET, path).header("If-None-Match", "\"other\"").send().await.expect("an answer");
+            assert_eq!(other.status(), 200);
+        }
+        for path in ["/portal/nothing.js", "/portal/..%2findex.html", "/portal/", "/portal"] {
+            assert_eq!(api.get(path).await.0, 404, "{path}");
+        }
+        assert_eq!(api.send(api.request(Method::POST, "/portal/main.js")).await.0, 405);
+    });
+}
