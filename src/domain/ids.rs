@@ -82,7 +82,7 @@ macro_rules! random {
     )*};
 }
 
-random!(Identity, JobId, NodeId, WorkerId, ChannelId);
+random!(Identity, JobId, NodeId, WorkerId, ChannelId, BrokerId);
 
 /// An id in the OpenAPI document: what is read in both forms is written in one.
 #[cfg(feature = "broker")]
@@ -110,6 +110,10 @@ id!(
 id!(
     /// A channel that alerts go to.
     ChannelId
+);
+id!(
+    /// A broker's process, from its start to its end.
+    BrokerId
 );
 id!(
     /// A block: its upper half is the upper half of the run's identity, its lower half the block's number in the run,
