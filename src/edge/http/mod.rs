@@ -1,6 +1,7 @@
 //! HTTP, by noun.
 
 pub mod alerts;
+pub mod brokers;
 pub mod groups;
 pub mod job_data;
 pub mod jobs;

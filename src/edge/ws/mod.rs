@@ -34,10 +34,11 @@ pub fn routes() -> Vec<Resource> {
                 )
                 .answers_as(200, "text/html", "The status page.")
                 .answers_nothing(101, "The socket is open.")
-                .may_fail(&[400, 401, 403, 422])
+                .may_fail(&[400, 401, 403, 422, 503])
         }),
         resource("/worker").get(worker_socket, |op| {
             op.named("openWorkerSocket")
+                .only_leader()
                 .says(
                     "The WebSocket of a worker. It asks for `Upgrade: websocket`; its id may stand in the address (`workerid`), and so \
                     may its token (`token`).",
@@ -58,6 +59,7 @@ pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payl
             .insert_header(("Content-Security-Policy", "default-src 'self' 'unsafe-inline'; img-src data:"))
             .body(PAGE));
     }
+    edge.desk.must_lead()?;
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     let sign = query.get("sign").map(|sign| (facts.node_id, sign.as_str()));
