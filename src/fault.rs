@@ -2,7 +2,8 @@
 //!
 //! Without the cargo feature `faults` every call here is empty. With it, the environment variable `WEBLOOM_FAULTS`, or
 //! `plan` in the same process, says what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
-//! passage of `run.report` and ends the process as `kill -9` would at the fortieth of `store.commit`.
+//! passage of `run.report` and ends the process as `kill -9` would at the fortieth of `store.commit`. `fail` lets the place fail,
+//! `hang` stops the process as `kill -STOP` would.
 
 #[cfg(feature = "faults")]
 mod planned {
@@ -14,6 +15,7 @@ mod planned {
         Panic,
         Die,
         Fail,
+        Hang,
     }
 
     static PLAN: LazyLock<Mutex<HashMap<String, (Deed, u64)>>> = LazyLock::new(|| {
@@ -29,11 +31,23 @@ mod planned {
                 "panic" => Deed::Panic,
                 "die" => Deed::Die,
                 "fail" => Deed::Fail,
+                "hang" => Deed::Hang,
                 _ => return None,
             };
             Some((place.trim().to_owned(), (deed, at.parse().ok()?)))
         };
         text.split(',').filter(|part| !part.is_empty()).map(|part| one(part).unwrap_or_else(|| panic!("no fault: {part}"))).collect()
+    }
+
+    #[cfg(unix)]
+    fn hang() {
+        use nix::sys::signal::{Signal, raise};
+        raise(Signal::SIGSTOP).expect("a process may stop itself");
+    }
+
+    #[cfg(not(unix))]
+    fn hang() {
+        panic!("there is no such fault here");
     }
 
     /// Adds faults to the plan of this process.
@@ -57,6 +71,10 @@ mod planned {
             Some(Deed::Panic) => panic!("a planned fault at {place}"),
             Some(Deed::Die) => std::process::abort(),
             Some(Deed::Fail) => true,
+            Some(Deed::Hang) => {
+                hang();
+                false
+            }
             None => false,
         }
     }

@@ -3,6 +3,7 @@
 use super::alerts::AlertsHandle;
 use super::allocator::AllocatorHandle;
 use super::application::ApplicationHandle;
+use super::brokers::Brokers;
 use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
 use super::fleet::Fleet;
@@ -20,6 +21,7 @@ use super::task::TaskHandle;
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
+use crate::config::lease::LeaseConfig;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
@@ -294,6 +296,10 @@ pub struct House {
     pub fleet: Arc<Fleet>,
     /// The packages that the broker keeps.
     pub packages: Arc<Packages>,
+    /// What the broker knows of who leads.
+    pub brokers: Arc<Brokers>,
+    /// Milliseconds without a sign of the leader after which others take over.
+    pub lease_ms: u64,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
 
@@ -304,9 +310,9 @@ impl std::fmt::Debug for House {
 }
 
 impl House {
-    /// A house in which nobody lives yet.
+    /// A house in which nobody lives yet, of this broker.
     #[must_use]
-    pub fn new(store: Store, times: Times) -> Self {
+    pub fn new(store: Store, times: Times, brokers: Arc<Brokers>) -> Self {
         Self {
             store,
             directory: Arc::default(),
@@ -321,6 +327,8 @@ impl House {
             followers: Arc::default(),
             fleet: Arc::default(),
             packages: Arc::default(),
+            brokers,
+            lease_ms: LeaseConfig::default().ttl_ms,
             registry: Arc::default(),
         }
     }
@@ -329,6 +337,12 @@ impl House {
     #[must_use]
     pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
         Self { alerts: Arc::new(alerts), keep, ..self }
+    }
+
+    /// With a lease of so many milliseconds.
+    #[must_use]
+    pub fn with_lease(self, lease_ms: u64) -> Self {
+        Self { lease_ms, ..self }
     }
 
     /// With packages.

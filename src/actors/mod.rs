@@ -7,6 +7,7 @@
 pub mod alerts;
 pub mod allocator;
 pub mod application;
+pub mod brokers;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;

@@ -56,6 +56,7 @@ impl<T> Answer<T> {
 pub fn problem_of(error: &StoreError) -> Problem {
     match error {
         StoreError::Busy => Problem::busy("more is waiting to be written than is good"),
+        StoreError::NotLeading => Problem::standby(None),
         StoreError::Stale => Problem::busy("another broker owns the run"),
         StoreError::Conflict(what) => Problem::conflict("conflict", what.clone()),
         StoreError::NotFound => Problem::not_found("it is not stored"),

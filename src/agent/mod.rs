@@ -125,14 +125,16 @@ impl Agent {
         mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
     ) -> Result<(), AgentError> {
         let mut machine = facts::Machine::new();
-        let address = socket::address(&self.config, self.node_id, &machine);
-        let broker = self.config.broker.as_str();
+        let brokers = &self.config.broker;
+        let patience = if brokers.are_several() { socket::BRIEF_CONNECT_TIMEOUT } else { socket::CONNECT_TIMEOUT };
         let mut backoff = Backoff::new(self.config.waits.reconnect, self.config.waits.reconnect_most);
         // Said once for each change, not for each try.
         let mut is_told_unreachable = false;
         loop {
+            let (number, broker) = brokers.current();
+            let address = socket::address(&self.config, broker, self.node_id, &machine);
             let opened = tokio::select! {
-                opened = Socket::open(client, &address) => opened,
+                opened = Socket::open(client, &address, patience) => opened,
                 () = stop.as_mut() => break,
             };
             match opened {
@@ -154,7 +156,7 @@ impl Agent {
                     }
                 },
                 Err(OpenError::Refused(status)) => {
-                    return Err(AgentError::Refused { broker: broker.to_owned(), status, has_token: self.config.token.is_some() });
+                    return Err(AgentError::Refused { broker: broker.to_string(), status, has_token: self.config.token.is_some() });
                 }
                 Err(OpenError::Unreachable(why)) => {
                     if !is_told_unreachable {
@@ -163,8 +165,10 @@ impl Agent {
                     }
                 }
             }
+            // Another may lead; only when all were tried is there anything to wait for.
+            let wait = if brokers.leave(number) { backoff.next_wait() } else { Duration::ZERO };
             tokio::select! {
-                () = tokio::time::sleep(backoff.next_wait()) => {}
+                () = tokio::time::sleep(wait) => {}
                 () = stop.as_mut() => break,
             }
         }

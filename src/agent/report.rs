@@ -3,6 +3,7 @@
 //! They stay in memory until then. How many there are at once is bounded by the blocks that the broker hands out.
 
 use super::backoff::Backoff;
+use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::BlockId;
 use crate::protocol::BULK;
@@ -11,6 +12,7 @@ use awc::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use bytes::Bytes;
 use std::time::Duration;
 use tokio::sync::Notify;
+use url::Url;
 
 /// One try; large packs get a second more for each MB.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,7 +23,7 @@ const MOST_ANSWER: usize = 64 << 10;
 /// Posts results.
 pub struct Reporter {
     client: awc::Client,
-    address: String,
+    brokers: Addresses,
     token: Option<String>,
     backoff: Backoff,
     /// The broker is back: tries that wait for it need not wait longer.
@@ -42,7 +44,7 @@ impl Reporter {
     pub fn new(config: &AgentConfig, client: awc::Client) -> Self {
         Self {
             client,
-            address: format!("{}node/block", config.broker),
+            brokers: config.broker.clone(),
             token: config.token.clone(),
             backoff: Backoff::new(config.waits.reconnect, config.waits.reconnect_most),
             online: Notify::new(),
@@ -55,7 +57,13 @@ impl Reporter {
         let mut is_delayed = false;
         loop {
             let online = self.online.notified();
-            let (why, asked_for) = match self.post(pack.clone()).await {
+            let (number, broker) = self.brokers.current();
+            let posted = tokio::select! {
+                posted = self.post(broker, pack.clone()) => posted,
+                // A broker that hangs holds on to what it was sent.
+                () = self.brokers.left(number) => Verdict::Again("another broker may lead".to_owned(), Duration::ZERO),
+            };
+            let (why, asked_for) = match posted {
                 Verdict::Accepted => {
                     if is_delayed {
                         log::info!("results accepted after a delay block={block_id}");
@@ -72,6 +80,8 @@ impl Reporter {
                 log::warn!("results not delivered yet, trying on block={block_id} reason={why}");
                 is_delayed = true;
             }
+            // One that stands by asks for patience too; the socket finds the one that leads.
+            let asked_for = if self.brokers.are_several() { Duration::ZERO } else { asked_for };
             let wait = backoff.next_wait().max(asked_for.min(MOST_RETRY_AFTER));
             // A broker that is back is asked at once, unless it said when.
             tokio::select! {
@@ -81,9 +91,9 @@ impl Reporter {
         }
     }
 
-    async fn post(&self, pack: Bytes) -> Verdict {
+    async fn post(&self, broker: &Url, pack: Bytes) -> Verdict {
         let limit = TIMEOUT + Duration::from_secs((pack.len() >> 20) as u64);
-        let mut request = self.client.post(&self.address).timeout(limit).insert_header((CONTENT_TYPE, BULK));
+        let mut request = self.client.post(format!("{broker}node/block")).timeout(limit).insert_header((CONTENT_TYPE, BULK));
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));
         }

@@ -19,7 +19,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 use url::Url;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// … where another broker may be the one.
+pub const BRIEF_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that takes no bytes for so long is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -56,8 +58,8 @@ pub fn client() -> Client {
 
 /// The address of the socket: the seeds' parameters in the seeds' spelling, then ours.
 #[must_use]
-pub fn address(config: &AgentConfig, node_id: NodeId, machine: &Machine) -> Url {
-    let mut url = config.broker.clone();
+pub fn address(config: &AgentConfig, broker: &Url, node_id: NodeId, machine: &Machine) -> Url {
+    let mut url = broker.clone();
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     url.set_scheme(scheme).expect("ws and http are of one kind");
     let mut query = url.query_pairs_mut();
@@ -84,14 +86,14 @@ pub fn address(config: &AgentConfig, node_id: NodeId, machine: &Machine) -> Url 
 }
 
 impl Socket {
-    /// Opens the socket.
+    /// Opens the socket. An answer is waited for so long.
     ///
     /// # Errors
     /// The broker refused, or was not reached.
-    pub async fn open(client: &Client, address: &Url) -> Result<Self, OpenError> {
+    pub async fn open(client: &Client, address: &Url, patience: Duration) -> Result<Self, OpenError> {
         let connecting = client.ws(address.as_str()).max_frame_size(MAX_FRAME).connect();
-        match timeout(CONNECT_TIMEOUT, connecting).await {
-            Err(_) => Err(OpenError::Unreachable(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
+        match timeout(patience, connecting).await {
+            Err(_) => Err(OpenError::Unreachable(format!("no answer within {} s", patience.as_secs()))),
             Ok(Err(WsClientError::InvalidResponseStatus(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)))) => {
                 Err(OpenError::Refused(status.as_u16()))
             }

@@ -1,35 +1,39 @@
-//! The broker: boot in short steps, shutdown in order.
+//! The broker: one that leads or one that stands by, boot in short steps, shutdown in order.
 
-use crate::actors::callback::Outbound;
-use crate::actors::desk::Desk;
-use crate::actors::house::{House, Times};
-use crate::actors::packages::Packages;
-use crate::actors::registry::{Registry, RegistryHandle};
+mod clock;
+mod http;
+mod lead;
+mod lease;
+mod standby;
+
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
-use crate::domain::ids::{Identity, JobId};
+use crate::domain::ids::BrokerId;
+use crate::domain::leader::Reason;
 use crate::domain::time::Timestamp;
-use crate::edge::{Edge, routes};
-use crate::store::{Barrier, CloseWorkers, OpenRuns, Store, StoreConfig, StoreError, UnsettledJobs};
-use actix_web::dev::ServerHandle;
-use actix_web::{App, HttpServer};
-use std::net::SocketAddr;
-use std::time::Duration;
+use crate::store::{Leadership, Look, Member, StoreError};
+use lead::Leader;
+use standby::{Candidate, Standby};
+use std::net::{SocketAddr, TcpListener};
 
 /// Operations that may wait to be written, before callers are told to come again.
 const WRITE_QUEUE: usize = 10_000;
-/// Seconds that requests under way have at a shutdown.
-const SHUTDOWN_SECONDS: u64 = 5;
 
-/// Why a broker did not start.
+/// Why a broker did not start, or does not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// The database.
     #[error("the database {0} cannot be used: {1}")]
     Store(std::path::PathBuf, StoreError),
+    /// Another broker leads, and this one is not to stand by.
+    #[error("another broker has {0} open")]
+    Taken(std::path::PathBuf),
     /// The address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    /// It led, and does not any more. Started again, it stands by.
+    #[error("this broker does not lead any more: {0}")]
+    Deposed(String),
 }
 
 /// A broker that runs.
@@ -37,99 +41,110 @@ pub enum BootError {
 pub struct Broker {
     /// Where it listens.
     pub address: SocketAddr,
-    server: ServerHandle,
-    registry: RegistryHandle,
-    store: Store,
+    config: BrokerConfig,
+    listener: TcpListener,
+    me: Member,
+    part: Part,
+}
+
+enum Part {
+    Leads(Leader),
+    StandsBy(Standby),
+    /// It has ended.
+    None,
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Leads(_) => "leads",
+            Self::StandsBy(_) => "stands by",
+            Self::None => "ended",
+        })
+    }
 }
 
 impl Broker {
-    /// Starts a broker; to be called inside an actix system.
+    /// Starts a broker; to be called inside an actix system. It leads if no other does.
     ///
     /// # Errors
-    /// The database cannot be opened, or the address not be listened on.
+    /// The database cannot be opened, the address not be listened on, or another leads and this one is not to stand by.
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
-        let (store, open_runs, unsettled) = open_store(config).await.map_err(|e| BootError::Store(config.database.clone(), e))?;
-        let house = House::new(store.clone(), times(config))
-            .with_settings(config.alerts.clone(), config.keep)
-            .with_outbound(Outbound::new(config.targets()))
-            .with_packages(Packages::beside(&config.database));
-        if !open_runs.is_empty() {
-            log::info!("taking over runs that are not over: {}", open_runs.len());
+        let failed = |e| BootError::Store(config.database.clone(), e);
+        let listener = http::bind(config.listen).map_err(|e| BootError::Listen(config.listen, e))?;
+        let address = listener.local_addr().map_err(|e| BootError::Listen(config.listen, e))?;
+        let me = member(config, address);
+        let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;
+        let mut broker = Self { address, config: config.clone(), listener, me, part: Part::None };
+        match candidate.look() {
+            Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
+            Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
+                broker.part = Part::StandsBy(Standby::start(config, &broker.listener, broker.me.clone(), candidate)?);
+                log::info!("broker stands by address={address} database={}", config.database.display());
+            }
+            Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.clone())),
+            Err(error) => return Err(failed(error)),
         }
-        let registry = Registry::start(&house, open_runs);
-        for (job, run) in unsettled {
-            registry.job_unsettled(job, run);
-        }
-        let (address, server) = listen(config, Desk::new(house)).map_err(|e| BootError::Listen(config.listen, e))?;
-        log::info!("broker started address={address} database={} tokens={:?}", config.database.display(), config.tokens);
-        Ok(Self { address, server, registry, store })
+        Ok(broker)
     }
 
-    /// Stops: peers are told first, since an open socket would keep the server waiting; then the requests under way are
-    /// answered; what was answered is on disk already.
-    pub async fn stop(self) {
-        if let Err(problem) = self.registry.shutdown().wait().await {
-            log::warn!("the registry did not say good-bye: {problem}");
+    async fn lead(&mut self, leadership: Leadership, reason: Reason) -> Result<(), BootError> {
+        let (term, why) = (leadership.term, reason.text());
+        self.part = Part::Leads(Leader::start(&self.config, &self.listener, self.me.clone(), leadership).await?);
+        let Self { address, config, .. } = self;
+        log::info!(
+            "broker leads address={address} database={} tokens={:?} term={term} because={why}",
+            config.database.display(),
+            config.tokens
+        );
+        Ok(())
+    }
+
+    /// Leads or stands by until `stop` is ready; takes over when that is to be.
+    ///
+    /// # Errors
+    /// It led and does not any more, or it cannot take over: it can only end.
+    pub async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<(), BootError> {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            match &mut self.part {
+                Part::None => return Ok(()),
+                Part::Leads(leader) => {
+                    tokio::select! {
+                        () = &mut stop => return Ok(()),
+                        why = leader.over() => return Err(BootError::Deposed(why)),
+                    }
+                }
+                Part::StandsBy(standby) => {
+                    let won = tokio::select! {
+                        () = &mut stop => return Ok(()),
+                        won = standby.won() => won,
+                    };
+                    let (leadership, reason) = won.map_err(|e| BootError::Store(self.config.database.clone(), e))?;
+                    let Part::StandsBy(standby) = std::mem::replace(&mut self.part, Part::None) else { return Ok(()) };
+                    self.lead(leadership, reason).await?;
+                    standby.make_way();
+                }
+            }
         }
-        self.server.stop(true).await;
-        if let Err(error) = self.store.write(Barrier).await {
-            log::error!("the last writes failed: {error}");
+    }
+
+    /// Stops.
+    pub async fn stop(self) {
+        match self.part {
+            Part::Leads(leader) => leader.stop().await,
+            Part::StandsBy(standby) => standby.stop().await,
+            Part::None => {}
         }
         log::info!("broker stopped");
     }
 }
 
-/// The store, the runs that are not over, and the jobs that had something to deal with when the last broker ended.
-async fn open_store(config: &BrokerConfig) -> Result<(Store, Vec<Identity>, Vec<(JobId, Option<Identity>)>), StoreError> {
-    let store = Store::open(&StoreConfig { database: config.database.clone(), write_queue: WRITE_QUEUE, readers: 1 })?;
-    // Whoever watched when the last broker died will say so again.
-    store.write(CloseWorkers { now: Timestamp::now() }).await?;
-    let open_runs = store.read(OpenRuns).await?;
-    let unsettled = store.read(UnsettledJobs).await?;
-    Ok((store, open_runs, unsettled))
-}
-
-fn times(config: &BrokerConfig) -> Times {
-    let t = config.times;
-    Times {
-        node_heartbeat: t.node_heartbeat,
-        node_offline: t.node_offline,
-        // Three may be missed before a worker is: whoever shortens the one shortens the other.
-        worker_heartbeat: Times::default().worker_heartbeat.min(t.worker_offline / 3).max(10),
-        worker_offline: t.worker_offline,
-        grace: t.grace,
-    }
-}
-
-/// Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
-/// for the end acknowledges 40 ms late.
-fn send_at_once(connection: &dyn std::any::Any, _: &mut actix_web::dev::Extensions) {
-    if let Some(stream) = connection.downcast_ref::<actix_web::rt::net::TcpStream>()
-        && let Err(error) = stream.set_nodelay(true)
-    {
-        log::debug!("a connection keeps its delay: {error}");
-    }
-}
-
-fn listen(config: &BrokerConfig, desk: Desk) -> std::io::Result<(SocketAddr, ServerHandle)> {
-    let routes = routes(Edge { desk, tokens: config.tokens.clone(), scheduler_net: config.scheduler_net.clone() });
-    let server = HttpServer::new(move || App::new().configure(routes.clone()))
-        .workers(config.threads)
-        .on_connect(send_at_once)
-        .keep_alive(Duration::from_secs(75))
-        .shutdown_timeout(SHUTDOWN_SECONDS)
-        // Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
-        .h1_allow_half_closed(false)
-        .disable_signals()
-        .bind(config.listen)?;
-    let address = server.addrs().first().copied().unwrap_or(config.listen);
-    let server = server.run();
-    let handle = server.handle();
-    actix::spawn(async move {
-        if let Err(error) = server.await {
-            log::error!("the server ended: {error}");
-        }
-    });
-    Ok((address, handle))
+fn member(config: &BrokerConfig, address: SocketAddr) -> Member {
+    let url = match &config.lease.advertise {
+        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+        None => format!("http://{address}"),
+    };
+    Member { id: BrokerId::random(), url, version: env!("CARGO_PKG_VERSION").to_owned(), started_at: Timestamp::now() }
 }

@@ -15,7 +15,7 @@ pub struct Args {
     /// A TOML file with these settings: maxProcessCount, broker, token, heartbeat, retryDownload, group, nodeType, …
     #[arg(long, env = "WEBLOOM_AGENT_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the broker is [default: http://localhost:55626/]
+    /// Where the broker is; of several brokers on one database all, with commas between them [default: http://localhost:55626/]
     #[arg(long, env = "WEBLOOM_BROKER")]
     broker: Option<String>,
     /// What the broker knows its agents by

@@ -1,16 +1,24 @@
 //! `webloom broker`
 
-use super::say;
-use crate::broker::Broker;
+use super::remote::Failure;
+use super::{say, say_error};
+use crate::broker::{BootError, Broker};
 use crate::config::alerts::{AlertConfig, MailConfig};
 use crate::config::broker::{BrokerConfig, SchedulerNet, Times};
 use crate::config::keep::KeepConfig;
+use crate::config::lease::{LeaseConfig, advertised};
 use crate::config::tokens::Tokens;
 use crate::domain::targets::Rule;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use url::Url;
+
+/// Of a broker that led and does not any more: its supervisor is to start it again, and then it stands by. The number of
+/// `EX_TEMPFAIL` in sysexits.h.
+const DEPOSED: u8 = 75;
 
 /// Flags of `webloom broker`.
 #[derive(Debug, ClapArgs)]
@@ -70,6 +78,13 @@ pub struct Args {
     /// Time zone of the cron expressions of Scheduler.NET's clients; that of this machine unless given
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_ZONE")]
     scheduler_net_zone: Option<String>,
+    /// Where clients and other brokers find this one [default: http:// and the address that it listens on]
+    #[arg(long, env = "WEBLOOM_ADVERTISE", value_parser = advertised, value_name = "URL")]
+    advertise: Option<Url>,
+    /// Milliseconds without a sign of the leader after which a broker on the same database takes over; a leader that is killed
+    /// is followed at once
+    #[arg(long, env = "WEBLOOM_LEASE_MS", default_value_t = LeaseConfig::default().ttl_ms, value_parser = clap::value_parser!(u64).range(LeaseConfig::TTL_MS))]
+    lease_ms: u64,
 }
 
 impl Args {
@@ -106,6 +121,7 @@ impl Args {
                 ignored: self.scheduler_net_ignore,
                 zone: self.scheduler_net_zone.unwrap_or_else(SchedulerNet::zone_of_machine),
             },
+            lease: LeaseConfig { ttl_ms: self.lease_ms, advertise: self.advertise, stands_by: true },
         };
         config.validate().map_err(|e| e.to_string())
     }
@@ -114,16 +130,26 @@ impl Args {
 /// Runs a broker until it is told to end.
 ///
 /// # Errors
-/// It cannot start.
-pub fn run(args: Args) -> Result<(), String> {
-    let config = args.config()?;
+/// It cannot start, or stands by and cannot take over.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let config = args.config().map_err(Failure::Refused)?;
+    let refused = |error: BootError| Failure::Refused(error.to_string());
     actix_rt::System::new().block_on(async move {
-        let broker = Broker::start(&config).await.map_err(|e| e.to_string())?;
+        let mut broker = Broker::start(&config).await.map_err(refused)?;
         // Scripts wait for this line, and read the port in it.
         say(&format!("listening on http://{}", broker.address));
-        stop_signal().await;
-        log::info!("told to end");
-        broker.stop().await;
-        Ok(())
+        match broker.run(stop_signal()).await {
+            Ok(()) => {
+                log::info!("told to end");
+                broker.stop().await;
+                Ok(ExitCode::SUCCESS)
+            }
+            // Nothing is finished in order: whoever took over has all of it, and peers are to leave at once.
+            Err(error @ BootError::Deposed(_)) => {
+                say_error(&error.to_string());
+                Ok(ExitCode::from(DEPOSED))
+            }
+            Err(error) => Err(refused(error)),
+        }
     })
 }

@@ -2,9 +2,10 @@
 
 use super::remote::Failure;
 use crate::agent::tls;
+use crate::config::addresses::Addresses;
 use crate::protocol::problem::Problem;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,7 +26,7 @@ pub type Query<'a> = &'a [(&'a str, Option<String>)];
 /// A broker's API.
 #[derive(Debug)]
 pub struct Client {
-    base: Url,
+    brokers: Addresses,
     token: Option<String>,
     http: reqwest::Client,
 }
@@ -59,17 +60,14 @@ struct Page {
 }
 
 impl Client {
-    /// A client of this broker. No proxy is asked: a broker is near.
+    /// A client of this broker, or of several of which one leads. No proxy is asked: a broker is near.
     ///
     /// # Errors
-    /// The address is none of HTTP.
-    pub fn new(base: Url, token: Option<String>) -> Result<Self, Failure> {
-        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
-            return Err(Failure::Usage(format!("`{base}` is no address of a broker: http://host:port is expected")));
-        }
+    /// No HTTP client can be made.
+    pub fn new(brokers: Addresses, token: Option<String>) -> Result<Self, Failure> {
         let http = reqwest::Client::builder().tls_backend_preconfigured(tls::config()).no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
         let http = http.build().map_err(|e| Failure::Refused(format!("no HTTP client can be made: {e}")))?;
-        Ok(Self { base, token, http })
+        Ok(Self { brokers, token, http })
     }
 
     /// Reads.
@@ -77,12 +75,12 @@ impl Client {
     /// # Errors
     /// The broker refuses or cannot be reached; so for all that follow.
     pub async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
-        self.send(self.request(Method::GET, path, query)).await
+        self.send(Method::GET, path, query, |request| request).await
     }
 
     /// Reads in another format than JSON.
     pub async fn get_as(&self, media_type: &str, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
-        self.send(self.request(Method::GET, path, query).header(ACCEPT, media_type)).await
+        self.send(Method::GET, path, query, |request| request.header(ACCEPT, media_type)).await
     }
 
     /// Orders something.
@@ -92,18 +90,21 @@ impl Client {
 
     /// Orders something in another format than JSON.
     pub async fn post_text(&self, media_type: &str, path: &[&str], query: Query<'_>, body: String) -> Result<Answer, Failure> {
-        self.send(self.request(Method::POST, path, query).header(CONTENT_TYPE, media_type).body(body)).await
+        self.send(Method::POST, path, query, |request| request.header(CONTENT_TYPE, media_type).body(body.clone())).await
     }
 
     /// Sends bytes, however long that takes.
     pub async fn post_bytes(&self, path: &[&str], query: Query<'_>, body: Vec<u8>) -> Result<Answer, Failure> {
-        let request = self.request(Method::POST, path, query).header(CONTENT_TYPE, "application/octet-stream");
-        self.send(request.timeout(LONG_ANSWER).body(body)).await
+        let body = bytes::Bytes::from(body);
+        let with_body =
+            |request: RequestBuilder| request.header(CONTENT_TYPE, "application/octet-stream").timeout(LONG_ANSWER).body(body.clone());
+        self.send(Method::POST, path, query, with_body).await
     }
 
     /// Changes something.
     pub async fn put(&self, path: &[&str], body: &Value) -> Result<Answer, Failure> {
-        self.send(self.request(Method::PUT, path, &[]).header(CONTENT_TYPE, "application/json").body(body.to_string())).await
+        let body = body.to_string();
+        self.send(Method::PUT, path, &[], |request| request.header(CONTENT_TYPE, "application/json").body(body.clone())).await
     }
 
     /// Takes something away.
@@ -113,7 +114,7 @@ impl Client {
 
     /// Takes something away, with a word on how.
     pub async fn delete_with(&self, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
-        self.send(self.request(Method::DELETE, path, query)).await
+        self.send(Method::DELETE, path, query, |request| request).await
     }
 
     /// The id, which this member has, of what has this number.
@@ -149,8 +150,8 @@ impl Client {
         Ok(Answer { text })
     }
 
-    fn request(&self, method: Method, path: &[&str], query: Query<'_>) -> reqwest::RequestBuilder {
-        let mut url = self.base.clone();
+    fn request(&self, broker: &Url, method: Method, path: &[&str], query: Query<'_>) -> RequestBuilder {
+        let mut url = broker.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
@@ -165,25 +166,58 @@ impl Client {
         }
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, Failure> {
-        let answer = request.send().await.map_err(|e| self.unreachable(&e))?;
-        let status = answer.status();
-        let text = answer.text().await.map_err(|e| self.unreachable(&e))?;
-        if status.is_success() { Ok(Answer { text }) } else { Err(Failure::Refused(refusal(status, &text))) }
+    /// Sends to one broker after the other, until one answers that does not stand by. What one may have done is not sent to
+    /// another: only who was not reached, or says that he does nothing, is passed over.
+    async fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: Query<'_>,
+        finish: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Answer, Failure> {
+        let mut refused = None;
+        for _ in self.brokers.all() {
+            let (number, broker) = self.brokers.current();
+            let answer = match finish(self.request(broker, method.clone(), path, query)).send().await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    let failure = unreachable(broker, &error);
+                    if !error.is_connect() {
+                        return Err(failure);
+                    }
+                    self.brokers.leave(number);
+                    // That one stands by says more than that another is not there.
+                    refused = refused.or(Some(failure));
+                    continue;
+                }
+            };
+            let status = answer.status();
+            let text = answer.text().await.map_err(|e| unreachable(broker, &e))?;
+            if status.is_success() {
+                return Ok(Answer { text });
+            }
+            let failure = Failure::Refused(refusal(status, &text));
+            if !serde_json::from_str::<Problem>(&text).is_ok_and(|problem| problem.is_standby()) {
+                return Err(failure);
+            }
+            self.brokers.leave(number);
+            refused = Some(failure);
+        }
+        Err(refused.unwrap_or_else(|| Failure::Refused("no broker was asked".to_owned())))
     }
+}
 
-    fn unreachable(&self, error: &reqwest::Error) -> Failure {
-        if error.is_builder() {
-            return Failure::Usage("the token holds a character that cannot be sent".to_owned());
-        }
-        // The innermost reason is the one that helps: connection refused, name not known.
-        let mut reason: &dyn std::error::Error = error;
-        while let Some(source) = reason.source() {
-            reason = source;
-        }
-        let why = if error.is_timeout() { "no answer in time".to_owned() } else { reason.to_string() };
-        Failure::Refused(format!("no broker answers at {}: {why}", self.base))
+fn unreachable(broker: &Url, error: &reqwest::Error) -> Failure {
+    if error.is_builder() {
+        return Failure::Usage("the token holds a character that cannot be sent".to_owned());
     }
+    // The innermost reason is the one that helps: connection refused, name not known.
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    let why = if error.is_timeout() { "no answer in time".to_owned() } else { reason.to_string() };
+    Failure::Refused(format!("no broker answers at {}: {why}", broker))
 }
 
 /// What a refusal says to a person.
@@ -209,8 +243,8 @@ mod tests {
     #[test]
     fn an_address_is_put_together() {
         let client = Client::new("http://h:1/behind/".parse().unwrap(), None).unwrap();
-        let request = client.request(Method::GET, &["jobs", "a/b"], &[("name", Some("x y".into())), ("kind", None)]);
+        let (_, broker) = client.brokers.current();
+        let request = client.request(broker, Method::GET, &["jobs", "a/b"], &[("name", Some("x y".into())), ("kind", None)]);
         assert_eq!(request.build().unwrap().url().as_str(), "http://h:1/behind/api/v1/jobs/a%2Fb?name=x+y");
-        assert!(Client::new("mailto:x@y".parse().unwrap(), None).is_err());
     }
 }

@@ -4,6 +4,7 @@ use super::house::House;
 use super::say;
 use crate::config::agent::AgentConfig;
 use crate::config::broker::{BrokerConfig, SchedulerNet, Times};
+use crate::config::lease::LeaseConfig;
 use crate::config::tokens::Tokens;
 use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, drive, serve};
 use crate::sdk::stop_signal;
@@ -44,6 +45,8 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
         keep,
         callback_allow: Vec::new(),
         scheduler_net: SchedulerNet::default(),
+        // Two crawls of one folder would each take the other's pages.
+        lease: LeaseConfig { stands_by: false, ..LeaseConfig::default() },
     };
     config.validate().map_err(|e| e.to_string())
 }

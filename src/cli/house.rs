@@ -45,10 +45,13 @@ impl House {
         let thread = std::thread::spawn(move || {
             actix_rt::System::new().block_on(async move {
                 match Broker::start(&config).await {
-                    Ok(broker) => {
+                    Ok(mut broker) => {
                         // Whoever waits for the address is this same process; if it is gone, so is the reason to serve.
                         if started.send(Ok(broker.address)).is_ok() {
-                            drop(stopped.await);
+                            let ended = broker.run(async { drop(stopped.await) }).await;
+                            if let Err(error) = ended {
+                                log::error!("the broker ended: {error}");
+                            }
                         }
                         broker.stop().await;
                     }
@@ -67,7 +70,7 @@ impl House {
 
     /// Starts an agent of this broker.
     pub fn start_agent(&mut self, config: AgentConfig) -> Result<(), String> {
-        let broker = self.url().parse().map_err(|e| format!("the address of the broker: {e}"))?;
+        let broker = self.url().parse().map_err(|e: String| format!("the address of the broker: {e}"))?;
         let config = AgentConfig { broker, ..config };
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {

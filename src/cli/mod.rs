@@ -3,6 +3,7 @@
 mod agent;
 mod alert;
 mod broker;
+mod brokers;
 mod client;
 mod crawl;
 mod group;
@@ -33,6 +34,8 @@ struct Cli {
 enum Command {
     /// Run the server: it keeps the queues, hands out work and stores what comes back
     Broker(broker::Args),
+    /// The brokers of a database: who leads, and who stands by
+    Brokers(brokers::Args),
     /// Run a node: it downloads what a broker hands it
     Agent(agent::Args),
     /// What an agent starts programs with
@@ -75,7 +78,8 @@ pub fn main() -> ExitCode {
         .init();
     let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(Failure::Refused);
     let result = match cli.command {
-        Command::Broker(args) => done(broker::run(args)),
+        Command::Broker(args) => broker::run(args),
+        Command::Brokers(args) => brokers::run(args),
         Command::Agent(args) => done(agent::run(args)),
         Command::Launch(args) => Ok(agent::launch(&args)),
         Command::Crawl(args) => done(crawl::crawl(args)),

@@ -1,17 +1,17 @@
 //! What the commands that ask a broker have in common: where it is, how its answers are shown, how the program ends.
 
 use super::client::Client;
+use crate::config::addresses::Addresses;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 use std::future::Future;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
-use url::Url;
 
 /// Flags of every command that asks a broker.
 #[derive(ClapArgs)]
 pub struct Remote {
-    /// Where the broker is
+    /// Where the broker is; of several brokers on one database all, with commas between them
     #[arg(
         long,
         env = "WEBLOOM_BROKER",
@@ -20,7 +20,7 @@ pub struct Remote {
         value_name = "URL",
         help_heading = "The broker"
     )]
-    broker: Url,
+    broker: Addresses,
     /// The token to show it, if it asks for one; of several (`admin:…,agent:…`) the admin's
     #[arg(long, env = "WEBLOOM_TOKEN", global = true, hide_env_values = true, help_heading = "The broker")]
     token: Option<String>,
@@ -32,7 +32,7 @@ pub struct Remote {
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the token.
-        f.debug_struct("Remote").field("broker", &self.broker.as_str()).field("json", &self.json).finish_non_exhaustive()
+        f.debug_struct("Remote").field("broker", &self.broker).field("json", &self.json).finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,7 @@
 //! They come in layers: flags over the environment over a file over the defaults. A layer says only what it knows;
 //! [`AgentLayer::over`] puts one on another, [`AgentLayer::validate`] checks the whole.
 
+use super::addresses::Addresses;
 use super::programs::{AtStop, ProgramLayer, ProgramSettings};
 use crate::domain::ids::NodeId;
 use crate::protocol::application::ProgramLimits;
@@ -12,7 +13,6 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use url::Url;
 
 /// The broker of an agent that is told of none.
 const DEFAULT_BROKER: &str = "http://localhost:55626/";
@@ -25,7 +25,7 @@ const MOST_NAME: usize = 50;
 pub struct AgentLayer {
     /// Blocks at once.
     pub max_process_count: Option<u32>,
-    /// Where the broker is: an `http` or `https` address.
+    /// Where the broker is: an `http` or `https` address, or several with commas between them.
     pub broker: Option<String>,
     /// What the broker knows its agents by.
     pub token: Option<String>,
@@ -148,27 +148,11 @@ impl AgentLayer {
     }
 }
 
-fn broker(text: &str, wrong: &mut Vec<String>) -> Url {
-    let parsed = Url::parse(text).map_err(|e| e.to_string()).and_then(|url| match url.scheme() {
-        "http" | "https" if url.username().is_empty() && url.password().is_none() => Ok(url),
-        "http" | "https" => Err("no user and no password are taken here; see `token`".to_owned()),
-        other => Err(format!("the scheme `{other}` is not taken: http or https is expected")),
-    });
-    match parsed {
-        Ok(mut url) => {
-            url.set_query(None);
-            url.set_fragment(None);
-            if !url.path().ends_with('/') {
-                let path = format!("{}/", url.path());
-                url.set_path(&path);
-            }
-            url
-        }
-        Err(why) => {
-            wrong.push(format!("broker: `{text}`: {why}"));
-            AgentConfig::default().broker
-        }
-    }
+fn broker(text: &str, wrong: &mut Vec<String>) -> Addresses {
+    text.parse().unwrap_or_else(|why: String| {
+        wrong.push(format!("broker: {why}"));
+        AgentConfig::default().broker
+    })
 }
 
 fn within<T: PartialOrd + fmt::Display>(key: &str, value: Option<T>, range: RangeInclusive<T>, default: T, wrong: &mut Vec<String>) -> T {
@@ -194,8 +178,8 @@ fn parsed<T: std::str::FromStr<Err: fmt::Display>>(key: &str, text: Option<&str>
 /// Checked settings. [`AgentConfig::default`] is what `crawl` begins with: a node that is new each time.
 #[derive(Clone)]
 pub struct AgentConfig {
-    /// Where the broker is; its path ends in `/`.
-    pub broker: Url,
+    /// Where the broker is, or the brokers of which one leads.
+    pub broker: Addresses,
     /// What the broker knows its agents by.
     pub token: Option<String>,
     /// Blocks at once.
@@ -254,7 +238,7 @@ impl Default for Waits {
 impl Default for AgentConfig {
     fn default() -> Self {
         Self {
-            broker: Url::parse(DEFAULT_BROKER).expect("the default is a URL"),
+            broker: DEFAULT_BROKER.parse().expect("the default is a URL"),
             token: None,
             max_process_count: 5,
             heartbeat: Duration::from_secs(5),
@@ -275,7 +259,7 @@ impl fmt::Debug for AgentConfig {
     /// Without the token, which must not get into a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentConfig")
-            .field("broker", &self.broker.as_str())
+            .field("broker", &self.broker)
             .field("has_token", &self.token.is_some())
             .field("max_process_count", &self.max_process_count)
             .field("heartbeat", &self.heartbeat)
@@ -301,7 +285,7 @@ mod tests {
     fn nothing_said_gives_the_seeds_defaults() {
         let config = AgentLayer::default().validate().expect("defaults");
         assert_eq!((config.max_process_count, config.heartbeat.as_secs(), config.retry_download), (5, 5, 3));
-        assert_eq!(config.broker.as_str(), DEFAULT_BROKER);
+        assert_eq!(config.broker.to_string(), DEFAULT_BROKER);
         assert_eq!((config.group.as_str(), config.node_type.as_str()), ("default", "Console"));
         assert_eq!(config.data_dir, Some(PathBuf::from(".")));
     }
@@ -343,7 +327,7 @@ mod tests {
     #[test]
     fn a_brokers_address_ends_in_a_slash_and_the_token_stays_out_of_logs() {
         let config = layer(r#"{"broker":"https://h/loom?x=1","token":"secret7"}"#).validate().expect("valid");
-        assert_eq!(config.broker.as_str(), "https://h/loom/");
+        assert_eq!(config.broker.to_string(), "https://h/loom/");
         assert!(!format!("{config:?}").contains("secret7"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::alerts::AlertConfig;
 use super::keep::KeepConfig;
+use super::lease::LeaseConfig;
 use super::tokens::Tokens;
 use crate::domain::targets::{Rule, Targets};
 use crate::domain::zone::Zone;
@@ -29,6 +30,8 @@ pub struct BrokerConfig {
     pub callback_allow: Vec<Rule>,
     /// How jobs of Scheduler.NET's clients are understood.
     pub scheduler_net: SchedulerNet,
+    /// How it shares the database with other brokers.
+    pub lease: LeaseConfig,
 }
 
 /// How jobs of Scheduler.NET's clients are understood.
@@ -137,6 +140,7 @@ mod tests {
             keep: KeepConfig::default(),
             callback_allow: Vec::new(),
             scheduler_net: SchedulerNet::default(),
+            lease: LeaseConfig::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Settings: one struct for each concern, checked before anything starts. What is missing is told from what is wrong.
 
+pub mod addresses;
 #[cfg(feature = "agent")]
 pub mod agent;
 #[cfg(feature = "broker")]
@@ -8,6 +9,8 @@ pub mod alerts;
 pub mod broker;
 #[cfg(feature = "broker")]
 pub mod keep;
+#[cfg(feature = "broker")]
+pub mod lease;
 #[cfg(feature = "agent")]
 pub mod programs;
 #[cfg(feature = "broker")]

@@ -41,11 +41,7 @@ pub async fn drive(
     let client = Client::new(broker, token)?;
     let (ready, is_ready) = oneshot::channel();
     let (halt, halted) = oneshot::channel::<()>();
-    let worker = Worker::new(broker).name("crawl").in_flight(IN_FLIGHT).ready(ready).watch(spider);
-    let worker = match token {
-        Some(token) => worker.token(token),
-        None => worker,
-    };
+    let worker = Worker::new(broker).client(client.clone()).name("crawl").in_flight(IN_FLIGHT).ready(ready).watch(spider);
     let mut progress = Progress::new(options);
     let mut last = Counters::default();
     let outcome = {

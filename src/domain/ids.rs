@@ -99,7 +99,7 @@ macro_rules! made_here {
     )*};
 }
 
-made_here!(Identity, JobId, GroupId, NodeId, WorkerId, ChannelId);
+made_here!(Identity, JobId, GroupId, NodeId, WorkerId, ChannelId, BrokerId);
 
 /// An id in the OpenAPI document: what is read in both forms is written in one.
 #[cfg(feature = "broker")]
@@ -131,6 +131,10 @@ id!(
 id!(
     /// A channel that alerts go to.
     ChannelId
+);
+id!(
+    /// A broker's process, from its start to its end.
+    BrokerId
 );
 id!(
     /// A block: its upper half is the upper half of the run's identity, its lower half the block's number in the run,

@@ -16,6 +16,8 @@ pub mod fingerprint;
 pub mod frontier;
 pub mod ids;
 pub mod job;
+#[cfg(feature = "broker")]
+pub mod leader;
 pub mod matchmaker;
 pub mod node;
 pub mod request;

@@ -9,13 +9,14 @@ mod http;
 pub mod openapi;
 pub mod route;
 mod schemas;
+pub mod standby;
 mod ws;
 
 use crate::actors::desk::Desk;
 use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
 use actix_web::web::{self, ServiceConfig};
-use route::{Resource, tagged};
+use route::{Part, Resource, tagged};
 
 /// What every handler may use.
 #[derive(Debug, Clone)]
@@ -33,14 +34,15 @@ pub struct Edge {
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
-        alerts, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue, redrive, runs,
-        scheduler_net, status, tasks, transfer, workers,
+        alerts, brokers, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue, redrive,
+        runs, scheduler_net, status, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
         .chain(tagged("Broker", status::routes()))
         .chain(tagged("Broker", metrics::routes()))
+        .chain(tagged("Broker", brokers::routes()))
         .chain(tagged("Broker", openapi::routes()))
         .chain(tagged("Jobs", plans::routes()))
         .chain(tagged("Jobs", transfer::routes()))
@@ -66,6 +68,6 @@ pub fn table() -> Vec<Resource> {
 pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone())).app_data(error::query_config()).default_service(web::to(error::no_such_route));
-        route::register(&table(), app);
+        route::register(&table(), app, Part::Leader);
     }
 }

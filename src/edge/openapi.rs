@@ -34,7 +34,7 @@ const FAILURES: [(u16, &str, &str); 10] = [
     (415, "Unsupported", "The body's encoding is not taken: gzip, zstd, lz4 and identity are."),
     (422, "Invalid", "It can be read, and a value is not allowed; `field` says which."),
     (500, "Internal", "The broker failed; its log says more."),
-    (503, "Busy", "Too much at once, or a part is being rebuilt: come again."),
+    (503, "Busy", "Too much at once, or a part is being rebuilt: come again. With `type` `/problems/standby`: this broker stands by."),
 ];
 
 static DOCUMENT: LazyLock<Bytes> =
@@ -177,6 +177,9 @@ fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
     if operation.need.is_some() {
         // Whatever asks who calls asks the actors or the store next.
         statuses.extend([401, 403, 503]);
+    }
+    if !operation.is_for_standby() {
+        statuses.insert(503);
     }
     if has_id {
         // Several things may share the number by which one is named.

@@ -16,6 +16,15 @@ fn shape<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
     schemas.subschema_for::<T>()
 }
 
+/// Whose services are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Those of the broker that leads: all.
+    Leader,
+    /// Those of a broker that stands by: what only reads what is stored. The rest is refused.
+    Standby,
+}
+
 /// An address and what it takes.
 pub struct Resource {
     pub(super) paths: Vec<&'static str>,
@@ -60,11 +69,16 @@ impl Resource {
         self
     }
 
-    fn service(&self, path: &str) -> actix_web::Resource {
+    fn service(&self, path: &str, part: Part) -> actix_web::Resource {
         let methods: Vec<&str> = self.operations.iter().map(|operation| operation.method.as_str()).collect();
         let methods = methods.join(", ");
         let service = web::resource(path).default_service(web::to(move || no_such_method(methods.clone())));
-        self.routes.iter().fold(service, |service, route| service.route(route()))
+        self.operations.iter().zip(&self.routes).fold(service, |service, (operation, route)| {
+            if part == Part::Leader || operation.is_for_standby() {
+                return service.route(route());
+            }
+            service.route(web::method(operation.method.clone()).to(super::standby::refuse))
+        })
     }
 
     /// The same at another path.
@@ -78,7 +92,7 @@ impl Resource {
 ///
 /// The router of actix-web tries what it has one after the other, and each path with a parameter by a regular expression.
 /// So what begins alike is put together: the words up to the first parameter, then the parameter, then a plain text.
-pub fn register(table: &[Resource], app: &mut ServiceConfig) {
+pub fn register(table: &[Resource], app: &mut ServiceConfig, part: Part) {
     let mut nouns: Groups<(&str, &Resource)> = Vec::new();
     for resource in table {
         for path in &resource.paths {
@@ -88,7 +102,7 @@ pub fn register(table: &[Resource], app: &mut ServiceConfig) {
     }
     for (noun, resources) in nouns {
         if let [("", resource)] = resources[..] {
-            app.service(resource.service(noun));
+            app.service(resource.service(noun, part));
             continue;
         }
         let (mut plain, mut named): (Vec<_>, Groups<(&str, &Resource)>) = (Vec::new(), Vec::new());
@@ -101,9 +115,9 @@ pub fn register(table: &[Resource], app: &mut ServiceConfig) {
             }
         }
         // Words like `preview` before what would take them for ids.
-        let scope = plain.into_iter().fold(web::scope(noun), |scope, (rest, resource)| scope.service(resource.service(rest)));
+        let scope = plain.into_iter().fold(web::scope(noun), |scope, (rest, resource)| scope.service(resource.service(rest, part)));
         let scope = named.into_iter().fold(scope, |scope, (name, resources)| {
-            let inner = resources.into_iter().fold(web::scope(name), |inner, (rest, resource)| inner.service(resource.service(rest)));
+            let inner = resources.into_iter().fold(web::scope(name), |inner, (rest, resource)| inner.service(resource.service(rest, part)));
             scope.service(inner)
         });
         app.service(scope);
@@ -153,11 +167,23 @@ pub struct Operation {
     pub(super) body: Option<Body>,
     pub(super) answers: Vec<Answer>,
     pub(super) failures: Vec<u16>,
+    /// It needs more than what is stored.
+    pub(super) only_leader: bool,
 }
 
 impl Operation {
     fn new(method: Method) -> Self {
-        Self { method, name: "", says: "", need: None, query: None, body: None, answers: Vec::new(), failures: Vec::new() }
+        Self {
+            method,
+            name: "",
+            says: "",
+            need: None,
+            query: None,
+            body: None,
+            answers: Vec::new(),
+            failures: Vec::new(),
+            only_leader: false,
+        }
     }
 
     /// Its name for programs: a verb and a noun, unique in the table.
@@ -248,6 +274,17 @@ impl Operation {
             answer.headers.push((name, says));
         }
         self
+    }
+
+    /// Though it is a GET, it writes, waits for something or asks actors: a broker that stands by refuses it.
+    pub fn only_leader(mut self) -> Self {
+        self.only_leader = true;
+        self
+    }
+
+    /// Whether a broker that stands by serves it.
+    pub(super) fn is_for_standby(&self) -> bool {
+        self.method == Method::GET && !self.only_leader
     }
 
     /// Statuses of its failures besides those that follow from what it takes: [`super::openapi`] adds them.

@@ -4,6 +4,8 @@
 pub mod alerts;
 pub mod api;
 pub mod application;
+#[cfg(feature = "broker")]
+pub mod brokers;
 pub mod delivery;
 #[cfg(feature = "broker")]
 pub mod easy_job;

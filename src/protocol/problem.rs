@@ -25,6 +25,8 @@ pub struct Problem {
 }
 
 impl Problem {
+    const STANDBY: &str = "standby";
+
     fn new(word: &str, title: &str, status: u16, detail: impl Into<String>) -> Self {
         Self { kind: format!("/problems/{word}"), title: title.into(), status, detail: detail.into(), field: None }
     }
@@ -85,6 +87,17 @@ impl Problem {
     #[must_use]
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::new("busy", "Come again in a moment", 503, detail)
+    }
+    /// 503: this broker stands by; the one at this address leads.
+    #[must_use]
+    pub fn standby(leader: Option<&str>) -> Self {
+        let detail = leader.map_or_else(|| "no broker leads yet: come again".to_owned(), |url| format!("the broker at {url} leads"));
+        Self::new(Self::STANDBY, "This broker stands by", 503, detail)
+    }
+    /// Whether another broker is to be asked.
+    #[must_use]
+    pub fn is_standby(&self) -> bool {
+        self.kind.strip_prefix("/problems/") == Some(Self::STANDBY)
     }
     /// 500: our own fault.
     #[must_use]

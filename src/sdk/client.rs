@@ -3,6 +3,7 @@
 
 use super::backoff::Backoff;
 use super::error::Error;
+use crate::config::addresses::Addresses;
 use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::run::RunState;
 use crate::protocol::problem::Problem;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// Seconds that a poll of the queue waits at the broker.
 const POLL_WAIT_S: u64 = 30;
+/// The longest pause between two tries, where one of several brokers is about to lead.
+const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 /// The longest that anything else may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest answer: a block is as large as its pages.
@@ -47,30 +50,31 @@ pub enum Failure {
     Final(Problem),
 }
 
-/// A broker's address, and connections to it.
+/// A broker's addresses, and connections to it.
 #[derive(Clone)]
 pub struct Client {
     http: awc::Client,
-    base: String,
+    brokers: Addresses,
     token: Option<String>,
     compresses: bool,
 }
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Client").field("brokers", &self.brokers).finish_non_exhaustive()
     }
 }
 
 impl Client {
-    /// For the broker at `http://host:port`. To be made within an actix runtime.
+    /// For the broker at `http://host:port`, or for several of which one leads, with commas between them. To be made within an
+    /// actix runtime.
     ///
     /// # Errors
     /// The address is none.
     pub fn new(broker: &str, token: Option<&str>) -> Result<Self, Error> {
         let wrong = |reason: String| Error::Address { address: broker.to_owned(), reason };
-        let url = url::Url::parse(broker).map_err(|e| wrong(e.to_string()))?;
-        if url.scheme() != "http" {
+        let brokers: Addresses = broker.parse().map_err(wrong)?;
+        if brokers.all().any(|url| url.scheme() != "http") {
             return Err(wrong("http:// is expected".to_owned()));
         }
         let token = token.map(str::to_owned);
@@ -81,13 +85,17 @@ impl Client {
         // seconds are shorter than a poll.
         let connector = awc::Connector::new().limit(0).timeout(Duration::from_secs(5));
         let http = awc::Client::builder().connector(connector).disable_timeout().disable_redirects().finish();
-        let host = url.host_str().unwrap_or_default();
-        let local = host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-        Ok(Self { http, base: broker.trim_end_matches('/').to_owned(), token, compresses: !local })
+        let compresses = !brokers.all().all(is_local);
+        Ok(Self { http, brokers, token, compresses })
     }
 
-    pub(crate) fn socket(&self, path: &str) -> awc::ws::WebsocketsRequest {
-        let request = self.http.ws(format!("{}{path}", self.base)).max_frame_size(crate::protocol::MAX_FRAME);
+    /// The addresses of the broker.
+    pub(crate) fn brokers(&self) -> &Addresses {
+        &self.brokers
+    }
+
+    pub(crate) fn socket(&self, broker: &url::Url, path: &str) -> awc::ws::WebsocketsRequest {
+        let request = self.http.ws(address(broker, path)).max_frame_size(crate::protocol::MAX_FRAME);
         match &self.token {
             Some(token) => request.header("Token", token.as_str()),
             None => request,
@@ -99,7 +107,8 @@ impl Client {
     /// # Errors
     /// See [`Failure`].
     pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>, accept: &str, limit: Duration) -> Result<Answer, Failure> {
-        let mut request = self.http.request(method, format!("{}{path}", self.base)).insert_header((header::ACCEPT, accept));
+        let (number, broker) = self.brokers.current();
+        let mut request = self.http.request(method, address(broker, path)).insert_header((header::ACCEPT, accept));
         if let Some(token) = &self.token {
             request = request.insert_header(("Token", token.as_str()));
         }
@@ -114,7 +123,10 @@ impl Client {
                 }
             }
         };
-        let again = |reason: String| Failure::Again { after: None, reason };
+        let again = |reason: String| {
+            self.brokers.leave(number);
+            Failure::Again { after: None, reason }
+        };
         let whole = async {
             let mut response = sent.await.map_err(|e| again(e.to_string()))?;
             let state = response.headers().get(RUN_STATE_HEADER).and_then(|value| RunState::named(value.to_str().ok()?));
@@ -122,14 +134,18 @@ impl Client {
             let body = response.body().limit(MOST_ANSWER).await.map_err(|e| again(e.to_string()))?;
             Ok((response.status(), state, after, body))
         };
-        let (status, state, after, body) =
-            tokio::time::timeout(limit, whole).await.map_err(|_| again(format!("no answer in {} s", limit.as_secs())))??;
+        let (status, state, after, body) = tokio::select! {
+            answered = tokio::time::timeout(limit, whole) => answered.map_err(|_| again(format!("no answer in {} s", limit.as_secs())))??,
+            // A broker that hangs holds on to what it was sent; its silence was noticed elsewhere.
+            () = self.brokers.left(number) => return Err(again("another broker may lead".to_owned())),
+        };
         if status.is_success() {
             return Ok(Answer { status: status.as_u16(), state, body });
         }
         let problem = problem(status, &body);
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Err(Failure::Again { after, reason: problem.to_string() }),
+            _ if problem.is_standby() && self.brokers.are_several() => Err(again(problem.to_string())),
             _ if status.is_server_error() => Err(Failure::Again { after, reason: problem.to_string() }),
             _ => Err(Failure::Final(problem)),
         }
@@ -150,7 +166,9 @@ impl Client {
                     if !std::mem::replace(&mut told, true) {
                         log::warn!("call fails and is repeated method={method} path={path}: {reason}");
                     }
-                    tokio::time::sleep(backoff.pause(after)).await;
+                    let pause = backoff.pause(after);
+                    let pause = if self.brokers.are_several() && after.is_none() { pause.min(BRIEF_PAUSE) } else { pause };
+                    tokio::time::sleep(pause).await;
                 }
             }
         }
@@ -188,6 +206,16 @@ impl Client {
         let body = serde_json::json!({ "error": error }).to_string();
         self.insist(Method::POST, &path, Some(Bytes::from(body)), "application/json", CALL_TIMEOUT).await.map(drop)
     }
+}
+
+/// A path, which begins with a slash, at a broker.
+fn address(broker: &url::Url, path: &str) -> String {
+    format!("{}{path}", broker.as_str().trim_end_matches('/'))
+}
+
+fn is_local(url: &url::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
 fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {

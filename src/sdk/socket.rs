@@ -23,6 +23,8 @@ use tokio::time::Instant;
 
 /// Silence after which a connection counts as lost, until the broker has said it.
 const OFFLINE: Duration = Duration::from_secs(15);
+/// The longest wait for the answer to a handshake, where another broker may be the one.
+const BRIEF_HANDSHAKE: Duration = Duration::from_secs(5);
 /// The longest pause between two connections.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -53,7 +55,9 @@ impl Session {
         let mut told = false;
         loop {
             let began = Instant::now();
-            match self.connect(&mut told).await {
+            let brokers = self.client.brokers();
+            let (number, broker) = brokers.current();
+            match self.connect(broker, &mut told).await {
                 Ok(()) => return Ok(()),
                 Err(Lost::Network(reason)) => {
                     if !std::mem::replace(&mut told, true) {
@@ -65,18 +69,21 @@ impl Session {
             if began.elapsed() > OFFLINE {
                 backoff.reset();
             }
+            // Another may lead; only when all were tried is there anything to wait for.
+            let pause = if brokers.leave(number) { backoff.pause(None) } else { Duration::ZERO };
             tokio::select! {
-                () = tokio::time::sleep(backoff.pause(None)) => {}
+                () = tokio::time::sleep(pause) => {}
                 () = self.leave.notified() => return Ok(()),
             }
         }
     }
 
-    async fn connect(&self, told: &mut bool) -> Result<(), Lost> {
+    async fn connect(&self, broker: &url::Url, told: &mut bool) -> Result<(), Lost> {
         let name: String = url::form_urlencoded::byte_serialize(self.name.as_bytes()).collect();
-        let request = self.client.socket(&format!("/worker?workerid={}&name={name}", self.worker));
+        let request = self.client.socket(broker, &format!("/worker?workerid={}&name={name}", self.worker));
         let began = Instant::now();
-        let connected = tokio::time::timeout(OFFLINE, request.connect()).await;
+        let patience = if self.client.brokers().are_several() { BRIEF_HANDSHAKE } else { OFFLINE };
+        let connected = tokio::time::timeout(patience, request.connect()).await;
         let (_, mut socket) = connected.map_err(|_| Lost::Network("no answer to the handshake".to_owned()))??;
         *told = false;
         let in_hand = self.tasks.connected(began);

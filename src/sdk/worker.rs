@@ -30,6 +30,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub struct Worker {
     broker: String,
     token: Option<String>,
+    client: Option<Client>,
     name: String,
     id: WorkerId,
     in_flight: usize,
@@ -42,7 +43,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// For the broker at `http://host:port`.
+    /// For the broker at `http://host:port`; for several on one database, of which one leads, with commas between them.
     #[must_use]
     pub fn new(broker: impl Into<String>) -> Self {
         let program = std::env::args().next().unwrap_or_default();
@@ -51,6 +52,7 @@ impl Worker {
         Self {
             broker: broker.into(),
             token: None,
+            client: None,
             name,
             id: WorkerId::random(),
             in_flight: IN_FLIGHT,
@@ -67,6 +69,14 @@ impl Worker {
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+
+    /// Calls the broker by this client, which knows its addresses and its token. Whoever uses a copy of it learns with the worker
+    /// when another broker leads.
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = Some(client);
         self
     }
 
@@ -192,7 +202,11 @@ impl Worker {
         let slots = if handlers.is_empty() { 0 } else { self.facts.slots.unwrap_or(SLOTS) };
         let process = Some(uuid::Uuid::new_v4().simple().to_string());
         let facts = WorkerFacts { name: Some(self.name.clone()), slots: Some(slots), process, ..self.facts };
-        let client = Rc::new(Client::new(&self.broker, self.token.as_deref())?);
+        let client = match self.client {
+            Some(client) => client,
+            None => Client::new(&self.broker, self.token.as_deref())?,
+        };
+        let client = Rc::new(client);
         let (send, mut orders) = mpsc::unbounded_channel();
         let known = Rc::new(RefCell::new(BTreeSet::new()));
         let tasks = Rc::new(Tasks::new(handlers, slots as usize, self.on_settled));

@@ -6,6 +6,9 @@ pub enum StoreError {
     /// Too much waits to be written. Nothing was done; try again later.
     #[error("too many writes wait")]
     Busy,
+    /// This broker does not lead, or not any more. Nothing was done, and nothing it asks for will be.
+    #[error("this broker does not lead")]
+    NotLeading,
     /// The run has another owner. Nothing was done; whoever asked is to let go of the run.
     #[error("the run is owned under a later epoch")]
     Stale,

@@ -11,10 +11,12 @@ mod dialect;
 mod error;
 mod gauge;
 mod hot;
+mod lock;
 mod op;
 mod persistence;
 mod reader;
 mod schema;
+mod seat;
 mod segments;
 mod writer;
 
@@ -29,6 +31,7 @@ mod history;
 mod instances;
 mod job_data;
 mod jobs;
+mod leader;
 mod logs;
 mod nodes;
 mod numbers;
@@ -57,6 +60,7 @@ pub use history::*;
 pub use instances::*;
 pub use job_data::*;
 pub use jobs::*;
+pub use leader::*;
 pub use logs::*;
 pub use nodes::*;
 pub use numbers::*;
@@ -75,14 +79,20 @@ pub use workflow::*;
 pub use error::StoreError;
 pub use gauge::StoreStats;
 pub use op::{Barrier, ReadOp, Source, Tx, WriteOp};
+pub use seat::{Leadership, Look, Seat, Tables};
 
+use crate::domain::ids::BrokerId;
+use crate::domain::leader::Watch;
+use crate::domain::time::Timestamp;
 use actix::prelude::*;
 use gauge::Gauge;
 use segments::Segments;
-use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+
+/// The lease of a store that is opened outside a broker.
+const ALONE_MS: u64 = 5_000;
 
 /// Where the store is and how much it takes on.
 #[derive(Debug, Clone)]
@@ -106,9 +116,11 @@ impl StoreConfig {
 /// A handle of the store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    front: Addr<persistence::Persistence>,
+    /// Who writes, if this broker leads.
+    front: Option<Addr<persistence::Persistence>>,
     readers: Addr<reader::Reader>,
     gauge: Arc<Gauge>,
+    is_deposed: watch::Receiver<bool>,
 }
 
 impl std::fmt::Debug for Store {
@@ -118,7 +130,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store, making it if need be, and starts its actors. To be called inside an actix system.
+    /// Opens the store as its only broker, making it if need be, and starts its actors. To be called inside an actix system.
     ///
     /// # Errors
     /// Another broker has it open, it cannot be opened, or its tables cannot be brought up to date.
@@ -127,31 +139,59 @@ impl Store {
     }
 
     fn open_with(config: &StoreConfig, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
-        let path = std::path::absolute(&config.database)?;
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+        let me = Member { id: BrokerId::random(), url: String::new(), version: String::new(), started_at: Timestamp::now() };
+        let mut seat = Seat::at(config, me, ALONE_MS)?;
+        match seat.look(&mut Watch::default(), 0)? {
+            Look::Leads(leadership, _) => Self::lead_with(config, leadership, adjust),
+            Look::StandsBy(_) => Err(StoreError::Failed(format!("another broker has {} open", config.database.display()))),
         }
-        let lock = lock(&path)?;
-        dialect::current::migrate(&path)?;
-        let folder = beside(&path, "-results");
+    }
+
+    /// Opens the store of a broker that leads. To be called inside an actix system.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn lead(config: &StoreConfig, leadership: Leadership) -> Result<Self, StoreError> {
+        Self::lead_with(config, leadership, |_| ())
+    }
+
+    fn lead_with(config: &StoreConfig, leadership: Leadership, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
+        let path = std::path::absolute(&config.database)?;
         let mut conn = dialect::current::reader(&path)?;
         numbers::resume(&mut conn)?;
-        let mut segments = results::open_segments(&mut conn, &folder)?;
+        let mut segments = results::open_segments(&mut conn, &beside(&path, "-results"))?;
         drop(conn);
         adjust(&mut segments);
         let gauge = Arc::new(Gauge::new(config.write_queue.max(1)));
+        let (deposed, is_deposed) = watch::channel(false);
 
-        let writer = writer::Writer::new(path.clone(), segments, Arc::clone(&gauge), lock);
+        let writer = writer::Writer::new(path.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, deposed });
         // There is one thread, and so one call; a factory that could be called again is what the arbiter asks for.
         let writer = std::sync::Mutex::new(Some(writer));
         let writer = SyncArbiter::start(1, move || {
             let taken = writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             taken.expect("a writer is never restarted")
         });
-        let reader_gauge = Arc::clone(&gauge);
-        let readers =
-            SyncArbiter::start(config.readers.max(1), move || reader::Reader::new(path.clone(), folder.clone(), Arc::clone(&reader_gauge)));
-        Ok(Self { front: persistence::Persistence::new(writer).start(), readers, gauge })
+        let front = Some(persistence::Persistence::new(writer).start());
+        Ok(Self { front, readers: readers(config, path, &gauge), gauge, is_deposed })
+    }
+
+    /// Opens the store of a broker that stands by: it can be read. To be called inside an actix system.
+    ///
+    /// # Errors
+    /// There is no path to it.
+    pub fn stand_by(config: &StoreConfig) -> Result<Self, StoreError> {
+        let path = std::path::absolute(&config.database)?;
+        let gauge = Arc::new(Gauge::new(1));
+        Ok(Self { front: None, readers: readers(config, path, &gauge), gauge, is_deposed: watch::channel(false).1 })
+    }
+
+    /// Ready once a write was refused because another broker leads: nothing will be written here any more.
+    pub async fn deposed(&self) {
+        if self.is_deposed.clone().wait_for(|is_deposed| *is_deposed).await.is_err() {
+            // Its writer is gone, which is another matter.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Writes something. It is in the queue when this returns, behind all that was there; the future only waits, and
@@ -175,12 +215,13 @@ impl Store {
     }
 
     fn enter<O: WriteOp>(&self, op: O, waiting: gauge::Waiting) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
-        if !self.front.connected() {
+        let front = self.front.as_ref().ok_or(StoreError::NotLeading)?;
+        if !front.connected() {
             return Err(StoreError::Failed("the store is closed".into()));
         }
         let (entry, answer) = op::Entry::boxed(op, waiting);
         // The mailbox has no bound for this; the gauge has.
-        self.front.do_send(persistence::Enqueue(entry));
+        front.do_send(persistence::Enqueue(entry));
         Ok(answer)
     }
 
@@ -210,9 +251,12 @@ impl Store {
 
     /// Writes what waits, then lets go of the database; later writes fail. Another store can open it after that.
     pub async fn close(self) {
-        let (done, closed) = oneshot::channel();
-        self.front.do_send(persistence::Finish(done));
-        let _ = closed.await;
+        if let Some(front) = &self.front {
+            let (done, closed) = oneshot::channel();
+            front.do_send(persistence::Finish(done));
+            // An error: it was closed before.
+            let _ = closed.await;
+        }
     }
 }
 
@@ -223,14 +267,9 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Two brokers on one file would each believe their own memory.
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(beside(path, ".lock"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Failed(format!("another broker has {} open", path.display()))),
-        Err(TryLockError::Error(e)) => Err(StoreError::Failed(format!("locking {}: {e}", path.display()))),
-    }
+fn readers(config: &StoreConfig, path: PathBuf, gauge: &Arc<Gauge>) -> Addr<reader::Reader> {
+    let (folder, gauge) = (beside(&path, "-results"), Arc::clone(gauge));
+    SyncArbiter::start(config.readers.max(1), move || reader::Reader::new(path.clone(), folder.clone(), Arc::clone(&gauge)))
 }
 
 #[cfg(test)]

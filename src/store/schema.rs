@@ -316,6 +316,33 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    leader (id) {
+        id -> Integer,
+        broker -> Text,
+        url -> Text,
+        pid -> BigInt,
+        term -> BigInt,
+        renewals -> BigInt,
+        is_locked -> Bool,
+        is_released -> Bool,
+        since -> BigInt,
+        renewed_at -> BigInt,
+        ttl_ms -> BigInt,
+    }
+}
+
+diesel::table! {
+    broker (id) {
+        id -> Text,
+        url -> Text,
+        version -> Text,
+        role -> Text,
+        started_at -> BigInt,
+        last_seen -> BigInt,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);

@@ -9,15 +9,16 @@ use super::error::StoreError;
 use super::gauge::Gauge;
 use super::op::Tx;
 use super::persistence::{Batch, Slot};
+use super::seat::Leadership;
 use super::segments::{Segments, Settlement};
 use crate::fault;
 use actix::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// From [`super::persistence`], at the end: let go of the database.
 pub(super) struct Close;
@@ -29,9 +30,17 @@ impl Message for Close {
 /// How far a transaction has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    Beginning,
     Applying,
     Committing,
     Committed,
+}
+
+/// What keeps a broker that was deposed from writing.
+pub(super) struct Fence {
+    pub(super) leadership: Leadership,
+    /// Told when it has refused for the first time.
+    pub(super) deposed: watch::Sender<bool>,
 }
 
 pub(super) struct Writer {
@@ -43,56 +52,44 @@ pub(super) struct Writer {
     settlement: Settlement,
     epochs: HashMap<i64, i64>,
     gauge: Arc<Gauge>,
-    /// Locked for as long as this may write.
-    lock: File,
+    fence: Fence,
 }
 
 impl Writer {
-    pub(super) fn new(path: PathBuf, segments: Segments, gauge: Arc<Gauge>, lock: File) -> Self {
+    pub(super) fn new(path: PathBuf, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
         let noted_segment = segments.last();
-        Self { path, conn: None, segments, noted_segment, settlement: Settlement::default(), epochs: HashMap::new(), gauge, lock }
+        Self { path, conn: None, segments, noted_segment, settlement: Settlement::default(), epochs: HashMap::new(), gauge, fence }
     }
 
     fn write(&mut self, slots: &mut [Slot]) {
-        self.place_packs(slots);
-        let Err(e) = self.transaction(slots, "store.batch", "store.commit") else { return };
-        log::warn!("a batch of writes failed, doing them one by one operations={} error={e}", slots.len());
-        for slot in slots.iter_mut().filter(|slot| !slot.settled) {
-            if let Err(e) = self.transaction(std::slice::from_mut(slot), "store.one", "store.one.commit") {
-                log::error!("a write failed error={e}");
-                slot.queued.fail(e);
-            }
-        }
-    }
-
-    /// Puts the packs of a batch on disk. They stay there whatever becomes of the transaction.
-    fn place_packs(&mut self, slots: &mut [Slot]) {
-        let packs: Vec<_> = slots.iter().filter_map(|slot| slot.queued.pack()).collect();
-        if packs.is_empty() {
-            return;
-        }
-        let outcome = self.segments.append(&packs);
-        let with_pack = slots.iter_mut().filter(|slot| slot.queued.pack().is_some());
-        match outcome {
-            Ok(places) => with_pack.zip(places).for_each(|(slot, place)| slot.place = Some(place)),
-            Err(e) => {
-                self.gauge.failed(&format!("appending to a segment: {e}"));
-                log::error!("results could not be appended to a segment error={e}");
-                for slot in with_pack {
-                    slot.queued.fail(StoreError::Failed(format!("appending to a segment: {e}")));
-                    slot.settled = true;
+        match self.transaction(slots, "store.batch", "store.commit") {
+            Ok(()) => {}
+            Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() => {
+                log::warn!("a batch of writes failed, doing them one by one operations={} error={e}", slots.len());
+                for slot in slots.iter_mut().filter(|slot| !slot.settled) {
+                    if let Err((e, _)) = self.transaction(std::slice::from_mut(slot), "store.one", "store.one.commit") {
+                        log::error!("a write failed error={e}");
+                        slot.queued.fail(e);
+                    }
                 }
             }
+            Err((e, _)) => {
+                if e != StoreError::NotLeading {
+                    log::error!("writes failed operations={} error={e}", slots.len());
+                }
+                slots.iter_mut().filter(|slot| !slot.settled).for_each(|slot| slot.queued.fail(e.clone()));
+            }
         }
     }
 
-    /// All or nothing, whatever happens. After an error nothing is written, unless it is [`StoreError::Unknown`].
-    fn transaction(&mut self, slots: &mut [Slot], begin_fault: &str, commit_fault: &str) -> Result<(), StoreError> {
-        let stage = Cell::new(Stage::Applying);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            fault::point(begin_fault);
-            self.apply(slots, commit_fault, &stage)
-        }));
+    /// All or nothing, whatever happens. After an error nothing is written, unless it is [`StoreError::Unknown`]; with it comes
+    /// whether one of the operations may be to blame.
+    fn transaction(&mut self, slots: &mut [Slot], begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
+        if *self.fence.deposed.borrow() {
+            return Err((StoreError::NotLeading, false));
+        }
+        let stage = Cell::new(Stage::Beginning);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.apply(slots, (begin_fault, commit_fault), &stage)));
         if stage.get() == Stage::Committed {
             // Even if something panicked after it.
             self.segments.settle(&mut self.settlement);
@@ -112,16 +109,20 @@ impl Writer {
             }
         };
         self.gauge.failed(&error.to_string());
-        let is_clean = stage.get() == Stage::Applying && !matches!(error, StoreError::Unknown(_));
+        let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
         if !rolled_back {
             // Closing the connection rolls back; a new one sees what is really stored.
             self.conn = None;
         }
-        Err(error)
+        if error == StoreError::NotLeading {
+            log::error!("another broker leads: nothing is written here any more term={}", self.fence.leadership.term);
+            self.fence.deposed.send_replace(true);
+        }
+        Err((error, stage.get() != Stage::Beginning))
     }
 
-    fn apply(&mut self, slots: &mut [Slot], commit_fault: &str, stage: &Cell<Stage>) -> Result<(), StoreError> {
+    fn apply(&mut self, slots: &mut [Slot], (begin_fault, commit_fault): (&str, &str), stage: &Cell<Stage>) -> Result<(), StoreError> {
         self.settlement.clear();
         self.epochs.clear();
         let conn = match &mut self.conn {
@@ -129,6 +130,11 @@ impl Writer {
             none => none.insert(dialect::writer(&self.path)?),
         };
         dialect::begin(conn)?;
+        // Under the lock for writing, and before anything is written, into files too: who took over is not disturbed.
+        super::leader::check_term(conn, self.fence.leadership.term)?;
+        stage.set(Stage::Applying);
+        fault::point(begin_fault);
+        place_packs(&mut self.segments, &self.gauge, slots);
         if self.noted_segment != self.segments.last() {
             // A number is never used twice, even if its file is deleted and the broker started anew.
             super::results::note_last_segment(conn, self.segments.last())?;
@@ -146,6 +152,28 @@ impl Writer {
         self.noted_segment = self.segments.last();
         fault::point("store.committed");
         Ok(())
+    }
+}
+
+/// Puts packs on disk that are not there yet. They stay there whatever becomes of the transaction.
+fn place_packs(segments: &mut Segments, gauge: &Gauge, slots: &mut [Slot]) {
+    let is_to_be_placed = |slot: &Slot| slot.place.is_none() && !slot.settled && slot.queued.pack().is_some();
+    let packs: Vec<_> = slots.iter().filter(|slot| is_to_be_placed(slot)).filter_map(|slot| slot.queued.pack()).collect();
+    if packs.is_empty() {
+        return;
+    }
+    let outcome = segments.append(&packs);
+    let with_pack = slots.iter_mut().filter(|slot| is_to_be_placed(slot));
+    match outcome {
+        Ok(places) => with_pack.zip(places).for_each(|(slot, place)| slot.place = Some(place)),
+        Err(e) => {
+            gauge.failed(&format!("appending to a segment: {e}"));
+            log::error!("results could not be appended to a segment error={e}");
+            for slot in with_pack {
+                slot.queued.fail(StoreError::Failed(format!("appending to a segment: {e}")));
+                slot.settled = true;
+            }
+        }
     }
 }
 
@@ -174,8 +202,6 @@ impl Handler<Close> for Writer {
         {
             log::warn!("the log of the database was not moved into it at the end error={e}");
         }
-        if let Err(e) = self.lock.unlock() {
-            log::warn!("the database was not unlocked error={e}");
-        }
+        self.fence.leadership.lock.release();
     }
 }

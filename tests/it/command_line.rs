@@ -183,7 +183,7 @@ fn what_goes_wrong_is_told_apart() {
     with("first-token", &["job", "create", "--name", "n", "--class", "a.B", "--every", "1ms"]).refused(1, "(schedule.triggers[0].every)");
     with("agent:whatever,admin:first-token", &["job", "list"]).ok();
     webloom("http://127.0.0.1:1", &["job", "list"]).refused(1, "no broker answers at http://127.0.0.1:1/");
-    webloom("ftp://127.0.0.1/", &["job", "list"]).refused(2, "no address of a broker");
+    webloom("ftp://127.0.0.1/", &["job", "list"]).refused(2, "http or https is expected");
     webloom(&broker.url, &["job", "create", "--every", "soon"]).refused(2, "500ms, 30s, 5m, 2h or 1d is expected");
     webloom(&broker.url, &["job", "why"]).refused(2, "<JOB>");
 }

@@ -33,6 +33,7 @@ mod retention;
 mod schedule;
 mod scheduler_net;
 mod sockets;
+mod standby;
 mod tasks;
 mod tokens;
 mod turns;

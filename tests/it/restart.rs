@@ -1,13 +1,11 @@
-//! Trap 11: what happens to everything that is under way when the broker ends, and what a second broker may do.
+//! Trap 11: what happens to everything that is under way when the broker ends.
 
 use crate::support::api::{Api, id, requests};
-use crate::support::process::{Broker, Process, WEBLOOM};
+use crate::support::process::Broker;
 use crate::support::socket::{Node, Worker};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Read as _;
-use std::process::{Command, Stdio};
 
 /// What must be the same afterwards.
 fn counts(run: &Value) -> Vec<Value> {
@@ -138,33 +136,6 @@ fn what_the_operator_said_survives() {
         assert!(disabled.socket.is_quiet());
         assert_eq!(api.get(&format!("/api/v1/nodes/{}", node.id)).await.1["isEnabled"], false);
         drop(worker);
-    });
-}
-
-#[test]
-fn a_second_broker_on_the_same_database_is_refused() {
-    journey(async {
-        let mut broker = Broker::start(&[], "");
-        let api = Api::new(&broker.url);
-        let database = broker.folder.join("b.db");
-        let mut command = Command::new(WEBLOOM);
-        command.args(["broker", "--listen", "127.0.0.1:0", "--database"]).arg(&database).env("RUST_LOG", "off").stdin(Stdio::null());
-        let mut second = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts"));
-        let status = until("it to end", || {
-            let ended = second.0.try_wait().expect("its state");
-            async move { ended }
-        })
-        .await;
-        let (mut listened, mut said) = (String::new(), String::new());
-        second.0.stdout.take().expect("piped").read_to_string(&mut listened).expect("text");
-        second.0.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
-        assert_eq!((status.code(), listened.as_str()), (Some(1), ""), "{status:?} {said}");
-        assert!(said.contains("another broker has") && said.contains("b.db"), "{said}");
-        // The first one never noticed, and a killed one leaves no lock behind.
-        api.job("still", "it.Still", &json!({})).await;
-        broker.kill_and_restart();
-        let api = Api::new(&broker.url);
-        assert_eq!(api.get("/api/v1/jobs?name=still").await.1["items"].as_array().map(Vec::len), Some(1));
     });
 }
 

@@ -70,6 +70,9 @@ impl Desk {
     }
 
     fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
+        let (leads, term) = self.leadership();
+        page.single("webloom_leader", "gauge", "1 if this broker leads, 0 if it stands by.", f64::from(u8::from(leads)));
+        page.single("webloom_leader_term", "gauge", "The leader's term: counted up whenever a broker takes over.", term as f64);
         let stats = self.house.store.stats();
         page.single("webloom_store_queue_operations", "gauge", "Writes that wait or are being written.", stats.depth as f64);
         page.single("webloom_store_queue_bytes", "gauge", "Bytes that they take.", stats.depth_bytes as f64);

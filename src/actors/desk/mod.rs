@@ -3,6 +3,7 @@
 //! It holds no state. What it reads of runs that are at work it asks their actors for; of others the store knows.
 
 mod alerts;
+mod brokers;
 mod groups;
 mod job_data;
 mod jobs;

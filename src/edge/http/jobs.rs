@@ -98,7 +98,9 @@ fn acts() -> Vec<Resource> {
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/jobs/{id}/trigger")
-            .get(trigger, |op| makes_a_run(op.named("triggerJobByGet").says("Triggers a job, for schedulers whose callback is a GET.")))
+            .get(trigger, |op| {
+                makes_a_run(op.named("triggerJobByGet").only_leader().says("Triggers a job, for schedulers whose callback is a GET."))
+            })
             .post(trigger, |op| {
                 makes_a_run(
                     op.named("triggerJob")

@@ -28,6 +28,7 @@ const MOST_WAIT: f64 = 86_400.0;
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/runs/{id}/logs/stream").get(follow, |op| {
         op.named("followLogs")
+            .only_leader()
             .says(
                 "The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes on after that line.",
             )

@@ -1,6 +1,7 @@
 //! HTTP, by noun.
 
 pub mod alerts;
+pub mod brokers;
 pub mod easy_job;
 pub mod groups;
 pub mod job_data;

@@ -35,6 +35,7 @@ pub fn routes() -> Vec<Resource> {
             .also_at("/api/requestqueue/{identity}")
             .get(poll, |op| {
                 op.named("pollBlocks")
+                    .only_leader()
                     .says("Takes finished blocks of a run. The bulk form is described in docs/protocol.md.")
                     .needs(Need::Worker)
                     .query::<Query>()

@@ -58,6 +58,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/why").get(why, |op| {
             op.named("explainRun")
+                .only_leader()
                 .says("Why a run is where it is: what it waits for, who works at it, how it ended.")
                 .needs(Need::Read)
                 .answers::<WhyOutput>(200, "The reason.")

@@ -27,18 +27,19 @@ pub fn routes() -> Vec<Resource> {
             .put(update, |op| written(op.named("netUpdateJob").says("Changes a client job, as Scheduler.NET does."))),
         resource("/api/v1.0/job/{id}")
             .text("id", "The id that its client gave it.")
-            .get(fire, |op| told(op.named("netFireJob").says("Fires a client job now: there, a GET does.")))
+            .get(fire, |op| told(op.named("netFireJob").only_leader().says("Fires a client job now: there, a GET does.")))
             .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. One that is not there is no error."))),
         resource("/api/v1.0/callbackjob")
             .post(create, |op| written(op.named("netCreateCallbackJob").says("Creates a callback job, as Scheduler.NET does.")))
             .put(update, |op| written(op.named("netUpdateCallbackJob").says("Changes a callback job, as Scheduler.NET does."))),
         resource("/api/v1.0/callbackjob/{id}")
             .text("id", "The id that its client gave it.")
-            .get(fire, |op| told(op.named("netFireCallbackJob").says("Fires a callback job now: there, a GET does.")))
+            .get(fire, |op| told(op.named("netFireCallbackJob").only_leader().says("Fires a callback job now: there, a GET does.")))
             .delete(delete, |op| told(op.named("netDeleteCallbackJob").says("Removes a callback job. One that is not there is no error."))),
         resource("/api/v1.0/task/{id}").text("id", "The id of a job.").get(task, |op| {
             told(
                 op.named("netRunTask")
+                    .only_leader()
                     .says("Triggers a job, by the address that Scheduler.NET's users had it call back.")
                     .query::<TaskQuery>(),
             )

@@ -13,7 +13,10 @@ pub fn routes() -> Vec<Resource> {
         resource("/healthz")
             .get(healthz, |op| op.named("readHealth").says("The process answers.").answers_as(200, "text/plain", "It lives.")),
         resource("/readyz").get(readyz, |op| {
-            op.named("readReadiness").says("The store commits.").answers_as(200, "text/plain", "It can work.").may_fail(&[503])
+            op.named("readReadiness")
+                .says("This broker leads, and the store commits.")
+                .answers_as(200, "text/plain", "It can work.")
+                .may_fail(&[503])
         }),
         resource("/api/v1/actors").get(actors, |op| {
             op.named("listActors").says("Lists the actors of the broker.").needs(Need::Read).answers::<Vec<ActorOutput>>(200, "The actors.")
@@ -34,6 +37,7 @@ pub async fn healthz() -> HttpResponse {
 
 /// `GET /readyz`: the store commits.
 pub async fn readyz(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
+    edge.desk.must_lead()?;
     edge.desk.ready().await?;
     Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"))
 }

@@ -57,6 +57,7 @@ pub fn routes() -> Vec<Resource> {
             }),
         resource("/api/v1/workers/{id}/messages").get(messages, |op| {
             op.named("fetchMessages")
+                .only_leader()
                 .says("What the broker has to say to a worker without a socket. The call is its heartbeat.")
                 .needs(Need::Worker)
                 .query::<Wait>()

@@ -36,10 +36,11 @@ pub fn routes() -> Vec<Resource> {
                 .with_header("ETag", "Changes with the page.")
                 .answers_nothing(304, "It is the one that `If-None-Match` names.")
                 .answers_nothing(101, "The socket is open.")
-                .may_fail(&[400, 401, 403, 422])
+                .may_fail(&[400, 401, 403, 422, 503])
         }),
         resource("/worker").get(worker_socket, |op| {
             op.named("openWorkerSocket")
+                .only_leader()
                 .says(
                     "The WebSocket of a worker. It asks for `Upgrade: websocket`; its id may stand in the address (`workerid`), and so \
                     may its token (`token`).",
@@ -56,6 +57,7 @@ pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payl
     if !request.headers().contains_key(UPGRADE) {
         return Ok(portal::page(&request));
     }
+    edge.desk.must_lead()?;
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
     let sign = query.get("sign").map(|sign| (facts.node_id, sign.as_str()));

@@ -5,7 +5,9 @@
 //! planner looks at (hence `get_result` and not `first` where at most one row can match).
 
 use super::super::error::StoreError;
+use super::super::seat::Tables;
 use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
+use diesel::migration::MigrationSource;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::BigInt;
 use diesel::sqlite::{Sqlite, SqliteConnection};
@@ -28,6 +30,11 @@ const WRITER: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRA
     PRAGMA temp_store = MEMORY;";
 const READER: &str = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -1000; PRAGMA query_only = ON;";
 
+/// For a broker that stands by: what it writes are a few bytes now and then, and nobody's to lose. So it waits for no disk, and
+/// gives the log to no file: it holds the database for writing for some microseconds, however slow the disk is.
+const SEAT: &str = "PRAGMA page_size = 8192; PRAGMA busy_timeout = 200; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
+    PRAGMA cache_size = -200;";
+
 /// Opens the file, making it if need be, and brings its tables up to date.
 pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
     let mut conn = open(path, PAGE)?;
@@ -39,6 +46,11 @@ pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
 /// The one connection that writes.
 pub(in crate::store) fn writer(path: &Path) -> Result<Conn, StoreError> {
     open(path, WRITER)
+}
+
+/// The connection of a broker that stands by.
+pub(in crate::store) fn seat(path: &Path) -> Result<Conn, StoreError> {
+    open(path, SEAT)
 }
 
 /// A connection that cannot write.
@@ -112,6 +124,64 @@ impl Query for LastInserted {
 
 impl RunQueryDsl<Conn> for LastInserted {}
 
+/// Whether there is a table of this name.
+pub(in crate::store) fn has_table(conn: &mut Conn, name: &str) -> Result<bool, StoreError> {
+    let count = diesel::sql_query("SELECT COUNT(*) AS count FROM sqlite_schema WHERE type = 'table' AND name = ?");
+    let count: Count = count.bind::<diesel::sql_types::Text, _>(name).get_result(conn)?;
+    Ok(count.count > 0)
+}
+
+#[derive(diesel::QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// How the tables go with this program.
+pub(in crate::store) fn tables(conn: &mut Conn) -> Result<Tables, StoreError> {
+    if !has_table(conn, "__diesel_schema_migrations")? {
+        return Ok(Tables::Older);
+    }
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| StoreError::Failed(format!("reading the migrations: {e}"));
+    let done = conn.applied_migrations().map_err(failed)?;
+    let known = MigrationSource::<Sqlite>::migrations(&MIGRATIONS).map_err(failed)?;
+    let known: Vec<_> = known.iter().map(|migration| migration.name().version().as_owned()).collect();
+    Ok(if done.iter().any(|version| !known.contains(version)) {
+        Tables::Newer
+    } else if known.len() > done.len() {
+        Tables::Older
+    } else {
+        Tables::Fit
+    })
+}
+
+/// The process that holds the database for writing, if the system says so.
+#[cfg(target_os = "linux")]
+pub(in crate::store) fn who_writes(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    // Asked of the system's list and not with `F_GETLK`: closing the file that asks would drop SQLite's own locks on it.
+    let index = path.with_file_name(format!("{}-shm", path.file_name()?.to_string_lossy()));
+    let inode = std::fs::metadata(index).ok()?.ino();
+    std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| holder(line, inode))
+}
+
+/// Elsewhere it is not known.
+#[cfg(not(target_os = "linux"))]
+pub(in crate::store) fn who_writes(_: &Path) -> Option<u32> {
+    None
+}
+
+/// The process of a line of `/proc/locks`, if it is the lock for writing on the index of this number (SQLite, wal-index: the
+/// first of the bytes from 120 on).
+#[cfg(target_os = "linux")]
+fn holder(line: &str, inode: u64) -> Option<u32> {
+    const WRITE_LOCK: u64 = 120;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, "POSIX", _, "WRITE", pid, file, from, to] = words[..] else { return None };
+    let is_it = file.rsplit(':').next()?.parse() == Ok(inode) && from.parse::<u64>().ok()? <= WRITE_LOCK;
+    (is_it && to.parse::<u64>().is_ok_and(|to| WRITE_LOCK <= to)).then(|| pid.parse().ok())?
+}
+
 /// Moves what is in the log into the file, at the end.
 pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE);")?)
@@ -121,4 +191,25 @@ pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
 #[cfg(debug_assertions)]
 pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
     diesel::select(diesel::dsl::sql::<diesel::sql_types::BigInt>("total_changes()")).get_result(conn).ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::holder;
+
+    #[test]
+    fn the_list_of_locks_is_read() {
+        for (line, found) in [
+            ("12: POSIX  ADVISORY  WRITE 4711 08:01:131 120 120", Some(4711)),
+            ("12: POSIX  ADVISORY  WRITE 4711 00:2f:131 120 127", Some(4711)),
+            ("12: POSIX  ADVISORY  WRITE 4711 08:01:131 121 127", None),
+            ("12: POSIX  ADVISORY  WRITE 4711 08:01:132 120 120", None),
+            ("12: POSIX  ADVISORY  READ 4711 08:01:131 120 120", None),
+            ("12: -> POSIX  ADVISORY  WRITE 4711 08:01:131 120 120", None),
+            ("12: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF", None),
+            ("", None),
+        ] {
+            assert_eq!(holder(line, 131), found, "{line}");
+        }
+    }
 }

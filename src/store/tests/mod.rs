@@ -1,6 +1,7 @@
 //! What every test of the store uses.
 
 mod hot;
+mod leader;
 mod retention;
 mod segments;
 mod tables;

@@ -2,6 +2,7 @@
 
 use super::refusal;
 use crate::agent::tls;
+use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::config::programs::HostPattern;
 use crate::protocol::application::{ProgramError, ProgramErrorKind};
@@ -38,7 +39,7 @@ pub struct Fetcher {
     client: Result<Client, String>,
     /// For the broker's own: it follows no redirects, since the token goes with it.
     own: Result<Client, String>,
-    broker: Url,
+    brokers: Addresses,
     token: Option<String>,
     hosts: Vec<HostPattern>,
     most_bytes: u64,
@@ -47,13 +48,13 @@ pub struct Fetcher {
 
 impl Fetcher {
     pub fn new(config: &AgentConfig) -> Self {
-        let (broker, hosts) = (config.broker.clone(), config.programs.package_hosts.clone());
+        let (brokers, hosts) = (config.broker.clone(), config.programs.package_hosts.clone());
         let redirects = {
-            let (broker, hosts) = (broker.clone(), hosts.clone());
+            let (brokers, hosts) = (brokers.clone(), hosts.clone());
             redirect::Policy::custom(move |attempt| {
                 if attempt.previous().len() > MOST_REDIRECTS {
                     attempt.error("too many redirects")
-                } else if is_allowed(attempt.url(), &broker, &hosts) {
+                } else if is_allowed(attempt.url(), &brokers, &hosts) {
                     attempt.follow()
                 } else {
                     attempt.error(NotAllowed)
@@ -63,7 +64,7 @@ impl Fetcher {
         Self {
             client: client(redirects),
             own: client(redirect::Policy::none()),
-            broker,
+            brokers,
             token: config.token.clone(),
             hosts,
             most_bytes: config.programs.max_package_bytes,
@@ -78,13 +79,14 @@ impl Fetcher {
     pub fn address(&self, text: &str) -> Result<Url, ProgramError> {
         if let Some(path) = text.strip_prefix('/') {
             let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
-            let mut url = self.broker.clone();
-            url.set_path(&format!("{}{path}", self.broker.path()));
+            // One that stands by has the same packages.
+            let mut url = self.brokers.current().1.clone();
+            url.set_path(&format!("{}{path}", url.path()));
             url.set_query(query);
             return Ok(url);
         }
         let url = Url::parse(text).map_err(|e| refusal(ProgramErrorKind::PackageFetch, format!("`{text}` is no address: {e}")))?;
-        if is_allowed(&url, &self.broker, &self.hosts) { Ok(url) } else { Err(not_allowed(&url)) }
+        if is_allowed(&url, &self.brokers, &self.hosts) { Ok(url) } else { Err(not_allowed(&url)) }
     }
 
     /// Fetches into a new file. `known` is the ETag of what is kept.
@@ -110,7 +112,7 @@ impl Fetcher {
     async fn attempt(&self, url: &Url, known: Option<&str>, into: &Path) -> Result<Fetched, Failure> {
         let fatal = |kind, message: String| Failure { error: refusal(kind, message), is_passing: false };
         let passing = |message: String| Failure { error: refusal(ProgramErrorKind::PackageFetch, message), is_passing: true };
-        let is_own = url.origin() == self.broker.origin();
+        let is_own = is_own(url, &self.brokers);
         let client = if is_own { &self.own } else { &self.client };
         let client = client.as_ref().map_err(|why| fatal(ProgramErrorKind::PackageFetch, why.clone()))?;
         let mut request = client.get(url.clone());
@@ -190,8 +192,12 @@ fn is_not_allowed(error: &reqwest::Error) -> bool {
     false
 }
 
-fn is_allowed(url: &Url, broker: &Url, hosts: &[HostPattern]) -> bool {
-    matches!(url.scheme(), "http" | "https") && (url.origin() == broker.origin() || hosts.iter().any(|host| host.fits(url)))
+fn is_own(url: &Url, brokers: &Addresses) -> bool {
+    brokers.all().any(|broker| url.origin() == broker.origin())
+}
+
+fn is_allowed(url: &Url, brokers: &Addresses, hosts: &[HostPattern]) -> bool {
+    matches!(url.scheme(), "http" | "https") && (is_own(url, brokers) || hosts.iter().any(|host| host.fits(url)))
 }
 
 fn not_allowed(url: &Url) -> ProgramError {

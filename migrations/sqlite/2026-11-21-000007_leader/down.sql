@@ -1,0 +1,2 @@
+DROP TABLE broker;
+DROP TABLE leader;

@@ -1,0 +1,73 @@
+//! The server. It is made on a listener that outlives it: while a broker becomes the leader, who connects is kept waiting and
+//! not turned away.
+
+use crate::config::broker::BrokerConfig;
+use crate::edge::standby::{gate, standby_routes};
+use crate::edge::{Edge, routes};
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::middleware::from_fn;
+use actix_web::{App, Error, HttpServer};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// Seconds that requests under way have at a shutdown.
+const SHUTDOWN_SECONDS: u64 = 5;
+/// Connections that wait to be taken.
+const BACKLOG: u32 = 1_024;
+
+/// Listens; to be called inside a runtime.
+pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
+    // A broker that is started again finds connections of the last one in the system.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// Serves the whole table.
+pub(super) fn serve(config: &BrokerConfig, listener: &TcpListener, edge: Edge) -> std::io::Result<ServerHandle> {
+    let routes = routes(edge);
+    start(config.threads, listener, move || App::new().configure(routes.clone()))
+}
+
+/// Serves what a broker has that stands by.
+pub(super) fn serve_standby(listener: &TcpListener, edge: Edge) -> std::io::Result<ServerHandle> {
+    let routes = standby_routes(edge);
+    start(1, listener, move || App::new().wrap(from_fn(gate)).configure(routes.clone()))
+}
+
+/// Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
+/// for the end acknowledges 40 ms late.
+fn send_at_once(connection: &dyn std::any::Any, _: &mut actix_web::dev::Extensions) {
+    if let Some(stream) = connection.downcast_ref::<actix_web::rt::net::TcpStream>()
+        && let Err(error) = stream.set_nodelay(true)
+    {
+        log::debug!("a connection keeps its delay: {error}");
+    }
+}
+
+fn start<T, B>(threads: usize, listener: &TcpListener, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<ServerHandle>
+where
+    T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
+    B: MessageBody + 'static,
+{
+    let server = HttpServer::new(app)
+        .workers(threads)
+        .on_connect(send_at_once)
+        .keep_alive(Duration::from_secs(75))
+        .shutdown_timeout(SHUTDOWN_SECONDS)
+        // Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
+        .h1_allow_half_closed(false)
+        .disable_signals()
+        .listen(listener.try_clone()?)?
+        .run();
+    let handle = server.handle();
+    actix::spawn(async move {
+        if let Err(error) = server.await {
+            log::error!("the server ended: {error}");
+        }
+    });
+    Ok(handle)
+}

@@ -1,0 +1,81 @@
+//! Keeping the lease: the leader says again and again that it is there, and ends when it is not the leader any more.
+
+use super::clock::Steady;
+use crate::domain::leader::Tenure;
+use crate::domain::time::Timestamp;
+use crate::store::{GetLease, Leadership, Member, RenewLease, Store, StoreError};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// What it takes to renew.
+pub(super) struct Keeper {
+    pub(super) store: Store,
+    pub(super) me: Member,
+    pub(super) leadership: Leadership,
+    pub(super) ttl_ms: u64,
+}
+
+impl Keeper {
+    /// Renews until it is over; says why. At once for the first time, since a lease that was taken over from one that hangs
+    /// has no lock yet, and one under which the tables were brought up to date is long.
+    pub(super) async fn keep(self) -> String {
+        let clock = Steady::start();
+        let mut tenure = Tenure::new(self.ttl_ms, clock.now_ms());
+        let every = Duration::from_millis(tenure.every_ms());
+        loop {
+            let began = clock.now_ms();
+            let mut renewal = std::pin::pin!(self.renewal());
+            let done = loop {
+                tokio::select! {
+                    done = &mut renewal => break done,
+                    () = sleep(every) => {}
+                }
+                if let Some(why) = self.doubt(&mut tenure, &clock).await {
+                    return why;
+                }
+            };
+            match done {
+                Ok(()) => tenure.renewed(began),
+                Err(StoreError::NotLeading) => return self.deposed(),
+                Err(error) => {
+                    log::warn!("the lease was not renewed error={error}");
+                    if let Some(why) = self.doubt(&mut tenure, &clock).await {
+                        return why;
+                    }
+                }
+            }
+            tokio::select! {
+                () = sleep(every) => {}
+                () = self.store.deposed() => return self.deposed(),
+            }
+        }
+    }
+
+    fn renewal(&self) -> impl Future<Output = Result<(), StoreError>> + use<> {
+        let is_locked = self.leadership.holds_lock();
+        self.store.insist(RenewLease { me: self.me.clone(), ttl_ms: self.ttl_ms, is_locked, now: Timestamp::now() })
+    }
+
+    fn deposed(&self) -> String {
+        format!("another broker has taken over: term {} is past", self.leadership.term)
+    }
+
+    /// Why it is over, if it is. A lease that could not be renewed in its time may be another's; a disk that was slow is no
+    /// reason to end, and whose it is can be read.
+    async fn doubt(&self, tenure: &mut Tenure, clock: &Steady) -> Option<String> {
+        if !tenure.is_doubtful(clock.now_ms()) {
+            return None;
+        }
+        match timeout(Duration::from_millis(self.ttl_ms), self.store.read(GetLease)).await {
+            Ok(Ok(Some(stored))) if stored.lease.term == self.leadership.term => {
+                log::warn!("the lease could not be renewed in its time, and is still ours term={}", self.leadership.term);
+                tenure.seen(clock.now_ms());
+                None
+            }
+            Ok(Ok(_)) => Some(self.deposed()),
+            Ok(Err(_)) | Err(_) => {
+                tenure.is_over(clock.now_ms()).then(|| "the lease can be neither renewed nor read: another may have taken over".to_owned())
+            }
+        }
+    }
+}

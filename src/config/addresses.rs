@@ -1,0 +1,130 @@
+//! The addresses of a broker's clients: one, or one for each of several brokers of which one leads.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::sync::Notify;
+use url::Url;
+
+/// Addresses, and which of them is tried at present. Copies share that.
+#[derive(Clone)]
+pub struct Addresses(Arc<Inner>);
+
+struct Inner {
+    all: Vec<Url>,
+    current: AtomicUsize,
+    left: Notify,
+}
+
+impl Addresses {
+    fn of(all: Vec<Url>) -> Self {
+        Self(Arc::new(Inner { all, current: AtomicUsize::new(0), left: Notify::new() }))
+    }
+
+    /// The address that is tried at present, and its number for [`Addresses::leave`].
+    #[must_use]
+    pub fn current(&self) -> (usize, &Url) {
+        let number = self.0.current.load(Relaxed) % self.0.all.len();
+        (number, &self.0.all[number])
+    }
+
+    /// The one of this number did not answer or does not lead: the next one is tried from now on, unless somebody else has
+    /// left this one already. Says whether it is the first again, so that all were tried.
+    pub fn leave(&self, number: usize) -> bool {
+        let next = (number + 1) % self.0.all.len();
+        // Another that has left it, or come back to it, knows more.
+        if next != number && self.0.current.compare_exchange(number, next, Relaxed, Relaxed).is_ok() {
+            self.0.left.notify_waiters();
+        }
+        next == 0
+    }
+
+    /// Ready when the one of this number has been left.
+    pub async fn left(&self, number: usize) {
+        loop {
+            let left = self.0.left.notified();
+            if self.current().0 != number {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Url> {
+        self.0.all.iter()
+    }
+
+    /// Whether there is more than one.
+    #[must_use]
+    pub fn are_several(&self) -> bool {
+        self.0.all.len() > 1
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    /// Reads addresses with commas between them. Their paths end in `/` afterwards, and they have no query. The error says which
+    /// is none of HTTP, and why.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all: Result<Vec<Url>, String> = text.split(',').map(|one| address(one.trim())).collect();
+        Ok(Self::of(all?))
+    }
+}
+
+impl fmt::Display for Addresses {
+    /// The address that is tried at present.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.current().1.as_str())
+    }
+}
+
+impl fmt::Debug for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all().map(Url::as_str)).finish()
+    }
+}
+
+fn address(text: &str) -> Result<Url, String> {
+    let wrong = |why: &str| format!("`{text}`: {why}");
+    let mut url = Url::parse(text).map_err(|e| wrong(&e.to_string()))?;
+    match url.scheme() {
+        "http" | "https" if url.username().is_empty() && url.password().is_none() => {}
+        "http" | "https" => return Err(wrong("no user and no password are taken here; see `token`")),
+        other => return Err(wrong(&format!("the scheme `{other}` is not taken: http or https is expected"))),
+    }
+    url.set_query(None);
+    url.set_fragment(None);
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_tried_in_turn() {
+        let addresses: Addresses = "http://a:1, http://b:2/x?y".parse().expect("two");
+        assert_eq!(addresses.to_string(), "http://a:1/");
+        assert!(!addresses.leave(0));
+        assert_eq!(addresses.current().1.as_str(), "http://b:2/x/");
+        assert!(!addresses.leave(0), "somebody else has left it");
+        assert_eq!(addresses.current().0, 1);
+        assert!(addresses.leave(1), "all were tried");
+        assert_eq!(addresses.clone().current().0, 0);
+    }
+
+    #[test]
+    fn one_that_is_none_is_named() {
+        for (text, why) in [("http://a,,http://b", "``: "), ("ftp://x/", "`ftp://x/`: "), ("http://u:p@x", "password"), ("", "``: ")] {
+            let error = text.parse::<Addresses>().expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

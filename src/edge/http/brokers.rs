@@ -1,0 +1,24 @@
+//! `/api/v1/brokers`
+
+use crate::edge::Edge;
+use crate::edge::auth::{Need, allow};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::brokers::BrokerOutput;
+use actix_web::{HttpRequest, HttpResponse, web};
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![resource("/api/v1/brokers").get(list, |op| {
+        op.named("listBrokers")
+            .says("Lists the brokers of the database: who leads, and who stands by.")
+            .needs(Need::Read)
+            .answers::<Vec<BrokerOutput>>(200, "The brokers, in the order of their starts.")
+    })]
+}
+
+/// `GET /api/v1/brokers`
+pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    allow(&edge, &request, Need::Read)?;
+    Ok(HttpResponse::Ok().json(edge.desk.brokers().await?))
+}

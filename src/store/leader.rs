@@ -1,0 +1,212 @@
+//! The lease of the leader, and who is there.
+//!
+//! The statements on `leader` and `broker` must hold for databases of later versions too: a standby of this version reads
+//! what a newer leader writes.
+
+use super::columns::id;
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{broker, leader};
+use crate::domain::ids::BrokerId;
+use crate::domain::leader::Lease;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// A broker that has not been seen for so long is forgotten.
+const FORGET_MS: i64 = 3_600_000;
+/// The only row.
+const ROW: i32 = 1;
+
+/// A broker's process, as others get to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its id.
+    pub id: BrokerId,
+    /// Where clients find it.
+    pub url: String,
+    /// The program's version.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+}
+
+/// The lease as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredLease {
+    /// Who leads, or led last.
+    pub broker: BrokerId,
+    /// Where clients find it.
+    pub url: String,
+    /// The number of its process.
+    pub pid: u32,
+    /// Since when it leads.
+    pub since: Timestamp,
+    /// When it was renewed last, by its own clock.
+    pub renewed_at: Timestamp,
+    /// What decides.
+    pub lease: Lease,
+}
+
+/// A broker that is or was there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredBroker {
+    /// Who it is.
+    pub member: Member,
+    /// It led when it was last seen.
+    pub is_leader: bool,
+    /// When that was, by its own clock.
+    pub last_seen: Timestamp,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = leader)]
+struct LeaseRow {
+    broker: String,
+    url: String,
+    pid: i64,
+    term: i64,
+    renewals: i64,
+    is_locked: bool,
+    is_released: bool,
+    since: i64,
+    renewed_at: i64,
+    ttl_ms: i64,
+}
+
+/// The lease; nothing if there has never been a leader.
+pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, StoreError> {
+    let Some(row) = leader::table.find(ROW).select(LeaseRow::as_select()).get_result(conn).optional()? else { return Ok(None) };
+    let LeaseRow { term, renewals, is_locked, is_released, .. } = row;
+    Ok(Some(StoredLease {
+        broker: id(&row.broker)?,
+        url: row.url,
+        pid: u32::try_from(row.pid).unwrap_or(0),
+        since: Timestamp(row.since),
+        renewed_at: Timestamp(row.renewed_at),
+        lease: Lease { term, renewals, ttl_ms: row.ttl_ms.max(1) as u64, is_locked, is_released },
+    }))
+}
+
+/// Refuses unless this term is the present one. The one question of every batch of writes.
+pub(super) fn check_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
+    let current = leader::table.find(ROW).select(leader::term).get_result::<i64>(conn).optional()?;
+    if current == Some(term) { Ok(()) } else { Err(StoreError::NotLeading) }
+}
+
+/// Makes the lease that of this broker. Within a transaction that has looked who has it.
+pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Timestamp) -> Result<(), StoreError> {
+    diesel::replace_into(leader::table)
+        .values((
+            leader::id.eq(ROW),
+            leader::broker.eq(me.id.to_string()),
+            leader::url.eq(&me.url),
+            leader::pid.eq(i64::from(std::process::id())),
+            leader::term.eq(lease.term),
+            leader::renewals.eq(lease.renewals),
+            leader::is_locked.eq(lease.is_locked),
+            leader::is_released.eq(lease.is_released),
+            leader::since.eq(now.0),
+            leader::renewed_at.eq(now.0),
+            leader::ttl_ms.eq(lease.ttl_ms as i64),
+        ))
+        .execute(conn)?;
+    write_member(conn, me, true, now)
+}
+
+/// This broker is there.
+pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: Timestamp) -> Result<(), StoreError> {
+    diesel::replace_into(broker::table)
+        .values((
+            broker::id.eq(me.id.to_string()),
+            broker::url.eq(&me.url),
+            broker::version.eq(&me.version),
+            broker::role.eq(if is_leader { "leader" } else { "standby" }),
+            broker::started_at.eq(me.started_at.0),
+            broker::last_seen.eq(now.0),
+        ))
+        .execute(conn)?;
+    Ok(())
+}
+
+/// This broker is gone.
+pub(super) fn delete_member(conn: &mut Conn, me: &Member) -> Result<(), StoreError> {
+    diesel::delete(broker::table.find(me.id.to_string())).execute(conn)?;
+    Ok(())
+}
+
+/// Says that the leader is still there.
+#[derive(Debug, Clone)]
+pub struct RenewLease {
+    /// The leader.
+    pub me: Member,
+    /// The silence, in milliseconds, after which it may be taken for gone.
+    pub ttl_ms: u64,
+    /// It holds the lock.
+    pub is_locked: bool,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for RenewLease {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        // That the term is still ours was checked when the transaction began.
+        diesel::update(leader::table.find(ROW))
+            .set((
+                leader::renewals.eq(leader::renewals + 1),
+                leader::is_locked.eq(self.is_locked),
+                leader::renewed_at.eq(self.now.0),
+                leader::ttl_ms.eq(self.ttl_ms as i64),
+            ))
+            .execute(tx.conn)?;
+        diesel::delete(broker::table.filter(broker::last_seen.lt(self.now.0 - FORGET_MS))).execute(tx.conn)?;
+        write_member(tx.conn, &self.me, true, self.now)
+    }
+}
+
+/// The leader ends well: whoever stands by may take over at once. Its last write.
+#[derive(Debug, Clone)]
+pub struct ReleaseLease(pub Member);
+
+impl WriteOp for ReleaseLease {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let released = (leader::renewals.eq(leader::renewals + 1), leader::is_released.eq(true));
+        diesel::update(leader::table.find(ROW)).set(released).execute(tx.conn)?;
+        delete_member(tx.conn, &self.0)
+    }
+}
+
+/// The lease; nothing if there has never been a leader.
+#[derive(Debug, Clone, Copy)]
+pub struct GetLease;
+
+impl ReadOp for GetLease {
+    type Output = Option<StoredLease>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        stored_lease(from.conn)
+    }
+}
+
+/// The brokers that are or were there lately, in the order of their starts.
+#[derive(Debug, Clone, Copy)]
+pub struct ListBrokers;
+
+impl ReadOp for ListBrokers {
+    type Output = Vec<StoredBroker>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let columns = (broker::id, broker::url, broker::version, broker::role, broker::started_at, broker::last_seen);
+        let rows = broker::table.order((broker::started_at, broker::id)).select(columns);
+        let rows: Vec<(String, String, String, String, i64, i64)> = rows.load(from.conn)?;
+        let stored = |(text, url, version, role, started_at, last_seen): (String, String, String, String, i64, i64)| {
+            let member = Member { id: id(&text)?, url, version, started_at: Timestamp(started_at) };
+            Ok(StoredBroker { member, is_leader: role == "leader", last_seen: Timestamp(last_seen) })
+        };
+        rows.into_iter().map(stored).collect()
+    }
+}

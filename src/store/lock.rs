@@ -1,0 +1,44 @@
+//! The lock of the system on `<database>.lock`. Whoever dies loses it at once, however he died.
+
+use super::error::StoreError;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A broker's hand on the lock.
+#[derive(Debug)]
+pub struct DatabaseLock {
+    path: PathBuf,
+    held: Mutex<Option<File>>,
+}
+
+impl DatabaseLock {
+    pub(super) fn of(database: &Path) -> Self {
+        Self { path: super::beside(database, ".lock"), held: Mutex::default() }
+    }
+
+    /// Takes it if it is free; says whether it is held now.
+    ///
+    /// # Errors
+    /// The file cannot be made or locked.
+    pub(super) fn try_hold(&self) -> Result<bool, StoreError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            return Ok(true);
+        }
+        let failed = |e: std::io::Error| StoreError::Failed(format!("locking {}: {e}", self.path.display()));
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => *held = Some(file),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        }
+        Ok(held.is_some())
+    }
+
+    /// Lets go of it.
+    pub(super) fn release(&self) {
+        // Closing the file does it.
+        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}

@@ -1,0 +1,136 @@
+//! Who may write, and who may not any more.
+
+use super::*;
+use crate::domain::leader::{Lease, Reason};
+
+/// Ticks of a steady clock that are shorter than half a lease, over more than one lease.
+const TICKS: [u64; 5] = [0, 2_000, 4_000, 6_000, 8_000];
+
+fn member() -> Member {
+    Member { id: BrokerId::random(), url: "http://b:1".to_owned(), version: "1".to_owned(), started_at: T }
+}
+
+/// Another broker that sees the leader hang, and takes over.
+fn take_over(config: &StoreConfig) -> Leadership {
+    let (mut seat, mut watch) = (Seat::at(config, member(), 1_000).expect("a seat"), Watch::default());
+    let looks = TICKS.map(|now| seat.look(&mut watch, now).expect("a look"));
+    let won = looks.into_iter().find_map(|look| match look {
+        Look::Leads(leadership, Reason::Silent) => Some(leadership),
+        Look::Leads(_, reason) => panic!("{reason:?}"),
+        Look::StandsBy(_) => None,
+    });
+    won.expect("it took over")
+}
+
+#[test]
+fn who_was_deposed_writes_neither_rows_nor_files() {
+    with_store(|store, config| async move {
+        let run = run(&store).await;
+        store.write(push(&run, 0..3)).await.expect("it leads");
+        store.write(result(&run, 0, "a pack")).await.expect("it leads");
+        let files = segment_bytes(&config);
+        let _leadership = take_over(&config);
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, store.deposed()).await.is_err(), "it does not know yet");
+        let (pack, row) = tokio::join!(store.write(result(&run, 1, "another")), store.write(push(&run, 3..5)));
+        assert_eq!((pack, row), (Err(StoreError::NotLeading), Err(StoreError::NotLeading)));
+        assert_eq!(segment_bytes(&config), files, "nothing was appended");
+        store.deposed().await;
+        assert_eq!(store.write(Barrier).await, Err(StoreError::NotLeading), "whatever it is");
+        let blocks = store.read(ListBlocks { no: run.0.no, from: None, limit: 10, state: None }).await.expect("read");
+        assert_eq!((blocks.len(), blocks.iter().filter(|block| block.finish_time.is_some()).count()), (3, 1));
+    });
+}
+
+#[test]
+fn who_took_over_writes_and_renews_while_the_other_has_the_lock() {
+    with_store(|hanging, config| async move {
+        let leadership = take_over(&config);
+        assert!(!leadership.holds_lock(), "it is the other's");
+        let store = Store::lead(&config, leadership.clone()).expect("it leads");
+        let renew = RenewLease { me: member(), ttl_ms: 1_000, is_locked: leadership.holds_lock(), now: T };
+        store.write(renew.clone()).await.expect("renewed");
+        let lease = store.read(GetLease).await.expect("read").expect("a lease").lease;
+        assert_eq!(lease, Lease { term: 2, renewals: 1, ttl_ms: 1_000, is_locked: false, is_released: false });
+        // A third one gets the lock when the hanging one dies, but that says nothing of the second.
+        assert_eq!(hanging.write(Barrier).await, Err(StoreError::NotLeading));
+        hanging.close().await;
+        let mut third = Seat::at(&config, member(), 1_000).expect("a seat");
+        assert!(matches!(third.look(&mut Watch::default(), 0), Ok(Look::StandsBy(Some(_)))));
+        assert!(leadership.holds_lock(), "the third one left it alone");
+        store.write(RenewLease { is_locked: true, ..renew }).await.expect("renewed");
+        assert!(matches!(third.look(&mut Watch::default(), 0), Ok(Look::StandsBy(Some(_)))));
+        store.close().await;
+        assert!(matches!(third.look(&mut Watch::default(), 0), Ok(Look::Leads(_, Reason::Dead))), "now it is dead");
+    });
+}
+
+#[test]
+fn brokers_are_seen_and_forgotten() {
+    with_store(|store, config| async move {
+        let (me, other) = (member(), Member { url: "http://c:1".to_owned(), ..member() });
+        let mut seat = Seat::at(&config, other.clone(), 1_000).expect("a seat");
+        assert!(matches!(seat.look(&mut Watch::default(), 0), Ok(Look::StandsBy(_))));
+        assert_eq!(seat.tables(), Ok(Tables::Fit));
+        seat.beat().expect("it is said");
+        let now = Timestamp::now();
+        let renew = RenewLease { me: me.clone(), ttl_ms: 1_000, is_locked: true, now };
+        store.write(renew.clone()).await.expect("renewed");
+        let urls = |brokers: Vec<StoredBroker>| brokers.into_iter().map(|broker| broker.member.url).collect::<Vec<_>>();
+        let seen = store.read(ListBrokers).await.expect("read");
+        assert!(seen.iter().any(|broker| broker.member == other && !broker.is_leader));
+        store.write(RenewLease { now: now.plus_ms(7_200_000), ..renew.clone() }).await.expect("renewed");
+        assert_eq!(urls(store.read(ListBrokers).await.expect("read")), ["http://b:1"], "an hour is long");
+        seat.beat().expect("it is said");
+        seat.leave().expect("it is said");
+        assert_eq!(urls(store.read(ListBrokers).await.expect("read")), ["http://b:1"]);
+        store.write(ReleaseLease(me)).await.expect("released");
+        assert_eq!(store.read(ListBrokers).await.map(urls), Ok(Vec::new()));
+        let mut seat = Seat::at(&config, other, 1_000).expect("a seat");
+        assert!(matches!(seat.look(&mut Watch::default(), 0), Ok(Look::Leads(_, Reason::Released))));
+    });
+}
+
+#[test]
+fn an_older_broker_keeps_its_tables_for_as_long_as_it_lives() {
+    with_store(|store, config| async move {
+        store.close().await;
+        // As the version before leaders were elected left them: a lock, and no lease.
+        let mut conn = super::super::dialect::current::writer(&config.database).expect("a connection");
+        let before = "DROP TABLE leader; DROP TABLE broker; DELETE FROM __diesel_schema_migrations WHERE version = '20261121000007'";
+        diesel::connection::SimpleConnection::batch_execute(&mut conn, before).expect("written");
+        let lock = std::fs::File::open(beside(&config.database, ".lock")).expect("the lock");
+        lock.try_lock().expect("it is free");
+        let (mut seat, mut watch) = (Seat::at(&config, member(), 1_000).expect("a seat"), Watch::default());
+        for now in TICKS {
+            assert!(matches!(seat.look(&mut watch, now), Ok(Look::StandsBy(None))));
+            seat.beat().expect("nothing is said where nothing can be");
+        }
+        assert_eq!(seat.tables(), Ok(Tables::Older), "they were left alone");
+        lock.unlock().expect("it ends");
+        assert!(matches!(seat.look(&mut watch, 9_000), Ok(Look::Leads(_, Reason::First))));
+        assert_eq!(seat.tables(), Ok(Tables::Fit));
+    });
+}
+
+#[test]
+fn tables_of_a_later_version_are_left_alone() {
+    with_store(|store, config| async move {
+        store.close().await;
+        let mut conn = super::super::dialect::current::writer(&config.database).expect("a connection");
+        diesel::connection::SimpleConnection::batch_execute(
+            &mut conn,
+            "INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')",
+        )
+        .expect("written");
+        let mut seat = Seat::at(&config, member(), 1_000).expect("a seat");
+        assert_eq!(seat.tables(), Ok(Tables::Newer));
+        assert!(matches!(seat.look(&mut Watch::default(), 0), Err(StoreError::Failed(why)) if why.contains("later version")));
+        assert!(Store::open(&config).is_err());
+    });
+}
+
+fn segment_bytes(config: &StoreConfig) -> Vec<(String, u64)> {
+    let folder = beside(&std::path::absolute(&config.database).expect("a path"), "-results");
+    let files = segment_files(config).into_iter();
+    files.map(|name| (name.clone(), std::fs::metadata(folder.join(name)).expect("a file").len())).collect()
+}
