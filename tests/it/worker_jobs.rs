@@ -1,7 +1,7 @@
 //! A run that nobody watches for has a worker started, on a real agent.
 
 use crate::support::api::{Api, id};
-use crate::support::process::{Broker, agent};
+use crate::support::process::{Broker, Process, agent};
 use crate::support::site::Site;
 use crate::support::{journey, until};
 use serde_json::{Value, json};
@@ -9,14 +9,42 @@ use std::path::Path;
 
 const CLASS: &str = "demo.Python";
 
-/// The worker of the examples, as a program on a node.
-async fn worker_job(api: &Api, broker: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/http_worker.py");
-    let input = json!({ "name": id(), "jobType": "application", "properties": {
-        "Application": "python3", "Arguments": json!([script, broker]).to_string(), "MaxCpu": "101", "MinFreeMemory": "0", "Grace": "300" } });
+/// A line for `sh` that becomes the worker of the examples.
+fn worker(broker: &str) -> String {
+    format!("exec python3 {} {broker}", Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/http_worker.py").display())
+}
+
+/// A job that runs this line on a node.
+async fn program(api: &Api, line: &str) -> String {
+    let input = json!({ "name": id(), "jobType": "application", "properties": { "Application": "sh",
+        "Arguments": json!(["-c", line]).to_string(), "MaxCpu": "101", "MinFreeMemory": "0", "Grace": "300" } });
     let (status, job) = api.post("/api/v1/jobs", &input).await;
     assert_eq!(status, 201, "{job}");
     job["id"].as_str().expect("an id").to_owned()
+}
+
+/// An agent that starts programs and is there.
+async fn programs(api: &Api, broker: &str, folder: &Path) -> Process {
+    let agent = agent(broker, folder, &["--applications", "--heartbeat", "1"]);
+    until("the agent to be there", || async {
+        let (_, nodes) = api.get("/api/v1/nodes").await;
+        nodes["items"][0]["load"].is_object().then_some(())
+    })
+    .await;
+    agent
+}
+
+/// The runs of a job, the newest first.
+async fn runs_of(api: &Api, job: &str) -> Vec<Value> {
+    let (_, page) = api.get(&format!("/api/v1/runs?jobId={job}")).await;
+    page["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// Ends the worker that was started.
+async fn dismiss(api: &Api, run: &Value) {
+    let run = run["identity"].as_str().expect("an identity");
+    assert_eq!(api.post(&format!("/api/v1/runs/{run}/stop"), &json!({})).await.0, 200);
+    over(api, run).await;
 }
 
 async fn over(api: &Api, run: &str) -> Value {
@@ -32,13 +60,8 @@ fn a_worker_is_started_where_nobody_watches() {
         let mut broker = Broker::start_in(folder.path(), "127.0.0.1:0", &[], "");
         let api = Api::new(&broker.url);
         let site = Site::serve(20);
-        let _agent = agent(&broker.url, folder.path(), &["--applications", "--heartbeat", "1"]);
-        until("the agent to be there", || async {
-            let (_, nodes) = api.get("/api/v1/nodes").await;
-            nodes["items"][0]["load"].is_object().then_some(())
-        })
-        .await;
-        let program = worker_job(&api, &broker.url).await;
+        let _agent = programs(&api, &broker.url, folder.path()).await;
+        let program = program(&api, &worker(&broker.url)).await;
         let block = json!({ "Arguments": site.url, "WorkerJob": program, "WorkerWait": "300000" });
         let job = api.job("crawl", CLASS, &block).await;
         // Two that are in need at once; and the broker dies over them.
@@ -55,15 +78,36 @@ fn a_worker_is_started_where_nobody_watches() {
             let ended = over(&api, run).await;
             assert_eq!((&ended["state"], &ended["success"]), (&json!("success"), &json!(20)), "{ended}");
         }
-        let (_, started) = api.get(&format!("/api/v1/runs?jobId={program}")).await;
-        let started = started["items"].as_array().expect("runs").clone();
+        let started = runs_of(&api, &program).await;
         assert_eq!(started.len(), 1, "one worker is enough: {started:?}");
         // The next run finds it there.
         assert_eq!(over(&api, &api.trigger(&job).await).await["state"], "success");
-        assert_eq!(api.get(&format!("/api/v1/runs?jobId={program}")).await.1["items"].as_array().map(Vec::len), Some(1));
-        let helper = started[0]["identity"].as_str().expect("an identity");
-        assert_eq!(api.post(&format!("/api/v1/runs/{helper}/stop"), &json!({})).await.0, 200);
-        over(&api, helper).await;
+        assert_eq!(runs_of(&api, &program).await.len(), 1);
+        dismiss(&api, &started[0]).await;
+    });
+}
+
+#[test]
+fn a_lost_worker_is_followed_by_one_that_is_started() {
+    journey(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let broker = Broker::start_in(folder.path(), "127.0.0.1:0", &["--worker-offline", "1000"], "");
+        let api = Api::new(&broker.url);
+        let site = Site::serve(20);
+        let _agent = programs(&api, &broker.url, folder.path()).await;
+        // Called for the first time it is no worker and fails.
+        let line = format!("mkdir {}/called && exit 1; {}", folder.path().display(), worker(&broker.url));
+        let program = program(&api, &line).await;
+        let job = api.job("crawl", CLASS, &json!({ "Arguments": site.url, "WorkerJob": program, "WorkerWait": "300000" })).await;
+        // One that registers, is told to start it, and is never heard of again.
+        api.worker(CLASS).await;
+        let run = api.trigger(&job).await;
+        let ended = over(&api, &run).await;
+        assert_eq!((&ended["state"], &ended["success"]), (&json!("success"), &json!(20)), "{ended}");
+        let started = runs_of(&api, &program).await;
+        let states: Vec<_> = started.iter().map(|run| run["state"].as_str().unwrap_or_default()).collect();
+        assert_eq!(states, ["running", "failed"], "{started:?}");
+        dismiss(&api, &started[0]).await;
     });
 }
 
@@ -81,9 +125,8 @@ fn a_worker_that_does_not_come_is_a_visible_failure() {
         let waiting = api.job("waiting", "it.Nobody", &json!({ "WorkerJob": "failing", "WorkerWait": "1000" })).await;
         let run = over(&api, &api.trigger(&waiting).await).await;
         assert_eq!(run["state"], "failed", "{run}");
-        assert!(run["reason"].as_str().expect("a reason").contains("1000 ms after the job `failing` was told"), "{run}");
-        let (_, asked) = api.get(&format!("/api/v1/runs?jobId={failing}")).await;
-        assert_eq!(asked["items"].as_array().map(Vec::len), Some(1), "it was asked once: {asked}");
+        assert!(run["reason"].as_str().expect("a reason").contains("1000 ms after the job `failing` was called for one"), "{run}");
+        assert_eq!(runs_of(&api, &failing).await.len(), 1, "it was asked once");
         for (key, value) in [("WorkerWait", "0".to_owned()), ("WorkerWait", "soon".to_owned()), ("WorkerJob", "x".repeat(300))] {
             let properties = json!({ "FullClassName": "it.Nobody", "WorkerJob": "failing", key: value });
             let (status, problem) = api.post("/api/v1/jobs", &json!({ "name": "bad", "jobType": "block", "properties": properties })).await;

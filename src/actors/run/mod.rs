@@ -55,8 +55,8 @@ pub struct RunActor {
     start_told: Timestamp,
     /// A search for a worker is under way.
     searching: bool,
-    /// A job was asked to start a worker, which may take until then to come.
-    worker_comes_until: Option<Timestamp>,
+    /// A job was asked to start a worker.
+    called: Option<helper::Call>,
     pollers: VecDeque<Waiting>,
     /// When the first of them is to be sent away, and the clock that will ring then.
     poll_timer: Option<(Timestamp, SpawnHandle)>,
@@ -150,7 +150,7 @@ impl RunActor {
             worker: None,
             start_told: Timestamp::default(),
             searching: false,
-            worker_comes_until: None,
+            called: None,
             pollers: VecDeque::new(),
             poll_timer: None,
             ending: false,

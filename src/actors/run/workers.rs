@@ -26,12 +26,10 @@ impl RunActor {
             return;
         }
         let Some(id) = worker else {
-            if self.run.state == RunState::Pending && !self.workers_may_come_back() {
-                self.nobody(ctx);
-            }
-            return;
+            return self.nobody(ctx);
         };
         self.worker = Some(id);
+        self.called = None;
         self.run.reason = None;
         self.tell_start(id);
         if self.run.state == RunState::Pending {
@@ -40,7 +38,7 @@ impl RunActor {
     }
 
     /// A run that is older than this broker: whoever watches its class has to connect anew first.
-    fn workers_may_come_back(&self) -> bool {
+    pub(super) fn workers_may_come_back(&self) -> bool {
         let since = self.house.since;
         self.run.creation_time < since && Timestamp::now().since_ms(since) < self.house.times.worker_offline as i64
     }
