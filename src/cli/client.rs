@@ -17,6 +17,8 @@ const PAGE: usize = 1_000;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than the broker lets any caller wait.
 const ANSWER: Duration = Duration::from_secs(90);
+/// Longer than a broker needs to say that it lives.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 /// … and to one that brings a large body.
 const LONG_ANSWER: Duration = Duration::from_secs(3_600);
 
@@ -166,6 +168,20 @@ impl Client {
         }
     }
 
+    /// Where there are several, one that hangs is to be passed over, and not to be waited for. It would take a connection
+    /// and an order, and who may have got an order is not passed over: so it is asked for a sign of life first.
+    async fn see_life(&self, broker: &Url) -> Result<(), Failure> {
+        if !self.brokers.are_several() {
+            return Ok(());
+        }
+        let mut url = broker.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("healthz");
+        }
+        let asked = self.http.get(url).timeout(SIGN_OF_LIFE).send().await;
+        asked.map(drop).map_err(|error| unreachable(broker, &error))
+    }
+
     /// Sends to one broker after the other, until one answers that does not stand by. What one may have done is not sent to
     /// another: only who was not reached, or says that he does nothing, is passed over.
     async fn send(
@@ -178,6 +194,11 @@ impl Client {
         let mut refused = None;
         for _ in self.brokers.all() {
             let (number, broker) = self.brokers.current();
+            if let Err(failure) = self.see_life(broker).await {
+                self.brokers.leave(number);
+                refused = refused.or(Some(failure));
+                continue;
+            }
             let answer = match finish(self.request(broker, method.clone(), path, query)).send().await {
                 Ok(answer) => answer,
                 Err(error) => {

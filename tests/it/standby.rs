@@ -340,6 +340,10 @@ fn one_that_hangs_is_followed_and_writes_nothing_when_it_wakes_up() {
         leads(&second).await;
         assert_eq!(second.post("/api/v1/jobs", &new_job("b")).await.0, 201);
         assert_eq!(roles(&second).await[&pair.leader.url], "gone");
+        // A command does not wait for the one that hangs, though it comes first.
+        let listed = tokio::process::Command::new(WEBLOOM).args(["job", "list", "--broker", &pair.both()]).output();
+        let listed = tokio::time::timeout(Duration::from_secs(60), listed).await.expect("it asks the other one").expect("it runs");
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
         signal(&pair.leader.process, "-CONT");
         let status = pair.leader.process.0.wait().expect("it ends by itself");
         assert_eq!(status.code(), Some(75), "its supervisor is to start it again");
