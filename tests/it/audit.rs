@@ -6,7 +6,7 @@ use crate::support::{journey, until};
 use crate::tasks::{self, Raw};
 use serde_json::{Value, json};
 
-const TOKENS: &[&str] = &["--token", "boss-token", "--token", "agent:node-token", "--token", "worker:work-token"];
+pub const TOKENS: &[&str] = &["--token", "boss-token", "--token", "agent:node-token", "--token", "worker:work-token"];
 
 /// Who made it and who changed it; its times make sense.
 fn by(thing: &Value) -> (Option<&str>, Option<&str>) {
