@@ -28,12 +28,19 @@ impl End {
             start_returned: false,
             result: self.result.clone(),
             follow: run.follow || self.state == RunState::Failed,
+            by: self.by(run),
             now: self.now,
         }
     }
 
+    /// Who ended it. Somebody may have wanted that, and it ended in its own way before.
+    fn by(&self, run: &Run) -> Option<String> {
+        run.update_by.clone().filter(|_| self.state == RunState::Stopped)
+    }
+
     /// It is stored: the run is as it says, and is counted.
     pub(super) fn apply(self, run: &mut Run, house: &House) {
+        run.update_by = self.by(run);
         (run.state, run.reason, run.result) = (self.state, self.reason, self.result);
         (run.not_before, run.finish_time) = (None, Some(self.now));
         house.counts.ended(run.state);

@@ -27,7 +27,7 @@ use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, StopBy, Store};
+use crate::store::{GetRun, Store};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -193,14 +193,14 @@ impl AtWork {
         }
     }
 
-    /// Ends it.
+    /// Ends it, and keeps who wanted it.
     #[must_use]
-    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         match self {
-            Self::Run(run) => run.stop(reason),
-            Self::Callback(callback) => callback.stop(reason),
-            Self::Application(application) => application.stop(reason),
-            Self::Task(task) => task.stop(reason),
+            Self::Run(run) => run.stop(reason, by),
+            Self::Callback(callback) => callback.stop(reason, by),
+            Self::Application(application) => application.stop(reason, by),
+            Self::Task(task) => task.stop(reason, by),
         }
     }
 
@@ -437,17 +437,14 @@ impl House {
     /// There is none, or it is over.
     pub async fn stop_run(&self, identity: Identity, reason: String, by: Option<String>) -> Result<RunOutput, Problem> {
         let since = Instant::now();
-        // Before the end of which it tells; one that is over it leaves alone.
-        let said = StopBy { identity, by: by.clone() };
-        self.store.insist(said).await.map_err(|e| problem_of(&e))?;
         loop {
             let stopped = match self.at_work(identity).await {
-                Ok(at_work) => at_work.stop(reason.clone()).wait().await,
+                Ok(at_work) => at_work.stop(reason.clone(), by.clone()).wait().await,
                 Err(problem) => Err(problem),
             };
             match stopped {
                 Err(problem) if problem.status == 503 && since.elapsed() < STOP_PATIENCE => tokio::time::sleep(STOP_PAUSE).await,
-                other => return other.map(|run| RunOutput { update_by: by, ..run }),
+                other => return other,
             }
         }
     }

@@ -131,6 +131,8 @@ pub struct AskExit {
     pub epoch: i64,
     /// Why.
     pub reason: String,
+    /// Who, if that is known. If the run ends in another way, its end forgets it.
+    pub by: Option<String>,
 }
 
 impl WriteOp for AskExit {
@@ -140,6 +142,7 @@ impl WriteOp for AskExit {
         tx.check_epoch(self.no, self.epoch)?;
         let open = run_instance::table.filter(run_instance::run_no.eq(self.no)).filter(run_instance::finish_time.is_null());
         diesel::update(open).set(run_instance::exit_reason.eq(&self.reason)).execute(tx.conn)?;
+        diesel::update(run::table.find(self.no)).set(run::update_by.eq(self.by.as_deref())).execute(tx.conn)?;
         Ok(())
     }
 }

@@ -158,7 +158,7 @@ impl Store {
     fn lead_with(config: &StoreConfig, leadership: Leadership, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
         let path = std::path::absolute(&config.database)?;
         let mut conn = dialect::current::reader(&path)?;
-        numbers::resume(&mut conn)?;
+        numbers::resume(&mut conn, Timestamp::now())?;
         let mut segments = results::open_segments(&mut conn, &beside(&path, "-results"))?;
         drop(conn);
         adjust(&mut segments);

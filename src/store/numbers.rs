@@ -6,8 +6,16 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::schema::{alert_channel, job, job_group, node, run, worker_record};
 use crate::domain::ids::{Identity, MADE, Number};
+use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use uuid::Uuid;
+
+/// Ids of one version that share a number: two of them are as good as a thousand, and clients could have chosen so many.
+const ENOUGH: i64 = 2;
+/// Milliseconds that a broker's clock may have been ahead.
+const AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
+/// The ids of this version, as texts.
+const VERSION_7: &str = "____________7%";
 
 /// What has a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +34,8 @@ pub enum Numbered {
     Channel,
 }
 
-/// The ids of those that have a number: one if it was made here, several if clients chose ids that share it.
+/// The ids of those that have a number: one if it was made here, several if clients chose ids that share it;
+/// of very many some.
 #[derive(Debug, Clone, Copy)]
 pub struct OfNumber {
     /// Of which kind.
@@ -39,33 +48,50 @@ impl ReadOp for OfNumber {
     type Output = Vec<Uuid>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Uuid>, StoreError> {
-        let Some((first, last)) = self.number.range() else { return Ok(Vec::new()) };
-        let (first, last) = (Hex::of(first), Hex::of(last));
-        let (first, last) = (first.text(), last.text());
-        macro_rules! between {
-            ($table:ident, $column:ident) => {
-                $table::table.filter($table::$column.between(first, last)).select($table::$column).load(from.conn)?
+        let mut found = Vec::new();
+        for (first, last) in self.number.ranges() {
+            let (first, last) = (Hex::of(first), Hex::of(last));
+            let (first, last) = (first.text(), last.text());
+            macro_rules! between {
+                ($table:ident, $column:ident) => {
+                    $table::table.filter($table::$column.between(first, last)).select($table::$column).limit(ENOUGH).load(from.conn)?
+                };
+            }
+            let those: Vec<String> = match self.kind {
+                Numbered::Job => between!(job, id),
+                Numbered::Run => between!(run, identity),
+                Numbered::Group => between!(job_group, id),
+                Numbered::Node => between!(node, node_id),
+                Numbered::Worker => between!(worker_record, id),
+                Numbered::Channel => between!(alert_channel, id),
             };
+            for text in &those {
+                found.push(id::<Identity>(text)?.0);
+            }
         }
-        let near: Vec<String> = match self.kind {
-            Numbered::Job => between!(job, id),
-            Numbered::Run => between!(run, identity),
-            Numbered::Group => between!(job_group, id),
-            Numbered::Node => between!(node, node_id),
-            Numbered::Worker => between!(worker_record, id),
-            Numbered::Channel => between!(alert_channel, id),
-        };
-        // Those of the same millisecond: few.
-        let near = near.iter().map(|text| id::<Identity>(text)).collect::<Result<Vec<_>, _>>()?;
-        Ok(near.into_iter().filter(|id| id.number() == self.number).map(|id| id.0).collect())
+        Ok(found)
     }
 }
 
-/// Goes on counting where the last broker of this database stopped, whatever became of the clock meanwhile.
-pub(super) fn resume(conn: &mut Conn) -> Result<(), StoreError> {
+/// Goes on counting where the last broker of this database stopped, whatever became of the clock meanwhile: after the last of
+/// what is there and was made by a broker. Clients may have chosen ids of any time; one that is more than a day ahead of the clock
+/// and of the last run, whose id nobody chooses, is none of a broker's.
+pub(super) fn resume(conn: &mut Conn, now: Timestamp) -> Result<(), StoreError> {
     let last: Option<String> = run::table.order(run::no.desc()).select(run::identity).first(conn).optional()?;
     if let Some(last) = last {
         MADE.resume(id::<Identity>(&last)?.0);
     }
+    let end = Hex::of(MADE.not_made_before(now, AHEAD_MS));
+    macro_rules! newest {
+        ($($table:ident $column:ident),*) => {$(
+            // From the end of the index of ids: what is read is the newest one, and those of other kinds that are after it.
+            let made = $table::table.filter($table::$column.lt(end.text())).filter($table::$column.like(VERSION_7));
+            let last: Option<String> = made.order($table::$column.desc()).select($table::$column).first(conn).optional()?;
+            if let Some(last) = last {
+                MADE.resume(id::<Identity>(&last)?.0);
+            }
+        )*};
+    }
+    newest!(run identity, job id, job_group id, alert_channel id, worker_record id);
     Ok(())
 }

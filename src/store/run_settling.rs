@@ -44,6 +44,7 @@ impl WriteOp for RetryRun {
                 run::reason.eq(&self.reason),
                 run::worker_id.eq(None::<String>),
                 run::start_returned.eq(false),
+                run::update_by.eq(None::<String>),
             ))
             .execute(tx.conn)?;
         // The row forgets it with the next attempt.

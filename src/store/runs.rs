@@ -292,6 +292,8 @@ pub struct FinishRun {
     pub result: Option<String>,
     /// Its job has to hear of it: its end is kept as *not yet dealt with*.
     pub follow: bool,
+    /// Who ended it, if somebody did.
+    pub by: Option<String>,
     /// Now.
     pub now: Timestamp,
 }
@@ -314,6 +316,7 @@ impl WriteOp for FinishRun {
             start_returned: self.start_returned,
             result: self.result.as_deref(),
             follow: self.follow,
+            update_by: self.by.as_deref(),
             finish_time: self.now.0,
         };
         if row.execute(tx.conn)? == 0 {
@@ -326,26 +329,6 @@ impl WriteOp for FinishRun {
             }
         }
         Ok(self.follow || FollowRow::of(tx.conn, self.no)?)
-    }
-}
-
-/// Somebody wants to end a run that is not over; of one that is, nothing is written.
-#[derive(Debug, Clone)]
-pub struct StopBy {
-    /// The run.
-    pub identity: Identity,
-    /// Who.
-    pub by: Option<String>,
-}
-
-impl WriteOp for StopBy {
-    type Output = ();
-
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let identity = Hex::of(self.identity.0);
-        let open = run::table.filter(run::identity.eq(identity.text())).filter(sql::<Bool>(super::run_lists::IS_OPEN));
-        diesel::update(open).set(run::update_by.eq(self.by.as_deref())).execute(tx.conn)?;
-        Ok(())
     }
 }
 

@@ -87,6 +87,8 @@ pub struct FinishTask {
     pub worker: Option<WorkerId>,
     /// Its job has to hear of it: its end is kept as *not yet dealt with*.
     pub follow: bool,
+    /// Who ended it, if somebody did.
+    pub by: Option<String>,
     /// Its job, itself and what it leaves, as JSON.
     pub data: Option<(JobId, Identity, String)>,
     /// Now.
@@ -109,6 +111,7 @@ impl WriteOp for FinishTask {
             start_time: self.start_time.map(|at| at.0),
             worker: worker.as_ref().map(Hex::text),
             follow: self.follow,
+            update_by: self.by.as_deref(),
             finish_time: self.now.0,
         };
         if end.execute(tx.conn)? == 0 {
@@ -133,6 +136,7 @@ struct End<'a> {
     start_time: Option<i64>,
     worker: Option<&'a str>,
     follow: bool,
+    update_by: Option<&'a str>,
     finish_time: i64,
 }
 
@@ -152,6 +156,8 @@ impl QueryFragment<Database> for End<'_> {
         out.push_bind_param::<Nullable<Text>, _>(&self.worker)?;
         out.push_sql(", follow = follow OR ");
         out.push_bind_param::<Bool, _>(&self.follow)?;
+        out.push_sql(", update_by = ");
+        out.push_bind_param::<Nullable<Text>, _>(&self.update_by)?;
         out.push_sql(", not_before = NULL, finish_time = ");
         out.push_bind_param::<BigInt, _>(&self.finish_time)?;
         out.push_sql(" WHERE no = ");

@@ -365,21 +365,21 @@ fn a_broker_that_dies_starts_nothing_twice() {
 fn a_run_that_is_stopped_is_stopped_after_a_crash_too() {
     journey(async {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut broker = Broker::start_in(folder.path(), "127.0.0.1:0", &[], "");
-        let api = Api::new(&broker.url);
-        let mut node = Fake::connect(&api, "").await;
+        let mut broker = Broker::start_in(folder.path(), "127.0.0.1:0", crate::audit::TOKENS, "");
+        let api = Api::new(&broker.url).with_token("boss-token");
+        let mut node = Fake::connect(&api, "&token=node-token").await;
         let job = job(&api, "stop", &json!({ "Grace": "100" }), &json!({})).await;
         let run = api.trigger(&job).await;
         let program = node.start().await["program"].clone();
         node.say(&program, "running", &json!({}));
         in_state(&api, &run, "running").await;
-        assert_eq!(api.post(&format!("/api/v1/runs/{run}/stop"), &json!({})).await.0, 200);
+        assert_eq!(api.post(&format!("/api/v1/runs/{run}/stop"), &json!({})).await.1["updateBy"], "admin");
         broker.kill_and_restart();
         node.reconnect().await;
         assert_eq!(node.socket.find("exit").await["program"], program);
         // It never says that it is over: after the time of grace and some more the run does not wait for it.
         let end = over(&api, &run).await;
-        assert_eq!((&end["state"], &end["reason"]), (&json!("stopped"), &json!("stopped by hand")));
+        assert_eq!((&end["state"], &end["reason"], &end["updateBy"]), (&json!("stopped"), &json!("stopped by admin"), &json!("admin")));
         assert_eq!(instances(&api, &run).await[0]["reason"], "its node did not say that it is over");
     });
 }

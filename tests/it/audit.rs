@@ -3,9 +3,10 @@
 use crate::support::api::{Api, id};
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::{journey, until};
+use crate::tasks::{self, Raw};
 use serde_json::{Value, json};
 
-const TOKENS: &[&str] = &["--token", "boss-token", "--token", "agent:node-token", "--token", "worker:work-token"];
+pub const TOKENS: &[&str] = &["--token", "boss-token", "--token", "agent:node-token", "--token", "worker:work-token"];
 
 /// Who made it and who changed it; its times make sense.
 fn by(thing: &Value) -> (Option<&str>, Option<&str>) {
@@ -82,5 +83,35 @@ fn everything_says_who_made_and_who_changed_it() {
             .expect("the command line");
         let text = String::from_utf8_lossy(&shown.stdout);
         assert_eq!(text.matches(" by admin").count(), 3, "made, changed, and why: {text}");
+    });
+}
+
+#[test]
+fn only_who_ended_a_run_has_the_last_word_on_it() {
+    journey(async {
+        let broker = Broker::start(TOKENS, "");
+        let api = Api::new(&broker.url).with_token("boss-token");
+        let mut worker = Raw::watch(&api, &format!("{}&token=work-token", id()), &["h"], json!({}), json!([])).await;
+        let job = tasks::job(&api, "graceful", json!({ "handler": "h", "cancelGrace": 60_000 }), json!({})).await;
+        for (said, state, last) in [("success", "success", None), ("cancelled", "stopped", Some("admin"))] {
+            let run = api.trigger(&job).await;
+            let order = worker.order().await;
+            let path = format!("/api/v1/runs/{run}");
+            assert_eq!(by(&ask(&api, &path).await), (Some("admin"), None));
+            let stop = async { api.post(&format!("{path}/stop"), &json!({})).await };
+            let end = async {
+                worker.socket.find("cancel").await;
+                assert_eq!(by(&ask(&api, &path).await), (Some("admin"), Some("admin")), "it is to end");
+                worker.report(&order, said, json!({}));
+            };
+            let ((status, ended), ()) = futures_util::join!(stop, end);
+            // It is answered as it stands, if that takes long.
+            let shown = if ended["state"] == "success" { None } else { Some("admin") };
+            assert_eq!((status, by(&ended)), (200, (Some("admin"), shown)), "{ended}");
+            let stored = tasks::over(&api, &run).await;
+            assert_eq!((&stored["state"], by(&stored)), (&json!(state), (Some("admin"), last)), "{stored}");
+            assert_eq!(api.post(&format!("{path}/stop"), &json!({})).await.0, 409);
+            assert_eq!(by(&ask(&api, &path).await), (Some("admin"), last));
+        }
     });
 }

@@ -15,6 +15,8 @@ use actix::Message;
 pub struct StopApplication {
     /// Why.
     pub reason: String,
+    /// Who, if that is known.
+    pub by: Option<String>,
     /// All its programs are over or given up, and that is stored.
     pub reply: Reply<RunOutput>,
 }
@@ -71,9 +73,9 @@ pub struct ApplicationHandle(pub(in crate::actors) Link<ApplicationActor>);
 impl ApplicationHandle {
     /// See [`StopApplication`].
     #[must_use]
-    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         let (reply, answer) = reply();
-        self.0.tell(StopApplication { reason, reply });
+        self.0.tell(StopApplication { reason, by, reply });
         answer
     }
     /// See [`SeeTurn`].

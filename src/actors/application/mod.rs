@@ -295,7 +295,7 @@ impl ApplicationActor {
 
     /// Ends all its programs; that it is to end is stored first, so that it does after a crash too.
     fn stop_all(&mut self, reason: String, ctx: &mut Context<Self>) {
-        let write = AskExit { no: self.run.no, epoch: self.epoch, reason: reason.clone() };
+        let write = AskExit { no: self.run.no, epoch: self.epoch, reason: reason.clone(), by: self.run.update_by.clone() };
         Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| this.happens(Event::Stop(reason), ctx));
     }
 
@@ -349,7 +349,7 @@ impl Handler<SeeTurn> for ApplicationActor {
 
 impl Handler<StopApplication> for ApplicationActor {
     type Result = ();
-    fn handle(&mut self, StopApplication { reason, reply }: StopApplication, ctx: &mut Self::Context) {
+    fn handle(&mut self, StopApplication { reason, by, reply }: StopApplication, ctx: &mut Self::Context) {
         self.notice.message("application.stop");
         let is_placing = self.ending && self.life.is_none() && self.run.state == RunState::Scheduled;
         if self.again {
@@ -358,9 +358,12 @@ impl Handler<StopApplication> for ApplicationActor {
         if self.ending && !is_placing {
             return reply.send(Err(self.over()));
         }
+        if self.stops.is_empty() && self.run.update_by.is_none() {
+            self.run.update_by = by;
+        }
         self.stops.push(reply);
         match &self.life {
-            None if is_placing => self.stop_reason = Some(reason),
+            None if is_placing => drop(self.stop_reason.get_or_insert(reason)),
             None => self.end(RunState::Stopped, Some(reason), ctx),
             Some(_) if self.stops.len() == 1 => self.stop_all(reason, ctx),
             Some(_) => {}

@@ -12,6 +12,8 @@ use actix::Message;
 pub struct StopCallback {
     /// Why.
     pub reason: String,
+    /// Who, if that is known.
+    pub by: Option<String>,
     /// Stored.
     pub reply: Reply<RunOutput>,
 }
@@ -28,9 +30,9 @@ pub struct CallbackHandle(pub(in crate::actors) Link<CallbackActor>);
 impl CallbackHandle {
     /// See [`StopCallback`].
     #[must_use]
-    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         let (reply, answer) = reply();
-        self.0.tell(StopCallback { reason, reply });
+        self.0.tell(StopCallback { reason, by, reply });
         answer
     }
     /// See [`SeeTurn`].

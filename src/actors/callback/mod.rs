@@ -219,11 +219,15 @@ impl Handler<SeeTurn> for CallbackActor {
 
 impl Handler<StopCallback> for CallbackActor {
     type Result = ();
-    fn handle(&mut self, StopCallback { reason, reply }: StopCallback, ctx: &mut Self::Context) {
+    fn handle(&mut self, StopCallback { reason, by, reply }: StopCallback, ctx: &mut Self::Context) {
         self.notice.message("callback.stop");
         if self.again {
             return reply.send(Err(Problem::busy("the run is about to be tried again")));
         }
+        if self.ending {
+            return reply.send(Err(self.over()));
+        }
+        self.run.update_by = by;
         self.end(RunState::Stopped, Some(reason), None, ctx, |ended| reply.send(ended));
     }
 }

@@ -163,6 +163,7 @@ async fn fail_run(house: crate::actors::house::House, identity: Identity, reason
         start_returned: run.start_returned,
         result: None,
         follow: true,
+        by: None,
         now: Timestamp::now(),
     };
     let follow = house.store.insist(end).await?;

@@ -51,6 +51,7 @@ impl RunActor {
             start_returned: self.frontier.start_returned(),
             result: None,
             follow: self.run.follow || state == RunState::Failed,
+            by: self.run.update_by.clone(),
             now,
         };
         Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
@@ -112,11 +113,15 @@ impl RunActor {
 
 impl Handler<Stop> for RunActor {
     type Result = ();
-    fn handle(&mut self, Stop { reason, reply }: Stop, ctx: &mut Self::Context) {
+    fn handle(&mut self, Stop { reason, by, reply }: Stop, ctx: &mut Self::Context) {
         self.notice.message("run.stop");
         if self.again {
             return reply.send(Err(Problem::busy("the run is about to be tried again")));
         }
+        if self.ending {
+            return reply.send(Err(self.over()));
+        }
+        self.run.update_by = by;
         self.end(RunState::Stopped, Some(reason), ctx, |ended| reply.send(ended));
     }
 }

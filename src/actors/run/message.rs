@@ -169,6 +169,8 @@ pub struct StartReturned {
 pub struct Stop {
     /// Why.
     pub reason: String,
+    /// Who, if that is known.
+    pub by: Option<String>,
     /// Stored.
     pub reply: Reply<RunOutput>,
 }
@@ -273,9 +275,9 @@ impl RunHandle {
     }
     /// See [`Stop`].
     #[must_use]
-    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         let (reply, answer) = reply();
-        self.0.tell(Stop { reason, reply });
+        self.0.tell(Stop { reason, by, reply });
         answer
     }
     /// See [`SeeTurn`].

@@ -228,6 +228,8 @@ impl TaskActor {
         let result = self.result(state);
         let data = self.parts.iter_mut().rev().find_map(|part| part.data.take());
         let data = data.map(|raw| (self.run.job_id, self.run.identity, Box::<str>::from(raw.get()).into_string()));
+        // Somebody may have wanted its end, and it ended in its own way before.
+        self.run.update_by.take_if(|_| state != RunState::Stopped);
         let write = FinishTask {
             no: self.run.no,
             epoch: self.epoch,
@@ -239,6 +241,7 @@ impl TaskActor {
             worker: self.parts.first().filter(|_| !self.is_placed).and_then(|part| part.worker),
             // What it leaves is told to the job, which knows what was left before.
             follow: self.run.follow || state == RunState::Failed || data.is_some(),
+            by: self.run.update_by.clone(),
             data,
             now,
         };

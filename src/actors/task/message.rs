@@ -100,6 +100,8 @@ pub struct AskAgain;
 pub struct StopTask {
     /// Why.
     pub reason: String,
+    /// Who, if that is known.
+    pub by: Option<String>,
     /// The run, when it has ended.
     pub reply: Reply<RunOutput>,
 }
@@ -157,9 +159,9 @@ impl TaskHandle {
     }
     /// See [`StopTask`].
     #[must_use]
-    pub fn stop(&self, reason: String) -> Answer<RunOutput> {
+    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         let (reply, answer) = reply();
-        self.0.tell(StopTask { reason, reply });
+        self.0.tell(StopTask { reason, by, reply });
         answer
     }
     /// See [`SeeTurn`].

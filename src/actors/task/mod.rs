@@ -364,11 +364,13 @@ impl Handler<SeeTurn> for TaskActor {
 
 impl Handler<StopTask> for TaskActor {
     type Result = ();
-    fn handle(&mut self, StopTask { reason, reply }: StopTask, ctx: &mut Self::Context) {
+    fn handle(&mut self, StopTask { reason, by, reply }: StopTask, ctx: &mut Self::Context) {
         self.notice.message("task.stop");
         if self.life.is_finished() {
             return reply.send(Err(self.over()));
         }
+        // Whose reason it is, his word it is.
+        self.run.update_by = by;
         self.stops.push(reply);
         let effects = self.life.stop(reason, Timestamp::now());
         self.then(effects, ctx);

@@ -28,12 +28,15 @@ impl Number {
         Self(upper >> 16 << COUNT | upper & 0xfff)
     }
 
-    /// The first and the last id in whose order all ids of this number stand, together with others of its millisecond; none
-    /// if no id can have it.
-    #[must_use]
-    pub fn range(self) -> Option<(Uuid, Uuid)> {
-        let ms = Some(self.0 >> COUNT).filter(|_| self.0 >> BITS == 0)?;
-        Some((Uuid::from_u64_pair(ms << 16, 0), Uuid::from_u64_pair(ms << 16 | 0xffff, u64::MAX)))
+    /// The first and the last id of each version that have this number, and no others between them; none if no id can have it.
+    /// So many others may share its millisecond as clients like.
+    pub fn ranges(self) -> impl Iterator<Item = (Uuid, Uuid)> {
+        let versions = if self.0 >> BITS == 0 { 0..16 } else { 0..0 };
+        let upper = self.0 >> COUNT << 16 | self.0 & 0xfff;
+        versions.map(move |version: u64| upper | version << COUNT).map(|upper| {
+            // The rest is 64 bits that say nothing.
+            (Uuid::from_u64_pair(upper, 0), Uuid::from_u64_pair(upper, u64::MAX))
+        })
     }
 }
 
@@ -145,6 +148,13 @@ impl Counter {
         }
     }
 
+    /// The first id that is later than whatever was made until `ahead_ms` milliseconds after now, or after the last one that was
+    /// made: one that a broker made is not after it, as far as clocks can be believed.
+    pub fn not_made_before(&self, now: Timestamp, ahead_ms: u64) -> Uuid {
+        let ms = (now.0.max(0) as u64).max(self.0.load(Relaxed) >> COUNT).saturating_add(ahead_ms);
+        Uuid::from_u64_pair(ms.min((1 << 48) - 1) << 16, 0)
+    }
+
     /// The next id: a UUID of version 7 around the next number, of which 62 bits are random.
     pub fn next_id(&self, now: Timestamp) -> Uuid {
         let Number(upper) = self.next(now);
@@ -184,10 +194,14 @@ mod tests {
         fn an_id_is_found_by_its_number(upper: u64, lower: u64, other: u64) {
             let id = Uuid::from_u64_pair(upper, lower);
             let number = Number::of(id);
-            let (first, last) = number.range().expect("it is of an id");
-            prop_assert!(first <= id && id <= last);
-            prop_assert_eq!(Number::of(first).0 >> COUNT, number.0 >> COUNT);
-            prop_assert_eq!(Number::of(last).0 >> COUNT, number.0 >> COUNT);
+            let of_it: Vec<_> = number.ranges().filter(|(first, last)| *first <= id && id <= *last).collect();
+            prop_assert_eq!(of_it.len(), 1, "in one of them");
+            for (first, last) in number.ranges() {
+                prop_assert_eq!((Number::of(first), Number::of(last)), (number, number));
+                prop_assert_eq!(first.as_u64_pair().0, last.as_u64_pair().0, "nothing else is between them");
+            }
+            prop_assert_eq!(number.ranges().count(), 16);
+            let (first, last) = of_it[0];
             prop_assert_eq!(number.to_string().parse(), Ok(number));
             prop_assert!(i64::try_from(number.0).is_ok());
             // The order of texts in an index is that of ids.
@@ -240,7 +254,7 @@ mod tests {
         for bad in ["", "-1", "+1", "01", "1 ", "0x1", "99999999999999999999", "6f9619ff8b86d011b42d00c04fc964ff", "½"] {
             assert!(bad.parse::<Number>().is_err(), "{bad}");
         }
-        assert_eq!("9999999999999999999".parse::<Number>().map(Number::range), Ok(None), "no id has it");
+        assert_eq!("9999999999999999999".parse::<Number>().map(|number| number.ranges().count()), Ok(0), "no id has it");
         assert_eq!(serde_json::to_string(&Number(1 << 59)).expect("json"), "\"576460752303423488\"");
         // A text that could be both is an id.
         let digits = "12345678901234567890123456789012";

@@ -83,6 +83,7 @@ pub(in crate::store) struct FinishRow<'a> {
     pub(in crate::store) start_returned: bool,
     pub(in crate::store) result: Option<&'a str>,
     pub(in crate::store) follow: bool,
+    pub(in crate::store) update_by: Option<&'a str>,
     pub(in crate::store) finish_time: i64,
 }
 
@@ -99,7 +100,8 @@ impl QueryFragment<Database> for FinishRow<'_> {
             ", start_returned = ", Bool = &self.start_returned;
             ", result = ", Nullable<Text> = &self.result;
             ", follow = (follow OR ", Bool = &self.follow;
-            "), finish_time = ", BigInt = &self.finish_time;
+            "), update_by = ", Nullable<Text> = &self.update_by;
+            ", finish_time = ", BigInt = &self.finish_time;
             " WHERE no = ", BigInt = &self.no;
             " AND epoch = ", BigInt = &self.epoch;
         )

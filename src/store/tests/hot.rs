@@ -103,6 +103,7 @@ fn a_run_comes_back_as_it_was_made_and_as_it_ended() {
             start_returned: true,
             result: Some("[1]".into()),
             follow,
+            by: Some("me".into()),
             now: Timestamp(9),
         };
         assert_eq!(store.write(end(&made, 9, false)).await, Err(StoreError::Stale));
@@ -119,6 +120,7 @@ fn a_run_comes_back_as_it_was_made_and_as_it_ended() {
                 start_returned: true,
                 result: Some("[1]".into()),
                 finish_time: Some(Timestamp(9)),
+                update_by: Some("me".into()),
                 ..run.clone()
             };
             assert_eq!(store.read(GetRun(run.identity)).await, Ok(Some(ended)));

@@ -69,6 +69,7 @@ fn a_run_goes_with_its_blocks_in_steps() {
             start_returned: false,
             result: None,
             follow: false,
+            by: None,
             now: T,
         };
         store.write(finish).await.expect("ended");
@@ -178,6 +179,7 @@ fn writers_beside_the_cleaning() {
                 start_returned: false,
                 result: None,
                 follow: false,
+                by: None,
                 now: Timestamp(n),
             };
             store.write(finish).await.expect("ended");

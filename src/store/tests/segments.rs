@@ -58,6 +58,7 @@ fn a_run_that_is_stopped_gives_its_results_up() {
             start_returned: false,
             result: None,
             follow: false,
+            by: None,
             now: T,
         };
         store.write(finish).await.expect("finished");

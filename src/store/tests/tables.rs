@@ -1,7 +1,7 @@
 //! Each group of tables.
 
 use super::*;
-use crate::domain::ids::Counter;
+use crate::domain::ids::{Counter, GroupId};
 
 #[test]
 fn jobs_are_made_changed_and_listed() {
@@ -298,6 +298,62 @@ fn things_are_found_by_numbers_and_a_store_counts_on() {
         }
         let _again = reopened(store, &config).await;
         assert!(Identity::at(Timestamp(1_700_000_000_000)).number() > last.number());
+    });
+}
+
+#[test]
+fn a_store_counts_on_after_all_that_it_made() {
+    with_store(|mut store, config| async move {
+        const HOUR: i64 = 3_600_000;
+        // Later than what any other test made.
+        let at = |hours: i64| Counter::new().next_id(Timestamp(4_200_000_000_000 + hours * HOUR));
+        let next = || Identity::at(T).number();
+        let run = |id| NewRun { identity: Identity(id), ..new_run(JobId::random()) };
+        // Runs are not stored in the order of their ids.
+        for id in [at(2), Identity::random().0] {
+            store.write(by_hand(run(id))).await.expect("a run");
+        }
+        // No broker's: of another version, and of a time that is not yet.
+        let chosen = [uuid::Uuid::from_u64_pair(at(4).as_u64_pair().0 ^ 0x3000, 7), at(48), uuid::Uuid::max()];
+        for (nth, id) in chosen.into_iter().enumerate() {
+            let job = Job { id: JobId(id), ..job(&format!("chosen {nth}")) };
+            store.write(InsertJob { job, next_at: None }).await.expect("a job");
+        }
+        // The run that was stored last is not the newest.
+        store.write(by_hand(run(at(1)))).await.expect("a run");
+        store = reopened(store, &config).await;
+        let after = next();
+        assert!(after > Identity(at(2)).number() && after < Identity(at(4)).number(), "{after}");
+        let job = Job { id: JobId(at(6)), ..job("made") };
+        store.write(InsertJob { job, next_at: None }).await.expect("a job");
+        store = reopened(store, &config).await;
+        let after = next();
+        assert!(after > Identity(at(6)).number() && after < Identity(at(48)).number(), "{after}");
+        let id = GroupId(at(8)).to_string();
+        let (create_by, update_by, description) = (None, None, None);
+        let group = Group { id, name: "made".into(), description, create_by, update_by, creation_time: 1, update_time: 1 };
+        store.write(InsertGroup(group)).await.expect("a group");
+        let _again = reopened(store, &config).await;
+        assert!(next() > Identity(at(8)).number());
+    });
+}
+
+#[test]
+fn of_very_many_that_share_a_number_some_are_found() {
+    with_store(|store, _| async move {
+        let mut ids = Vec::new();
+        for version in [0, 4, 7] {
+            for nth in 0..4 {
+                ids.push(JobId(uuid::Uuid::from_u64_pair(77 << 16 | version << 12 | 5, nth)));
+            }
+        }
+        for id in &ids {
+            let job = Job { id: *id, ..job(&id.to_string()) };
+            store.write(InsertJob { job, next_at: None }).await.expect("a job");
+        }
+        let found = store.read(OfNumber { kind: Numbered::Job, number: ids[0].number() }).await.expect("found");
+        assert_eq!(found.len(), 6, "two of each version: {found:?}");
+        assert!(found.iter().all(|found| ids.contains(&JobId(*found))));
     });
 }
 
