@@ -108,13 +108,11 @@ export async function job(page) {
     // What was decided or changed shows in these; else the ledger is left as the reader has it.
     const mark = `${now.version} ${now.fires} ${now.lastFire}`;
     if (mark !== seen) {
-      seen = mark;
       await fires.look();
       patch(past, changes((await get(at(`/jobs/${id}/history`, { limit: 10 }), signal)).items));
+      seen = mark;
     }
-    if (!page.root.childElementCount) {
-      page.root.replaceChildren(top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past));
-    }
+    page.mount(top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past));
   };
   await page.live(2000, look);
 }

@@ -176,7 +176,7 @@ export async function newJob(page) {
     tell(`${job.name} is created.`);
     location.hash = `/jobs/${job.id}`;
   };
-  page.root.replaceChildren(h("h1", {}, "New job"), sending(form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
+  page.mount(h("h1", {}, "New job"), sending(form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
 }
 
 // What differs between two jobs, by path.
@@ -191,7 +191,9 @@ function differences(a, b, path = "") {
 const BOOKKEEPING = /^(version|updateTime|updateBy|nextFire|lastFire|fires|failures)$/;
 const shown = value => h("code", { class: "wrap" }, value === undefined ? "" : JSON.stringify(value));
 
-export async function changeJob(page) {
+export const changeJob = page => page.once(() => edit(page));
+
+async function edit(page) {
   const { root, signal, parts: [id] } = page;
   const base = await get(at(`/jobs/${encodeURIComponent(id)}`), signal);
   page.title(`Edit ${base.name}`);
@@ -211,7 +213,7 @@ export async function changeJob(page) {
       h("h2", {}, "Somebody else changed this job while you did"),
       h("p", {}, `You began with version ${version}, it is at ${theirs.version} now${theirs.updateBy ? `, changed by ${theirs.updateBy}` : ""}. Nothing of yours was saved, and nothing of theirs is lost.`),
       table("What they changed", ["What", "When you began", "Now"], rows, "They changed nothing that lasts."),
-      h("div", { class: "row" }, button("Begin anew with theirs", () => changeJob(page)), over)));
+      h("div", { class: "row" }, button("Begin anew with theirs", () => edit(page).catch(problem => tell(problem.message, "bad"))), over)));
     conflict.firstChild.scrollIntoView({ block: "center" });
     conflict.firstChild.focus();
   };
@@ -230,5 +232,6 @@ export async function changeJob(page) {
   };
   const lists = await suggestions(signal);
   await form.ready;
+  page.isMounted = true;
   root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...lists);
 }

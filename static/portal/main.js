@@ -45,7 +45,7 @@ function wantToken(text) {
 }
 
 // Shows what went wrong where a page could not be shown, or go on.
-function failed(error, root) {
+function failed(error, page) {
   if (error.name === "AbortError") return;
   if (error.status === 401) {
     leave.abort();
@@ -57,7 +57,9 @@ function failed(error, root) {
   }
   say(error.message, "bad");
   if (!(error instanceof Problem)) console.error(error);
-  if (root.childElementCount) return;
+  // What is shown stays, as old as the note says; but what is gone is not to be acted on any more.
+  if (page.isMounted && error.status !== 404) return;
+  const { root } = page;
   if (error.status === 404) root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, error.message), h("p", {}, link("/jobs", "All jobs")));
   else root.replaceChildren(h("p", { class: "error" }, error.message));
 }
@@ -65,19 +67,26 @@ function failed(error, root) {
 // What a page is given: where to put itself, what the address says, and how to look again and again.
 function pageOf(root, parts, query, signal) {
   const page = { root, parts, query: Object.fromEntries(query), signal };
+  // Puts the page up, once. Until then there is room for what went wrong.
+  page.mount = (...body) => {
+    if (!page.isMounted) root.replaceChildren(...body);
+    page.isMounted = true;
+  };
   page.title = text => { document.title = `${text} · Webloom`; };
   signal.addEventListener("abort", () => page.wake?.());
   // Does something now, and again so many milliseconds after it was done (or as many as it says), until the page is left.
-  page.live = async (usual, work) => {
+  // Of `once`, only until it was done.
+  page.live = async (usual, work, once = false) => {
     for (;;) {
       let ms = usual;
       try {
         ms = await work() ?? usual;
+        if (once) return say("");
         say(`as of ${new Date().toLocaleTimeString()}`);
       } catch (error) {
-        if (signal.aborted) return;
-        failed(error, root);
-        if (error.status === 404) return;
+        if (signal.aborted) return undefined;
+        failed(error, page);
+        if (error.status === 404) return undefined;
       }
       await new Promise(resolve => {
         const timer = setTimeout(resolve, document.hidden ? 5 * ms : ms);
@@ -86,9 +95,10 @@ function pageOf(root, parts, query, signal) {
           resolve();
         };
       });
-      if (signal.aborted) return;
+      if (signal.aborted) return undefined;
     }
   };
+  page.once = work => page.live(2000, work, true);
   return page;
 }
 
@@ -115,7 +125,7 @@ async function show() {
   try {
     await found[1](page);
   } catch (error) {
-    failed(error, root);
+    failed(error, page);
   }
 }
 

@@ -129,9 +129,8 @@ export async function run(page) {
     patch(why, reasons.because.map(text => h("p", {}, text)));
     patch(result, now.result !== undefined && section("Result", json(now.result)));
     patch(more, instances.items.length > 0 && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
-    if (!page.root.childElementCount) {
-      page.root.replaceChildren(top, numbers, section("Why it is where it is", why), result, more, logOf(id, signal));
-    }
+    // The log is asked for once, with the page.
+    if (!page.isMounted) page.mount(top, numbers, section("Why it is where it is", why), result, more, logOf(id, signal));
     return OVER.has(now.state) ? 15000 : undefined;
   };
   await page.live(1000, look);
