@@ -1,6 +1,8 @@
 // The one door to the broker: its public API, called as any other client calls it. The token lives in this tab's session
 // storage and goes into the header `Token`, never into an address.
 
+import { answered } from "./exact.js";
+
 const KEY = "token";
 
 // What the API answered instead of success (RFC 9457). `status` is 0 if there was no answer.
@@ -45,7 +47,7 @@ async function send(method, path, { body, headers, signal } = {}) {
 
 async function call(method, path, options) {
   const answer = await send(method, path, options);
-  return answer.status === 204 ? null : answer.json();
+  return answer.status === 204 ? null : answered(await answer.text());
 }
 
 export const get = (path, signal) => call("GET", path, { signal });

@@ -4,6 +4,7 @@
 import { Problem, at, get, post, put } from "./api.js";
 import { tell } from "./dialog.js";
 import { button, h, link, patch, table } from "./dom.js";
+import { copy, isObject } from "./exact.js";
 import { field, lines, pairs, tick } from "./fields.js";
 import { COMMON, KIND, POLICIES } from "./jobspec.js";
 import { scheduleOf } from "./schedule.js";
@@ -85,7 +86,7 @@ function formOf(base, isNew) {
   fill(base);
 
   const said = () => {
-    const job = structuredClone({ properties: {}, policies: base.policies ?? {}, task: base.task ?? {}, callback: base.callback ?? {} });
+    const job = copy({ properties: {}, policies: base.policies ?? {}, task: base.task ?? {}, callback: base.callback ?? {} });
     for (const one of plain()) write(job, one.path, one.read());
     // Whatever is not shown in a field of its own, as it stands in the list; a field goes before it.
     const claimed = Object.fromEntries(Object.entries(job.properties).map(([key, value]) => [Object.keys(base.properties ?? {}).find(old => sameKey(old, key)) ?? key, value]));
@@ -101,7 +102,8 @@ function formOf(base, isNew) {
     } else {
       delete job.callback;
     }
-    if (kind !== "task") delete job.task;
+    // What nobody touched need not go through here: members that are absent stay.
+    if (kind !== "task" || (!isNew && JSON.stringify(job.task) === JSON.stringify(base.task))) delete job.task;
     job.schedule = schedule.read();
     job.successors = successors.all.map(line => line.read());
     if (isNew) job.isEnabled = enabled.read() ?? false;
@@ -182,7 +184,6 @@ export async function newJob(page) {
 // What differs between two jobs, by path.
 function differences(a, b, path = "") {
   if (JSON.stringify(a) === JSON.stringify(b)) return [];
-  const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
   if (!isObject(a) && !isObject(b)) return [[path, a, b]];
   const keys = new Set([...Object.keys(isObject(a) ? a : {}), ...Object.keys(isObject(b) ? b : {})]);
   return [...keys].flatMap(key => differences(a?.[key], b?.[key], path ? `${path}.${key}` : key));
