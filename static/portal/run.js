@@ -73,38 +73,63 @@ function logOf(id, signal) {
   const text = h("input", { id: "l-text", type: "search" });
   let reading = new AbortController();
 
-  const add = ({ at: instant, level: name, source, text: said }) => {
+  const lineOf = ({ at: instant, level: name, source, text: said }) =>
+    h("div", { class: `line ${name}` }, time(instant), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said);
+  // What has come is shown once a frame: to ask for the layout at each line takes a tab's every moment.
+  let [come, count, frame, word] = [[], 0, 0, ""];
+  const say = text => {
+    word = text;
+    state.textContent = count > MOST_LINES ? `the last ${num(MOST_LINES)} of ${num(count)} lines; ${word}` : word;
+  };
+  const flush = () => {
+    frame = 0;
     // Who reads further up is left there.
     const follows = lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 20;
-    lines.append(h("div", { class: `line ${name}` }, time(instant), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said));
-    if (lines.childElementCount > MOST_LINES) lines.firstChild.remove();
+    const fresh = document.createDocumentFragment();
+    fresh.append(...come.slice(-MOST_LINES).map(lineOf));
+    come = [];
+    for (let over = lines.childElementCount + fresh.childElementCount - MOST_LINES; over > 0 && lines.firstChild; over -= 1) lines.firstChild.remove();
+    lines.append(fresh);
     if (follows) lines.scrollTop = lines.scrollHeight;
+    say(word);
+  };
+  const add = line => {
+    count += 1;
+    come.push(line);
+    // A hidden page has no frames.
+    if (come.length > 2 * MOST_LINES) come = come.slice(-MOST_LINES);
+    frame ||= requestAnimationFrame(flush);
+  };
+  const clear = () => {
+    come = [];
+    count = 0;
+    lines.replaceChildren();
   };
 
   const read = async () => {
     reading.abort();
     reading = new AbortController();
     const mine = AbortSignal.any([reading.signal, signal]);
-    lines.replaceChildren();
+    clear();
     for (let last; !mine.aborted;) {
       try {
-        state.textContent = "following";
+        say("following");
         for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), mine)) {
           if (event.name === "line") add(event.data);
           // Lines of the id 0 come from the run's row, and come anew with each call: they do not say where to go on.
           if (Number(event.id) > 0) last = event.id;
           if (event.name === "problem") throw new Error(event.data.detail);
           if (event.name === "end") {
-            state.textContent = lines.childElementCount ? "the run is over, and so is its log" : "the run is over; its log has no such lines";
+            say(count ? "the run is over, and so is its log" : "the run is over; its log has no such lines");
             return;
           }
         }
       } catch (error) {
         if (mine.aborted) return;
-        state.textContent = `cut off (${error.message}); trying again`;
+        say(`cut off (${error.message}); trying again`);
       }
       await new Promise(resolve => { setTimeout(resolve, 1000); });
-      if (last === undefined) lines.replaceChildren();
+      if (last === undefined) clear();
     }
   };
   const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
