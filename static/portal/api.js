@@ -26,18 +26,27 @@ export function setToken(text) {
   else throw new Problem({ title: "That is no token", detail: "A token has no spaces and only letters, digits and signs of ASCII." });
 }
 
-async function send(method, path, { body, headers, signal } = {}) {
+// Milliseconds after which a call counts as not answered. Streams have none.
+const PATIENCE = 30000;
+
+async function send(method, path, { body, headers, signal, patience = PATIENCE } = {}) {
   const all = { ...headers };
   const token = sessionStorage.getItem(KEY);
   if (token !== null) all.Token = token;
   if (body !== undefined) all["Content-Type"] = "application/json";
   let answer;
+  const late = patience && AbortSignal.timeout(patience);
+  const ends = [signal, late].filter(Boolean);
   try {
     answer = await fetch(path, {
-      method, signal, headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
+      method, signal: AbortSignal.any(ends), headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (late?.aborted) {
+      const detail = method === "GET" ? "" : " What was asked for may have been done: look before you ask again.";
+      throw new Problem({ title: "The broker does not answer", detail: `The broker has not answered within ${patience / 1000} s.${detail}` });
+    }
     throw new Problem({ title: "The broker does not answer", detail: "The broker does not answer." });
   }
   if (answer.ok) return answer;
@@ -70,7 +79,7 @@ export function onceKey() {
 // Server-sent events, read from a fetch, since an EventSource cannot send a token. Gives { name, id, data } until the
 // answer ends.
 export async function* events(path, signal) {
-  const answer = await send("GET", path, { signal, headers: { Accept: "text/event-stream" } });
+  const answer = await send("GET", path, { signal, patience: 0, headers: { Accept: "text/event-stream" } });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

@@ -65,6 +65,11 @@ function nodeTable(items) {
     items.map(one => ({ key: one.nodeId ?? "all", cells: [one.nodeId ? short(one.nodeId) : "all", num(one.left), num(one.success), num(one.error), num(one.total), time(one.updateTime)] })), "");
 }
 
+// Waits until the page can be seen.
+const seen = signal => document.hidden && new Promise(resolve => {
+  for (const [target, name] of [[document, "visibilitychange"], [signal, "abort"]]) target.addEventListener(name, resolve, { once: true });
+});
+
 // The log, followed from its first line. It is begun anew when the filter changes.
 function logOf(id, signal) {
   const lines = h("div", { class: "log", role: "log", tabindex: 0, "aria-label": "Log of the run", "aria-live": "off" });
@@ -111,13 +116,22 @@ function logOf(id, signal) {
     reading = new AbortController();
     const mine = AbortSignal.any([reading.signal, signal]);
     clear();
+    const own = new Set();
     for (let last; !mine.aborted;) {
+      await seen(mine);
+      // A page that nobody sees gives its connection back: a browser has six for all pages of a host.
+      const stream = new AbortController();
+      const hide = () => document.hidden && stream.abort();
+      document.addEventListener("visibilitychange", hide);
       try {
         say("following");
-        for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), mine)) {
-          if (event.name === "line") add(event.data);
+        for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), AbortSignal.any([mine, stream.signal]))) {
           // Lines of the id 0 come from the run's row, and come anew with each call: they do not say where to go on.
-          if (Number(event.id) > 0) last = event.id;
+          const isOwn = !(Number(event.id) > 0);
+          const again = isOwn && own.has(JSON.stringify(event.data));
+          if (event.name === "line" && isOwn) own.add(JSON.stringify(event.data));
+          if (event.name === "line" && !again) add(event.data);
+          if (!isOwn) last = event.id;
           if (event.name === "problem") throw new Error(event.data.detail);
           if (event.name === "end") {
             say(count ? "the run is over, and so is its log" : "the run is over; its log has no such lines");
@@ -126,10 +140,11 @@ function logOf(id, signal) {
         }
       } catch (error) {
         if (mine.aborted) return;
-        say(`cut off (${error.message}); trying again`);
+        if (!stream.signal.aborted) say(`cut off (${error.message}); trying again`);
+      } finally {
+        document.removeEventListener("visibilitychange", hide);
       }
-      await new Promise(resolve => { setTimeout(resolve, 1000); });
-      if (last === undefined) clear();
+      if (!stream.signal.aborted) await new Promise(resolve => { setTimeout(resolve, 1000); });
     }
   };
   const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
