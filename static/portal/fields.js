@@ -52,6 +52,8 @@ export function field(spec) {
       before = { value: value ?? undefined, text: input.value };
     },
     read() {
+      // A date that is not whole reads as none: it would take a bound away unseen.
+      if (input.validity.badInput) throw wrong(path, "the date is not complete");
       if (input.value === before.text) return before.value;
       if (input.value.trim() === "") return undefined;
       try {
