@@ -8,13 +8,16 @@ import { typed } from "./exact.js";
 export function triggerJob(job) {
   const isTask = job.jobType === "task";
   const usual = isTask ? job.task?.arguments : job.properties.Arguments;
-  const shown = isTask && usual !== undefined ? JSON.stringify(usual, null, 2) : usual ?? "";
+  // A line with a place for them is not what a trigger brings, but where it goes.
+  const hasPlace = job.jobType === "application" && usual?.includes("{arguments}");
+  const shown = hasPlace ? "" : isTask && usual !== undefined ? JSON.stringify(usual, null, 2) : usual ?? "";
+  const label = hasPlace ? "What {arguments} stands for" : isTask ? "Arguments, as JSON" : "Arguments";
   const once = onceKey();
   return ask({
     title: `Trigger ${job.name}`,
     text: "It runs now, beside its plan.",
     fields: [
-      { name: "arguments", label: isTask ? "Arguments, as JSON" : "Arguments", kind: "area", hint: "Empty: those of the job.",
+      { name: "arguments", label, kind: "area", hint: hasPlace ? `The line of the job: ${usual}` : "Empty: those of the job.",
         value: shown },
       { name: "priority", label: "Priority", kind: "number", hint: `Empty: ${job.priority}, as the job has it. Higher goes first.` },
     ],
