@@ -144,7 +144,9 @@ export function pairs({ path, title, add, empty, keyLabel, valueLabel }) {
       const out = {};
       for (const [key, value] of list.all.map(line => line.fields.map(one => one.read()))) {
         if (key === undefined && value !== undefined) throw wrong(path, `“${value}” has no name`);
-        if (key !== undefined) out[key] = value ?? "";
+        if (key === undefined) continue;
+        if (Object.keys(out).some(other => other.toLowerCase() === key.toLowerCase())) throw wrong(`${path}.${key}`, `“${key}” is named twice`);
+        out[key] = value ?? "";
       }
       return Object.keys(out).length ? out : undefined;
     },
