@@ -50,6 +50,8 @@ async function send(method, path, { body, headers, signal, patience = PATIENCE }
     throw new Problem({ title: "The broker does not answer", detail: "The broker does not answer." });
   }
   if (answer.ok) return answer;
+  // Of a token that was replaced meanwhile nothing is to be said.
+  if (answer.status === 401 && token === sessionStorage.getItem(KEY)) window.dispatchEvent(new CustomEvent("token", { detail: token !== null }));
   const problem = await answer.json().catch(() => ({}));
   throw new Problem({ ...problem, status: answer.status, detail: problem.detail || `The broker answered ${answer.status}.` });
 }

@@ -152,8 +152,8 @@ async function suggestions(signal) {
     options("packages", packages.items.map(({ url, name }) => [url, name])), options("zones", ["UTC", ...(Intl.supportedValuesOf?.("timeZone") ?? [])].map(zone => [zone]))];
 }
 
-// A form that sends with `send`, and does not send twice at once.
-function sending(form, label, send, cancel) {
+// A form that sends with `send`, and does not send twice at once. Who leaves what is typed is asked first.
+function sending(page, form, label, send, cancel) {
   const go = h("button", { class: "main" }, label);
   const submit = async event => {
     event?.preventDefault();
@@ -167,7 +167,7 @@ function sending(form, label, send, cancel) {
     }
     go.disabled = false;
   };
-  return h("form", { class: "job", onsubmit: submit, novalidate: true }, form.element, h("div", { class: "row bar" }, go, cancel));
+  return h("form", { class: "job", onsubmit: submit, oninput: () => { page.isDirty = true; }, novalidate: true }, form.element, h("div", { class: "row bar" }, go, cancel));
 }
 
 export async function newJob(page) {
@@ -175,10 +175,11 @@ export async function newJob(page) {
   const form = formOf({ jobType: KIND[page.query.kind] ? page.query.kind : "task", properties: {} }, true);
   const send = async () => {
     const job = await post(at("/jobs"), form.said());
+    page.isDirty = false;
     tell(`${job.name} is created.`);
     location.hash = `/jobs/${job.id}`;
   };
-  page.mount(h("h1", {}, "New job"), sending(form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
+  page.mount(h("h1", {}, "New job"), sending(page, form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
 }
 
 // What differs between two jobs, by path.
@@ -228,11 +229,13 @@ async function edit(page) {
       await collided();
       return;
     }
+    page.isDirty = false;
     tell(`${base.name} is changed.`);
     location.hash = `/jobs/${id}`;
   };
   const lists = await suggestions(signal);
   await form.ready;
   page.isMounted = true;
-  root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...lists);
+  page.isDirty = false;
+  root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(page, form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...lists);
 }
