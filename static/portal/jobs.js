@@ -76,7 +76,7 @@ export async function jobs(page) {
   const look = async () => {
     const asked = { ...query, limit: PAGE, sort: query.sort || "name", ...(deleted && { enabled: "", deleted: true }) };
     const { items, nextCursor } = await get(at("/jobs", asked), signal);
-    const again = () => look().catch(error => tell(error.message, "bad"));
+    const again = () => look().catch(error => signal.aborted || tell(error.message, "bad"));
     let shown;
     if (deleted) {
       shown = table("Deleted jobs", ["Name", "Kind", "Deleted", ""], items.map(job => deletedRow(job, again)), "No deleted jobs.");

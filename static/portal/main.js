@@ -87,7 +87,7 @@ function pageOf(root, parts, query, signal) {
       } catch (error) {
         if (signal.aborted) return undefined;
         failed(error, page);
-        if (error.status === 404) return undefined;
+        if (error.status === 404) return leave.abort();
         // Nothing to ask before there is another token: that wakes it.
         if (error.status === 401) ms = Infinity;
       }
@@ -122,11 +122,19 @@ async function show() {
   document.getElementById("forget").hidden = !hasToken();
   const root = h("div");
   main.replaceChildren(root);
+  const nothing = () => root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
   if (!found) {
-    root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
+    nothing();
     return;
   }
-  const page = current = pageOf(root, path.match(found[0]).slice(1).map(decodeURIComponent), new URLSearchParams(query), leave.signal);
+  let parts;
+  try {
+    parts = path.match(found[0]).slice(1).map(decodeURIComponent);
+  } catch {
+    nothing();
+    return;
+  }
+  const page = current = pageOf(root, parts, new URLSearchParams(query), leave.signal);
   try {
     await found[1](page);
   } catch (error) {
