@@ -66,9 +66,13 @@ function nodeTable(items) {
 }
 
 // Waits until the page can be seen.
-const seen = signal => document.hidden && new Promise(resolve => {
-  for (const [target, name] of [[document, "visibilitychange"], [signal, "abort"]]) target.addEventListener(name, resolve, { once: true });
-});
+async function seen(signal) {
+  while (document.hidden && !signal.aborted) {
+    await new Promise(resolve => {
+      for (const [target, name] of [[document, "visibilitychange"], [signal, "abort"]]) target.addEventListener(name, resolve, { once: true });
+    });
+  }
+}
 
 // The log, followed from its first line. It is begun anew when the filter changes.
 function logOf(id, signal) {

@@ -358,6 +358,66 @@ fn a_long_log_is_shown_and_not_followed_unseen() {
     });
 }
 
+/// What is typed in a form is neither lost nor read as something else.
+#[test]
+fn a_form_keeps_what_is_typed_and_says_what_is_wrong_with_it() {
+    journey(async {
+        let broker = Broker::start(&["--token", "boss-token"], "");
+        let api = Api::new(&broker.url).with_token("boss-token");
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs/new?kind=application", broker.url)).await;
+        browser.sees("This broker asks for a token").await;
+        browser.fill("Name", "walk").await;
+        browser.fill("Program", "echo").await;
+        browser.fill("Arguments", "--who {arguments}").await;
+        browser.fill("Token", "boss-token").await;
+        browser.click("Look").await;
+        assert_eq!(browser.value("Name").await, "walk");
+        // To go elsewhere is asked for first.
+        browser.run("window.confirm = () => false; location.hash = '/runs';", json!([])).await;
+        browser.gives("the address of the form", "return location.hash.startsWith('#/jobs/new');", json!([])).await;
+        assert_eq!(browser.value("Name").await, "walk");
+
+        let marked = "const e = document.activeElement; return e.getAttribute('aria-invalid') && e.checkVisibility() && document.getElementById(e.id + '-error').textContent;";
+        browser.click("Add a trigger").await;
+        browser.fill_in("Runs", "at intervals").await;
+        browser.click("Create the job").await;
+        assert_eq!(browser.gives("the marked field", marked, json!([])).await, "a value is expected");
+        browser.fill("Every", "1h").await;
+        browser.click("Bounds, daylight saving, blackouts").await;
+        browser.fill_in("Not after", "12").await;
+        browser.click("Create the job").await;
+        browser.sees("the date is not complete").await;
+        assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]), "nothing is stored");
+        let end = "const label = [...document.querySelectorAll('label')].find(e => e.textContent === 'Not after'); \
+            document.getElementById(label.htmlFor).value = '2099-12-31T12:00';";
+        browser.run(end, json!([])).await;
+        browser.click("What follows, other properties").await;
+        for value in ["1", "2"] {
+            browser.click("Add a property").await;
+            let last = "const all = [...document.querySelectorAll('.pair input')].slice(-2); [all[0].value, all[1].value] = ['Mine', arguments[0]];";
+            browser.run(last, json!([value])).await;
+        }
+        browser.click("Create the job").await;
+        browser.sees("“Mine” is named twice").await;
+        browser.run("[...document.querySelectorAll('.pair input')].at(-2).value = 'Other';", json!([])).await;
+        browser.click("Create the job").await;
+        browser.sees("What became of its instants").await;
+        let job = named(&api, "walk").await;
+        assert!(job["schedule"]["endAt"].is_string(), "{job}");
+        let properties = job["properties"].clone();
+        assert_eq!((&properties["Mine"], &properties["Other"]), (&json!("1"), &json!("2")));
+
+        browser.click("Trigger …").await;
+        browser.sees("The line of the job: --who {arguments}").await;
+        assert_eq!(browser.value("What {arguments} stands for").await, "");
+        browser.click("Cancel").await;
+        browser.run("location.hash = '/jobs/%';", json!([])).await;
+        browser.sees("Nothing is at this address").await;
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
 /// Files, and what they come with: fresh but not fetched twice, and nothing but their own.
 #[test]
 fn its_files_are_served() {
