@@ -2,23 +2,29 @@
 
 import { Problem, at, onceKey, post, remove } from "./api.js";
 import { ask, tell } from "./dialog.js";
+import { typed } from "./exact.js";
 
 // Runs it now. However often the button is pressed, one dialog makes one run.
 export function triggerJob(job) {
   const isTask = job.jobType === "task";
   const usual = isTask ? job.task?.arguments : job.properties.Arguments;
+  // A line with a place for them is not what a trigger brings, but where it goes.
+  const hasPlace = job.jobType === "application" && usual?.includes("{arguments}");
+  const shown = hasPlace ? "" : isTask && usual !== undefined ? JSON.stringify(usual, null, 2) : usual ?? "";
+  const label = hasPlace ? "What {arguments} stands for" : isTask ? "Arguments, as JSON" : "Arguments";
   const once = onceKey();
   return ask({
     title: `Trigger ${job.name}`,
     text: "It runs now, beside its plan.",
     fields: [
-      { name: "arguments", label: isTask ? "Arguments, as JSON" : "Arguments", kind: "area", hint: "Empty: those of the job.",
-        value: isTask && usual !== undefined ? JSON.stringify(usual, null, 2) : usual },
+      { name: "arguments", label, kind: "area", hint: hasPlace ? `The line of the job: ${usual}` : "Empty: those of the job.",
+        value: shown },
       { name: "priority", label: "Priority", kind: "number", hint: `Empty: ${job.priority}, as the job has it. Higher goes first.` },
     ],
     action: "Trigger",
     act: values => {
-      const body = { arguments: readArguments(isTask, values.arguments) };
+      // What nobody touched is the job's own, and need not go through here.
+      const body = { arguments: values.arguments === shown.replaceAll(/\r\n?/g, "\n") ? undefined : readArguments(isTask, values.arguments) };
       if (values.priority !== "") body.priority = Number(values.priority);
       return post(at(`/jobs/${job.id}/trigger`), body, { headers: { "Idempotency-Key": once } });
     },
@@ -32,7 +38,7 @@ function readArguments(isTask, text) {
   if (text.trim() === "") return undefined;
   if (!isTask) return text;
   try {
-    return JSON.parse(text);
+    return typed(text);
   } catch (error) {
     throw new Problem({ detail: `This is no JSON: ${error.message}`, field: "arguments" });
   }

@@ -1,6 +1,8 @@
 // The one door to the broker: its public API, called as any other client calls it. The token lives in this tab's session
 // storage and goes into the header `Token`, never into an address.
 
+import { answered } from "./exact.js";
+
 const KEY = "token";
 
 // What the API answered instead of success (RFC 9457). `status` is 0 if there was no answer.
@@ -24,28 +26,39 @@ export function setToken(text) {
   else throw new Problem({ title: "That is no token", detail: "A token has no spaces and only letters, digits and signs of ASCII." });
 }
 
-async function send(method, path, { body, headers, signal } = {}) {
+// Milliseconds after which a call counts as not answered. Streams have none.
+const PATIENCE = 30000;
+
+async function send(method, path, { body, headers, signal, patience = PATIENCE } = {}) {
   const all = { ...headers };
   const token = sessionStorage.getItem(KEY);
   if (token !== null) all.Token = token;
   if (body !== undefined) all["Content-Type"] = "application/json";
   let answer;
+  const late = patience && AbortSignal.timeout(patience);
+  const ends = [signal, late].filter(Boolean);
   try {
     answer = await fetch(path, {
-      method, signal, headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
+      method, signal: AbortSignal.any(ends), headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (late?.aborted) {
+      const detail = method === "GET" ? "" : " What was asked for may have been done: look before you ask again.";
+      throw new Problem({ title: "The broker does not answer", detail: `The broker has not answered within ${patience / 1000} s.${detail}` });
+    }
     throw new Problem({ title: "The broker does not answer", detail: "The broker does not answer." });
   }
   if (answer.ok) return answer;
+  // Of a token that was replaced meanwhile nothing is to be said.
+  if (answer.status === 401 && token === sessionStorage.getItem(KEY)) window.dispatchEvent(new CustomEvent("token", { detail: token !== null }));
   const problem = await answer.json().catch(() => ({}));
   throw new Problem({ ...problem, status: answer.status, detail: problem.detail || `The broker answered ${answer.status}.` });
 }
 
 async function call(method, path, options) {
   const answer = await send(method, path, options);
-  return answer.status === 204 ? null : answer.json();
+  return answer.status === 204 ? null : answered(await answer.text());
 }
 
 export const get = (path, signal) => call("GET", path, { signal });
@@ -68,7 +81,7 @@ export function onceKey() {
 // Server-sent events, read from a fetch, since an EventSource cannot send a token. Gives { name, id, data } until the
 // answer ends.
 export async function* events(path, signal) {
-  const answer = await send("GET", path, { signal, headers: { Accept: "text/event-stream" } });
+  const answer = await send("GET", path, { signal, patience: 0, headers: { Accept: "text/event-stream" } });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

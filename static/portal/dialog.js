@@ -5,6 +5,9 @@ import { Problem } from "./api.js";
 
 let count = 0;
 
+// A name may hold white space that nobody can type, or see.
+const fold = text => text.replace(/\s+/g, " ").trim();
+
 // One field of a dialog: { name, label, kind, hint, options, value, check }.
 function field({ name, label, kind = "text", hint, options, value }) {
   const id = `d${count}-${name}`;
@@ -28,7 +31,7 @@ export function ask({ title, text = [], fields = [], word, action, danger = fals
     h("h2", { id: `d${count}` }, title), [text].flat().map(line => h("p", {}, line)), all.map(field), error,
     h("div", { class: "row end" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go));
   const dialog = h("dialog", { "aria-labelledby": `d${count}` }, form);
-  if (word !== undefined) form.elements.word.oninput = () => { go.disabled = form.elements.word.value !== word; };
+  if (word !== undefined) form.elements.word.oninput = () => { go.disabled = fold(form.elements.word.value) !== fold(word); };
 
   return new Promise(resolve => {
     form.onsubmit = async event => {

@@ -2,6 +2,7 @@
 
 import { Problem } from "./api.js";
 import { button, h } from "./dom.js";
+import { typed } from "./exact.js";
 import { exactSpan, local, readSpan } from "./text.js";
 
 let count = 0;
@@ -18,7 +19,7 @@ const KINDS = {
   number: { write: String, read: text => Number(text), expects: "a number is expected" },
   span: { write: exactSpan, read: readSpan, expects: "a length of time is expected: 500ms, 30s, 1h 30m, 2d" },
   instant: { write: value => local(new Date(value)).replace(" ", "T"), read: text => new Date(text).toISOString() },
-  json: { write: value => JSON.stringify(value, null, 2), read: JSON.parse, expects: "this is no JSON" },
+  json: { write: value => JSON.stringify(value, null, 2), read: typed, expects: "this is no JSON" },
   words: { write: value => value.join(", "), read: text => text.split(",").map(word => word.trim()).filter(Boolean) },
   codes: { write: value => value.join(", "), read: text => text.split(",").map(Number), expects: "numbers are expected, with commas" },
 };
@@ -51,6 +52,8 @@ export function field(spec) {
       before = { value: value ?? undefined, text: input.value };
     },
     read() {
+      // A date that is not whole reads as none: it would take a bound away unseen.
+      if (input.validity.badInput) throw wrong(path, "the date is not complete");
       if (input.value === before.text) return before.value;
       if (input.value.trim() === "") return undefined;
       try {
@@ -141,7 +144,9 @@ export function pairs({ path, title, add, empty, keyLabel, valueLabel }) {
       const out = {};
       for (const [key, value] of list.all.map(line => line.fields.map(one => one.read()))) {
         if (key === undefined && value !== undefined) throw wrong(path, `“${value}” has no name`);
-        if (key !== undefined) out[key] = value ?? "";
+        if (key === undefined) continue;
+        if (Object.keys(out).some(other => other.toLowerCase() === key.toLowerCase())) throw wrong(`${path}.${key}`, `“${key}” is named twice`);
+        out[key] = value ?? "";
       }
       return Object.keys(out).length ? out : undefined;
     },

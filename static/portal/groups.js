@@ -42,6 +42,6 @@ export async function groups(page) {
     }));
     patch(list, table("Groups", ["Name", "Description", ["Jobs", "n"], ["Nodes", "n"], "Changed", ""], rows,
       "No groups yet. A group is a name that jobs and nodes go by; it is also made when a job names it."), pages("/groups", page.query, nextCursor));
-    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+    page.mount(...body);
   });
 }

@@ -58,9 +58,13 @@ export function preview({ zone, fires, understood, remarks = [] }) {
 function ledger(id, signal) {
   const box = h("div");
   const verdict = h("select", { id: "v", onchange: () => asked() }, ["", "fired", "skipped", "missed", "merged"].map(name => h("option", { value: name }, name || "any")));
+  const news = h("p", { class: "soft", role: "status" });
   let rows = [];
+  // Who has gone further down in it, or asked why, is left there.
+  let isRead = false;
 
   const why = async (fire, at_) => {
+    isRead = true;
     const answer = await get(at(`/jobs/${id}/why`, { at: fire.plannedAt }), signal).catch(error => ({ because: [error.message] }));
     at_.replaceWith(h("span", { class: "wrap" }, answer.because.join(" ")));
   };
@@ -74,15 +78,23 @@ function ledger(id, signal) {
     };
   };
   const look = async after => {
+    if (after) isRead = true;
     const { items, nextCursor } = await get(at(`/jobs/${id}/fires`, { verdict: verdict.value, cursor: after, limit: LEDGER }), signal);
     rows = after ? [...rows, ...items] : items;
+    isRead = Boolean(after);
+    news.textContent = "";
     box.replaceChildren(table("Ledger", ["Planned for", "Kind", "Verdict", "Rule", "Reason", "Run", ""], rows.map(row), "No instant of its plan has come yet."));
     if (nextCursor) box.append(button("Older", () => asked(nextCursor)));
   };
   const asked = after => look(after).catch(error => signal.aborted || tell(error.message, "bad"));
   const part = section("What became of its instants", h("div", { class: "filter" }, h("div", {}, h("label", { for: "v" }, "Verdict"), verdict),
-    button("Look again", () => asked())), box);
-  return { part, look };
+    button("Look again", () => asked()), news), box);
+  const changed = () => {
+    if (!isRead) return look();
+    news.textContent = "There may be new instants: look again.";
+    return undefined;
+  };
+  return { part, changed };
 }
 
 function changes(items) {
@@ -108,13 +120,11 @@ export async function job(page) {
     // What was decided or changed shows in these; else the ledger is left as the reader has it.
     const mark = `${now.version} ${now.fires} ${now.lastFire}`;
     if (mark !== seen) {
-      seen = mark;
-      await fires.look();
+      await fires.changed();
       patch(past, changes((await get(at(`/jobs/${id}/history`, { limit: 10 }), signal)).items));
+      seen = mark;
     }
-    if (!page.root.childElementCount) {
-      page.root.replaceChildren(top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past));
-    }
+    page.mount(top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past));
   };
   await page.live(2000, look);
 }

@@ -4,6 +4,7 @@
 import { Problem, at, get, post, put } from "./api.js";
 import { tell } from "./dialog.js";
 import { button, h, link, patch, table } from "./dom.js";
+import { copy, isObject } from "./exact.js";
 import { field, lines, pairs, tick } from "./fields.js";
 import { COMMON, KIND, POLICIES } from "./jobspec.js";
 import { scheduleOf } from "./schedule.js";
@@ -85,7 +86,7 @@ function formOf(base, isNew) {
   fill(base);
 
   const said = () => {
-    const job = structuredClone({ properties: {}, policies: base.policies ?? {}, task: base.task ?? {}, callback: base.callback ?? {} });
+    const job = copy({ properties: {}, policies: base.policies ?? {}, task: base.task ?? {}, callback: base.callback ?? {} });
     for (const one of plain()) write(job, one.path, one.read());
     // Whatever is not shown in a field of its own, as it stands in the list; a field goes before it.
     const claimed = Object.fromEntries(Object.entries(job.properties).map(([key, value]) => [Object.keys(base.properties ?? {}).find(old => sameKey(old, key)) ?? key, value]));
@@ -101,7 +102,8 @@ function formOf(base, isNew) {
     } else {
       delete job.callback;
     }
-    if (kind !== "task") delete job.task;
+    // What nobody touched need not go through here: members that are absent stay.
+    if (kind !== "task" || (!isNew && JSON.stringify(job.task) === JSON.stringify(base.task))) delete job.task;
     job.schedule = schedule.read();
     job.successors = successors.all.map(line => line.read());
     if (isNew) job.isEnabled = enabled.read() ?? false;
@@ -150,8 +152,8 @@ async function suggestions(signal) {
     options("packages", packages.items.map(({ url, name }) => [url, name])), options("zones", ["UTC", ...(Intl.supportedValuesOf?.("timeZone") ?? [])].map(zone => [zone]))];
 }
 
-// A form that sends with `send`, and does not send twice at once.
-function sending(form, label, send, cancel) {
+// A form that sends with `send`, and does not send twice at once. Who leaves what is typed is asked first.
+function sending(page, form, label, send, cancel) {
   const go = h("button", { class: "main" }, label);
   const submit = async event => {
     event?.preventDefault();
@@ -165,7 +167,7 @@ function sending(form, label, send, cancel) {
     }
     go.disabled = false;
   };
-  return h("form", { class: "job", onsubmit: submit, novalidate: true }, form.element, h("div", { class: "row bar" }, go, cancel));
+  return h("form", { class: "job", onsubmit: submit, oninput: () => { page.isDirty = true; }, novalidate: true }, form.element, h("div", { class: "row bar" }, go, cancel));
 }
 
 export async function newJob(page) {
@@ -173,16 +175,16 @@ export async function newJob(page) {
   const form = formOf({ jobType: KIND[page.query.kind] ? page.query.kind : "task", properties: {} }, true);
   const send = async () => {
     const job = await post(at("/jobs"), form.said());
+    page.isDirty = false;
     tell(`${job.name} is created.`);
     location.hash = `/jobs/${job.id}`;
   };
-  page.root.replaceChildren(h("h1", {}, "New job"), sending(form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
+  page.mount(h("h1", {}, "New job"), sending(page, form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
 }
 
 // What differs between two jobs, by path.
 function differences(a, b, path = "") {
   if (JSON.stringify(a) === JSON.stringify(b)) return [];
-  const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
   if (!isObject(a) && !isObject(b)) return [[path, a, b]];
   const keys = new Set([...Object.keys(isObject(a) ? a : {}), ...Object.keys(isObject(b) ? b : {})]);
   return [...keys].flatMap(key => differences(a?.[key], b?.[key], path ? `${path}.${key}` : key));
@@ -191,7 +193,9 @@ function differences(a, b, path = "") {
 const BOOKKEEPING = /^(version|updateTime|updateBy|nextFire|lastFire|fires|failures)$/;
 const shown = value => h("code", { class: "wrap" }, value === undefined ? "" : JSON.stringify(value));
 
-export async function changeJob(page) {
+export const changeJob = page => page.once(() => edit(page));
+
+async function edit(page) {
   const { root, signal, parts: [id] } = page;
   const base = await get(at(`/jobs/${encodeURIComponent(id)}`), signal);
   page.title(`Edit ${base.name}`);
@@ -211,7 +215,7 @@ export async function changeJob(page) {
       h("h2", {}, "Somebody else changed this job while you did"),
       h("p", {}, `You began with version ${version}, it is at ${theirs.version} now${theirs.updateBy ? `, changed by ${theirs.updateBy}` : ""}. Nothing of yours was saved, and nothing of theirs is lost.`),
       table("What they changed", ["What", "When you began", "Now"], rows, "They changed nothing that lasts."),
-      h("div", { class: "row" }, button("Begin anew with theirs", () => changeJob(page)), over)));
+      h("div", { class: "row" }, button("Begin anew with theirs", () => edit(page).catch(problem => tell(problem.message, "bad"))), over)));
     conflict.firstChild.scrollIntoView({ block: "center" });
     conflict.firstChild.focus();
   };
@@ -225,10 +229,13 @@ export async function changeJob(page) {
       await collided();
       return;
     }
+    page.isDirty = false;
     tell(`${base.name} is changed.`);
     location.hash = `/jobs/${id}`;
   };
   const lists = await suggestions(signal);
   await form.ready;
-  root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...lists);
+  page.isMounted = true;
+  page.isDirty = false;
+  root.replaceChildren(h("h1", {}, "Edit ", link(`/jobs/${id}`, base.name)), conflict, sending(page, form, "Save", send, link(`/jobs/${id}`, "Cancel")), ...lists);
 }

@@ -62,8 +62,7 @@ export async function jobs(page) {
   const list = h("div");
   const deleted = query.enabled === "deleted";
   const isFiltered = ["name", "kind", "group", "enabled", "cursor"].some(name => query[name]);
-  const groups = await get(at("/groups", { limit: 1000 }), signal);
-  const body = [
+  const bodyOf = groups => [
     h("div", { class: "row title" }, h("h1", {}, "Jobs"), h("a", { class: "button main", href: "#/jobs/new" }, "New job")),
     filter("/jobs", query, [
       { name: "name", label: "Name" },
@@ -77,7 +76,7 @@ export async function jobs(page) {
   const look = async () => {
     const asked = { ...query, limit: PAGE, sort: query.sort || "name", ...(deleted && { enabled: "", deleted: true }) };
     const { items, nextCursor } = await get(at("/jobs", asked), signal);
-    const again = () => look().catch(error => tell(error.message, "bad"));
+    const again = () => look().catch(error => signal.aborted || tell(error.message, "bad"));
     let shown;
     if (deleted) {
       shown = table("Deleted jobs", ["Name", "Kind", "Deleted", ""], items.map(job => deletedRow(job, again)), "No deleted jobs.");
@@ -87,7 +86,7 @@ export async function jobs(page) {
         items.map(job => row(job, runs.get(job.id))), isFiltered ? "No job is like that." : firstJob());
     }
     patch(list, shown, pages("/jobs", query, nextCursor));
-    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+    if (!page.isMounted) page.mount(...bodyOf(await get(at("/groups", { limit: 1000 }), signal)));
   };
   await page.live(4000, look);
 }

@@ -31,69 +31,84 @@ const main = document.getElementById("main");
 const note = document.getElementById("note");
 const ask = document.getElementById("ask");
 let leave = new AbortController();
+let current;
+let shown;
 
 function say(text, kind = "") {
   if (note.textContent !== text) note.textContent = text;
   note.className = kind;
 }
 
-function wantToken(text) {
-  ask.hidden = false;
-  document.getElementById("ask-note").textContent = text;
-  main.replaceChildren();
-  document.getElementById("token").focus();
+// Asks for a token above the page; what is typed there stays. Calls that come back later do not ask again.
+function wantToken(wasSent) {
+  if (!ask.hidden && !wasSent) return;
+  document.getElementById("ask-note").textContent = wasSent ? "The broker does not know this token." : "This broker asks for a token.";
+  setToken("");
+  document.getElementById("forget").hidden = true;
+  if (ask.hidden) {
+    ask.hidden = false;
+    document.getElementById("token").focus();
+  }
 }
 
 // Shows what went wrong where a page could not be shown, or go on.
-function failed(error, root) {
-  if (error.name === "AbortError") return;
-  if (error.status === 401) {
-    leave.abort();
-    wantToken(hasToken() ? "The broker does not know this token." : "This broker asks for a token.");
-    say("a token is needed", "bad");
-    setToken("");
-    document.getElementById("forget").hidden = true;
-    return;
-  }
+function failed(error, page) {
+  if (error.name === "AbortError") return undefined;
+  if (error.status === 401) return say("a token is needed", "bad");
   say(error.message, "bad");
   if (!(error instanceof Problem)) console.error(error);
-  if (root.childElementCount) return;
+  // What is shown stays, as old as the note says; but what is gone is not to be acted on any more.
+  if (page.isMounted && error.status !== 404) return undefined;
+  const { root } = page;
   if (error.status === 404) root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, error.message), h("p", {}, link("/jobs", "All jobs")));
   else root.replaceChildren(h("p", { class: "error" }, error.message));
+  return undefined;
 }
 
 // What a page is given: where to put itself, what the address says, and how to look again and again.
 function pageOf(root, parts, query, signal) {
   const page = { root, parts, query: Object.fromEntries(query), signal };
+  // Puts the page up, once. Until then there is room for what went wrong.
+  page.mount = (...body) => {
+    if (!page.isMounted) root.replaceChildren(...body);
+    page.isMounted = true;
+  };
   page.title = text => { document.title = `${text} · Webloom`; };
   signal.addEventListener("abort", () => page.wake?.());
   // Does something now, and again so many milliseconds after it was done (or as many as it says), until the page is left.
-  page.live = async (usual, work) => {
+  // Of `once`, only until it was done.
+  page.live = async (usual, work, once = false) => {
     for (;;) {
       let ms = usual;
       try {
         ms = await work() ?? usual;
+        if (once) return say("");
         say(`as of ${new Date().toLocaleTimeString()}`);
       } catch (error) {
-        if (signal.aborted) return;
-        failed(error, root);
-        if (error.status === 404) return;
+        if (signal.aborted) return undefined;
+        failed(error, page);
+        if (error.status === 404) return leave.abort();
+        // Nothing to ask before there is another token: that wakes it.
+        if (error.status === 401) ms = Infinity;
       }
       await new Promise(resolve => {
-        const timer = setTimeout(resolve, document.hidden ? 5 * ms : ms);
+        const timer = ms === Infinity ? undefined : setTimeout(resolve, document.hidden ? 5 * ms : ms);
         page.wake = () => {
           clearTimeout(timer);
           resolve();
         };
       });
-      if (signal.aborted) return;
+      if (signal.aborted) return undefined;
     }
   };
+  page.once = work => page.live(2000, work, true);
   return page;
 }
 
 async function show() {
   leave.abort();
+  current = undefined;
+  shown = location.href;
   leave = new AbortController();
   const [path, query] = (location.hash.slice(1) || "/").split(/\?(.*)/s);
   const found = PAGES.find(([pattern]) => pattern.test(path));
@@ -107,15 +122,23 @@ async function show() {
   document.getElementById("forget").hidden = !hasToken();
   const root = h("div");
   main.replaceChildren(root);
+  const nothing = () => root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
   if (!found) {
-    root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
+    nothing();
     return;
   }
-  const page = pageOf(root, path.match(found[0]).slice(1).map(decodeURIComponent), new URLSearchParams(query), leave.signal);
+  let parts;
+  try {
+    parts = path.match(found[0]).slice(1).map(decodeURIComponent);
+  } catch {
+    nothing();
+    return;
+  }
+  const page = current = pageOf(root, parts, new URLSearchParams(query), leave.signal);
   try {
     await found[1](page);
   } catch (error) {
-    failed(error, root);
+    failed(error, page);
   }
 }
 
@@ -129,8 +152,13 @@ ask.onsubmit = event => {
     return;
   }
   input.value = "";
-  show();
+  ask.hidden = true;
+  document.getElementById("forget").hidden = false;
+  main.focus();
+  if (current?.wake) current.wake();
+  else if (!current?.isMounted) show();
 };
+window.addEventListener("token", event => wantToken(event.detail));
 document.getElementById("forget").onclick = () => {
   setToken("");
   show();
@@ -141,7 +169,13 @@ document.getElementById("skip").onclick = event => {
   main.focus();
 };
 document.getElementById("zone").textContent = zoneHere;
+window.addEventListener("beforeunload", event => current?.isDirty && event.preventDefault());
 window.addEventListener("hashchange", () => {
+  if (location.href === shown) return;
+  if (current?.isDirty && !window.confirm("What you typed is not saved. Leave it?")) {
+    history.replaceState(null, "", shown);
+    return;
+  }
   show();
   // Who reads by keyboard or ear begins at the top of what is new.
   main.focus({ preventScroll: true });

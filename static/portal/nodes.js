@@ -63,6 +63,6 @@ export async function nodes(page) {
     const { items } = await get(at("/nodes"), page.signal);
     patch(list, table("Nodes", ["Node", "There", "State", "Group", "Where", "Machine", "Load", ["Blocks", "n"], ["Programs", "n"], "Heard", ""],
       items.map(node => row(node, () => page.wake?.())), firstNode()));
-    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+    page.mount(...body);
   });
 }

@@ -67,6 +67,6 @@ export async function overview(page) {
     patch(actors, table("Actors",
       ["Kind", "Name", "State", ["Age", "n"], ["Restarts", "n"], ["Queue", "n"], ["Messages", "n"], "Last error"],
       tree(all).map(actorRow), "no actors"));
-    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+    page.mount(...body);
   });
 }

@@ -65,6 +65,15 @@ function nodeTable(items) {
     items.map(one => ({ key: one.nodeId ?? "all", cells: [one.nodeId ? short(one.nodeId) : "all", num(one.left), num(one.success), num(one.error), num(one.total), time(one.updateTime)] })), "");
 }
 
+// Waits until the page can be seen.
+async function seen(signal) {
+  while (document.hidden && !signal.aborted) {
+    await new Promise(resolve => {
+      for (const [target, name] of [[document, "visibilitychange"], [signal, "abort"]]) target.addEventListener(name, resolve, { once: true });
+    });
+  }
+}
+
 // The log, followed from its first line. It is begun anew when the filter changes.
 function logOf(id, signal) {
   const lines = h("div", { class: "log", role: "log", tabindex: 0, "aria-label": "Log of the run", "aria-live": "off" });
@@ -73,38 +82,73 @@ function logOf(id, signal) {
   const text = h("input", { id: "l-text", type: "search" });
   let reading = new AbortController();
 
-  const add = ({ at: instant, level: name, source, text: said }) => {
+  const lineOf = ({ at: instant, level: name, source, text: said }) =>
+    h("div", { class: `line ${name}` }, time(instant), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said);
+  // What has come is shown once a frame: to ask for the layout at each line takes a tab's every moment.
+  let [come, count, frame, word] = [[], 0, 0, ""];
+  const say = text => {
+    word = text;
+    state.textContent = count > MOST_LINES ? `the last ${num(MOST_LINES)} of ${num(count)} lines; ${word}` : word;
+  };
+  const flush = () => {
+    frame = 0;
     // Who reads further up is left there.
     const follows = lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 20;
-    lines.append(h("div", { class: `line ${name}` }, time(instant), " ", h("span", { class: "level" }, name), " ", h("span", { class: "soft" }, source), " ", said));
-    if (lines.childElementCount > MOST_LINES) lines.firstChild.remove();
+    const fresh = document.createDocumentFragment();
+    fresh.append(...come.slice(-MOST_LINES).map(lineOf));
+    come = [];
+    for (let over = lines.childElementCount + fresh.childElementCount - MOST_LINES; over > 0 && lines.firstChild; over -= 1) lines.firstChild.remove();
+    lines.append(fresh);
     if (follows) lines.scrollTop = lines.scrollHeight;
+    say(word);
+  };
+  const add = line => {
+    count += 1;
+    come.push(line);
+    // A hidden page has no frames.
+    if (come.length > 2 * MOST_LINES) come = come.slice(-MOST_LINES);
+    frame ||= requestAnimationFrame(flush);
+  };
+  const clear = () => {
+    come = [];
+    count = 0;
+    lines.replaceChildren();
   };
 
   const read = async () => {
     reading.abort();
     reading = new AbortController();
     const mine = AbortSignal.any([reading.signal, signal]);
-    lines.replaceChildren();
+    clear();
+    const own = new Set();
     for (let last; !mine.aborted;) {
+      await seen(mine);
+      // A page that nobody sees gives its connection back: a browser has six for all pages of a host.
+      const stream = new AbortController();
+      const hide = () => document.hidden && stream.abort();
+      document.addEventListener("visibilitychange", hide);
       try {
-        state.textContent = "following";
-        for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), mine)) {
-          if (event.name === "line") add(event.data);
+        say("following");
+        for await (const event of events(at(`/runs/${id}/logs/stream`, { level: level.value, text: text.value, after: last }), AbortSignal.any([mine, stream.signal]))) {
           // Lines of the id 0 come from the run's row, and come anew with each call: they do not say where to go on.
-          if (Number(event.id) > 0) last = event.id;
+          const isOwn = !(Number(event.id) > 0);
+          const again = isOwn && own.has(JSON.stringify(event.data));
+          if (event.name === "line" && isOwn) own.add(JSON.stringify(event.data));
+          if (event.name === "line" && !again) add(event.data);
+          if (!isOwn) last = event.id;
           if (event.name === "problem") throw new Error(event.data.detail);
           if (event.name === "end") {
-            state.textContent = lines.childElementCount ? "the run is over, and so is its log" : "the run is over; its log has no such lines";
+            say(count ? "the run is over, and so is its log" : "the run is over; its log has no such lines");
             return;
           }
         }
       } catch (error) {
         if (mine.aborted) return;
-        state.textContent = `cut off (${error.message}); trying again`;
+        if (!stream.signal.aborted) say(`cut off (${error.message}); trying again`);
+      } finally {
+        document.removeEventListener("visibilitychange", hide);
       }
-      await new Promise(resolve => { setTimeout(resolve, 1000); });
-      if (last === undefined) lines.replaceChildren();
+      if (!stream.signal.aborted) await new Promise(resolve => { setTimeout(resolve, 1000); });
     }
   };
   const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
@@ -129,9 +173,8 @@ export async function run(page) {
     patch(why, reasons.because.map(text => h("p", {}, text)));
     patch(result, now.result !== undefined && section("Result", json(now.result)));
     patch(more, instances.items.length > 0 && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
-    if (!page.root.childElementCount) {
-      page.root.replaceChildren(top, numbers, section("Why it is where it is", why), result, more, logOf(id, signal));
-    }
+    // The log is asked for once, with the page.
+    if (!page.isMounted) page.mount(top, numbers, section("Why it is where it is", why), result, more, logOf(id, signal));
     return OVER.has(now.state) ? 15000 : undefined;
   };
   await page.live(1000, look);

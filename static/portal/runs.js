@@ -19,7 +19,7 @@ export async function runs(page) {
   page.title("Runs");
   const { query, signal } = page;
   const list = h("div");
-  const jobId = query.job ? await jobNamed(query.job, signal) : "";
+  let jobId = query.job ? null : "";
   const body = [
     h("h1", {}, "Runs"),
     filter("/runs", query, [
@@ -32,6 +32,7 @@ export async function runs(page) {
   const isFiltered = query.job || query.state || query.kind || query.cursor;
   const empty = isFiltered ? "No run is like that." : h("p", {}, "Nothing has run yet. Trigger ", link("/jobs", "a job"), ".");
   await page.live(2000, async () => {
+    if (jobId === null) jobId = await jobNamed(query.job, signal);
     if (jobId === undefined) {
       patch(list, h("div", { class: "empty" }, "No one job has that name or id. Deleted ones are found by their id."));
     } else {
@@ -39,6 +40,6 @@ export async function runs(page) {
       const { items, nextCursor } = await get(at("/runs", { state, kind, cursor, jobId, limit: 50 }), signal);
       patch(list, runTable(items, empty), pages("/runs", query, nextCursor));
     }
-    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+    page.mount(...body);
   });
 }

@@ -1,6 +1,6 @@
 // The schedule in the form of a job: triggers, a zone, and what would come of them, asked of the broker while it is typed.
 
-import { at, post } from "./api.js";
+import { Problem, at, post } from "./api.js";
 import { h, patch } from "./dom.js";
 import { field, lines, tick } from "./fields.js";
 import { preview } from "./job.js";
@@ -32,10 +32,15 @@ function trigger(value = { cron: "" }) {
     fields: [kind, ...Object.values(fields)],
     read() {
       const names = shown[kind.input.value];
-      // Absent counts as said, so that the broker can say what is missing.
       const out = Object.fromEntries(names.map(name => [name, fields[name].read()]));
+      // What is missing is missing in the field that is shown; of a cron expression the broker says so.
       if (kind.input.value === "cron") out.cron ??= "";
+      else if (out[names[0]] === undefined) throw new Problem({ detail: "a value is expected", field: names[0] });
       return out;
+    },
+    isEmpty() {
+      const { input } = fields[shown[kind.input.value][0]];
+      return input.value.trim() === "" && !input.validity.badInput;
     },
   };
 }
@@ -80,10 +85,10 @@ export function scheduleOf() {
   const ask = async () => {
     asked.abort();
     asked = new AbortController();
-    if (!triggers.all.length) return patch(coming);
+    // What is not typed yet is no mistake yet.
+    if (!triggers.all.length || triggers.all.some(line => line.isEmpty())) return patch(coming);
     try {
       const schedule = read();
-      if (schedule.triggers.some(one => one.cron === "" || Object.keys(one).length === 0)) return patch(coming);
       const answer = await post(at("/jobs/preview"), { schedule, count: 5 }, { signal: asked.signal });
       clear();
       patch(coming, h("h3", {}, "It would run next"), preview(answer));

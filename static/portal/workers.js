@@ -73,6 +73,6 @@ export async function workers(page) {
     const { items, nextCursor } = await get(at("/workers", query), signal);
     patch(list, table("Workers", ["Worker", "There", "State", "Watches", "Group, tags", ["Places", "n"], "In hand", "Heard", ""],
       items.map(worker => row(worker, () => page.wake?.())), isFiltered ? "No worker is like that." : firstWorker()), pages("/workers", query, nextCursor));
-    if (!page.root.childElementCount) page.root.replaceChildren(...body);
+    page.mount(...body);
   });
 }

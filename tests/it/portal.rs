@@ -255,6 +255,169 @@ fn runs_are_stopped_workers_put_out_and_nodes_drained() {
     });
 }
 
+/// What was down when a page was opened, and came back.
+#[test]
+fn a_page_that_was_opened_while_the_broker_was_down_appears() {
+    journey(async {
+        let mut broker = Broker::start(&[], "");
+        let job = Api::new(&broker.url).job("titles", "it.Titles", &json!({})).await;
+        let browser = Browser::start().await;
+        browser.open(&broker.url).await;
+        browser.sees("Nothing has run yet").await;
+        for (page, text) in
+            [("/workers".to_owned(), "No worker has come yet"), ("/jobs".to_owned(), "titles"), (format!("/jobs/{job}/edit"), "Save")]
+        {
+            broker.process.kill();
+            browser.run("location.hash = arguments[0];", json!([page])).await;
+            let error = "return document.querySelector('main p.error')?.textContent ?? null;";
+            assert_eq!(browser.gives("an error", error, json!([])).await, "The broker does not answer.");
+            broker.restart("");
+            browser.sees(text).await;
+        }
+    });
+}
+
+/// JSON that is other people's goes through the pages as it was written.
+#[test]
+fn numbers_stay_as_they_were_written() {
+    journey(async {
+        let broker = Broker::start(&["--worker-offline", "600000"], "");
+        let api = Api::new(&broker.url);
+        let body = r#"{"name":"sum","jobType":"task","task":{"handler":"it.sum","arguments":{"big":9007199254740993123,"one":1.0}}}"#;
+        let (status, job) = api.send(api.request(Method::POST, "/api/v1/jobs").body(body)).await;
+        assert_eq!(status, 201, "{job}");
+        let worker = api.worker("it.sum").await;
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs/{}/edit", broker.url, job["id"].as_str().expect("an id"))).await;
+        // Once with the arguments as they are, beside a change; and once with them typed anew.
+        browser.fill("Name that workers watch", "it.other").await;
+        browser.click("Save").await;
+        browser.sees("What became of its instants").await;
+        assert_eq!(named(&api, "sum").await["task"]["arguments"].to_string(), r#"{"big":9007199254740993123,"one":1.0}"#);
+        browser.click("Edit").await;
+        browser.fill("Name that workers watch", "it.sum").await;
+        browser.fill("Arguments", r#"{"big":9007199254740993125,"one":2.0}"#).await;
+        browser.click("Save").await;
+        browser.sees("What became of its instants").await;
+        let typed = r#"{"big":9007199254740993125,"one":2.0}"#;
+        assert_eq!(named(&api, "sum").await["task"]["arguments"].to_string(), typed);
+        browser.click("Trigger …").await;
+        browser.click("Trigger").await;
+        browser.sees("Run of sum").await;
+        assert_eq!(work(&api, &worker, "done").await["arguments"].to_string(), typed);
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// A long log is shown at once, its end is kept, and a page that nobody sees does not hold a connection.
+#[test]
+fn a_long_log_is_shown_and_not_followed_unseen() {
+    journey(async {
+        let broker = Broker::start(&["--worker-offline", "600000"], "");
+        let api = Api::new(&broker.url);
+        let job = json!({ "name": "long", "jobType": "task", "task": { "handler": "it.long", "lease": 600_000 } });
+        let (status, job) = api.post("/api/v1/jobs", &job).await;
+        assert_eq!(status, 201, "{job}");
+        let worker = api.worker("it.long").await;
+        let run = api.trigger(job["id"].as_str().expect("an id")).await;
+        let order = api.heard(&worker, "tasks").await.expect("an order")[0].clone();
+        let say = |texts: Vec<String>, state: &'static str| {
+            let (api, worker, order) = (api.clone(), worker.clone(), order.clone());
+            async move {
+                let logs: Vec<Value> = texts.iter().map(|text| json!({ "text": text })).collect();
+                let report = json!([{ "identity": order["identity"], "attempt": order["attempt"], "state": state, "logs": logs }]);
+                let (status, settled) = api.post(&format!("/api/v1/workers/{worker}/reports"), &report).await;
+                assert_eq!(status, 200, "{settled}");
+            }
+        };
+        for part in 0..5 {
+            say((0..500).map(|i| format!("line {}.", part * 500 + i)).collect(), "running").await;
+        }
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/runs/{run}", broker.url)).await;
+        // The run's own lines, that it was made and began, are among them.
+        browser.sees("the last 2,000 of 2,502 lines; following").await;
+        browser.sees("line 2499.").await;
+        let shown = "return [document.querySelectorAll('.log .line').length, document.querySelector('.log .line').textContent.includes('line 500.')];";
+        assert_eq!(browser.run(shown, json!([])).await, json!([2000, true]));
+
+        let hide = "Object.defineProperty(document, 'hidden', { value: arguments[0], configurable: true }); document.dispatchEvent(new Event('visibilitychange'));";
+        browser.run(hide, json!([true])).await;
+        say(vec!["said unseen".into()], "success").await;
+        // The rest of the page is looked at all the same, and says that it is over; the log does not.
+        browser.run("return document.dispatchEvent(new Event('visibilitychange'));", json!([])).await;
+        browser.sees("Run again").await;
+        assert!(!browser.text().await.contains("said unseen"));
+        browser.run(hide, json!([false])).await;
+        browser.sees("said unseen").await;
+        browser.sees("lines; the run is over, and so is its log").await;
+        let twice =
+            "const all = [...document.querySelectorAll('.log .line')].map(e => e.textContent); return all.length - new Set(all).size;";
+        assert_eq!(browser.run(twice, json!([])).await, 0);
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
+/// What is typed in a form is neither lost nor read as something else.
+#[test]
+fn a_form_keeps_what_is_typed_and_says_what_is_wrong_with_it() {
+    journey(async {
+        let broker = Broker::start(&["--token", "boss-token"], "");
+        let api = Api::new(&broker.url).with_token("boss-token");
+        let browser = Browser::start().await;
+        browser.open(&format!("{}/#/jobs/new?kind=application", broker.url)).await;
+        browser.sees("This broker asks for a token").await;
+        browser.fill("Name", "walk").await;
+        browser.fill("Program", "echo").await;
+        browser.fill("Arguments", "--who {arguments}").await;
+        browser.fill("Token", "boss-token").await;
+        browser.click("Look").await;
+        assert_eq!(browser.value("Name").await, "walk");
+        // To go elsewhere is asked for first.
+        browser.run("window.confirm = () => false; location.hash = '/runs';", json!([])).await;
+        browser.gives("the address of the form", "return location.hash.startsWith('#/jobs/new');", json!([])).await;
+        assert_eq!(browser.value("Name").await, "walk");
+
+        let marked = "const e = document.activeElement; return e.getAttribute('aria-invalid') && e.checkVisibility() && document.getElementById(e.id + '-error').textContent;";
+        browser.click("Add a trigger").await;
+        browser.fill_in("Runs", "at intervals").await;
+        browser.click("Create the job").await;
+        assert_eq!(browser.gives("the marked field", marked, json!([])).await, "a value is expected");
+        browser.fill("Every", "1h").await;
+        browser.click("Bounds, daylight saving, blackouts").await;
+        browser.fill_in("Not after", "12").await;
+        browser.click("Create the job").await;
+        browser.sees("the date is not complete").await;
+        assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]), "nothing is stored");
+        let end = "const label = [...document.querySelectorAll('label')].find(e => e.textContent === 'Not after'); \
+            document.getElementById(label.htmlFor).value = '2099-12-31T12:00';";
+        browser.run(end, json!([])).await;
+        browser.click("What follows, other properties").await;
+        for value in ["1", "2"] {
+            browser.click("Add a property").await;
+            let last = "const all = [...document.querySelectorAll('.pair input')].slice(-2); [all[0].value, all[1].value] = ['Mine', arguments[0]];";
+            browser.run(last, json!([value])).await;
+        }
+        browser.click("Create the job").await;
+        browser.sees("“Mine” is named twice").await;
+        browser.run("[...document.querySelectorAll('.pair input')].at(-2).value = 'Other';", json!([])).await;
+        browser.click("Create the job").await;
+        browser.sees("What became of its instants").await;
+        let job = named(&api, "walk").await;
+        assert!(job["schedule"]["endAt"].is_string(), "{job}");
+        let properties = job["properties"].clone();
+        assert_eq!((&properties["Mine"], &properties["Other"]), (&json!("1"), &json!("2")));
+
+        browser.click("Trigger …").await;
+        browser.sees("The line of the job: --who {arguments}").await;
+        assert_eq!(browser.value("What {arguments} stands for").await, "");
+        browser.click("Cancel").await;
+        browser.run("location.hash = '/jobs/%';", json!([])).await;
+        browser.sees("Nothing is at this address").await;
+        assert_eq!(browser.complaints().await, Vec::<String>::new());
+    });
+}
+
 /// Files, and what they come with: fresh but not fetched twice, and nothing but their own.
 #[test]
 fn its_files_are_served() {

@@ -34,11 +34,12 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 21] = files![
+static FILES: [File; 22] = files![
     "acts.js" SCRIPT,
     "api.js" SCRIPT,
     "dialog.js" SCRIPT,
     "dom.js" SCRIPT,
+    "exact.js" SCRIPT,
     "fields.js" SCRIPT,
     "filter.js" SCRIPT,
     "groups.js" SCRIPT,

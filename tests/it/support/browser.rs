@@ -151,6 +151,11 @@ impl Browser {
         self.with(label, FIND_FIELD, "value", &json!({ "text": text })).await;
     }
 
+    /// Types into the field of this label, as it is: a choice takes what begins so, a date takes its parts one by one.
+    pub async fn fill_in(&self, label: &str, text: &str) {
+        self.with(label, FIND_FIELD, "value", &json!({ "text": text })).await;
+    }
+
     /// Clicks the field of this label: a box, a choice.
     pub async fn choose(&self, label: &str) {
         self.with(label, FIND_FIELD, "click", &json!({})).await;
