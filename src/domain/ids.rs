@@ -3,7 +3,7 @@
 
 mod number;
 
-pub use number::{Counter, MADE, Number, NumberOr};
+pub use number::{Counter, MADE, Named, Number, NumberOr};
 
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};

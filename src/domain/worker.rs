@@ -76,6 +76,49 @@ pub enum WorkerOrder {
     Allow,
 }
 
+/// Begins the tag that keeps the address of a work, `<ip>:<port>`: it was registered by that (seed 003).
+pub const ADDRESS: &str = "address=";
+/// Characters of the address of a work, without its port.
+pub const MOST_ADDRESS: usize = 100;
+
+/// The tag is the address of a work, and no longer than one can be.
+#[must_use]
+pub fn is_address(tag: &str) -> bool {
+    tag.strip_prefix(ADDRESS).is_some_and(|address| address.chars().count() <= MOST_ADDRESS + ":65535".len())
+}
+
+/// By what a worker is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Known {
+    /// For people.
+    pub name: Option<String>,
+    /// Its group.
+    pub group: Option<String>,
+    /// What it can or has.
+    pub tags: Vec<String>,
+}
+
+impl Known {
+    /// What is known after it has said this as it begins to watch: just that. But one that was registered by its address
+    /// is that one still: what it leaves out of its name, its group and its address stays.
+    #[must_use]
+    pub fn after_watch(self, said: Self) -> Self {
+        let address = self.tags.into_iter().find(|tag| is_address(tag));
+        let Some(address) = address.filter(|_| !said.tags.iter().any(|tag| is_address(tag))) else { return said };
+        let mut tags = said.tags;
+        tags.push(address);
+        Self { name: said.name.or(self.name), group: said.group.or(self.group), tags }
+    }
+
+    /// What is known after it was registered: its name, its group and its address are as said. What else it can stays.
+    #[must_use]
+    pub fn after_entry(self, said: Self) -> Self {
+        let mut tags = said.tags;
+        tags.extend(self.tags.into_iter().filter(|tag| !is_address(tag)));
+        Self { tags, ..said }
+    }
+}
+
 /// What is kept of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -135,5 +178,22 @@ mod tests {
             };
             assert_eq!(orders, expected, "{state:?}");
         }
+    }
+
+    #[test]
+    fn a_work_stays_who_it_is_when_it_begins_to_watch() {
+        let known = |name: Option<&str>, group: Option<&str>, tags: &[&str]| Known {
+            name: name.map(str::to_owned),
+            group: group.map(str::to_owned),
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        };
+        let work = || known(Some("w"), Some("g"), &["address=10.0.0.7:80"]);
+        assert_eq!(work().after_watch(known(None, None, &["gpu"])), known(Some("w"), Some("g"), &["gpu", "address=10.0.0.7:80"]));
+        assert_eq!(work().after_watch(known(Some("v"), Some("h"), &[])), known(Some("v"), Some("h"), &["address=10.0.0.7:80"]));
+        // Registered again it says all; and of a worker that never was, what it says is all.
+        assert_eq!(work().after_watch(known(Some("v"), None, &["address=a:1"])), known(Some("v"), None, &["address=a:1"]));
+        assert_eq!(known(Some("w"), Some("g"), &["gpu"]).after_watch(Known::default()), Known::default());
+        let said = || known(Some("v"), None, &["address=b:2"]);
+        assert_eq!(known(None, Some("g"), &["gpu", "address=a:1"]).after_entry(said()), known(Some("v"), None, &["address=b:2", "gpu"]));
     }
 }

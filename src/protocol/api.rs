@@ -1,6 +1,6 @@
 //! What the REST API under `/api/v1` takes and gives.
 
-use crate::domain::ids::{Identity, JobId, NodeId, Number, WorkerId};
+use crate::domain::ids::{Identity, JobId, Named, NodeId, Number, WorkerId};
 use crate::domain::run::{Counters, RunState};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -364,9 +364,9 @@ pub struct ActorOutput {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "classNames": ["shop.Titles"] }])))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerInput {
-    /// The id that it had before, if it comes again.
+    /// The id that it had before, if it comes again, or the number of a worker that is known.
     #[serde(default)]
-    pub worker_id: Option<WorkerId>,
+    pub worker_id: Option<Named<WorkerId>>,
     /// The classes that it watches.
     #[cfg_attr(feature = "broker", schemars(length(min = 1, max = 1_000)))]
     #[serde(alias = "fullClassNames", alias = "FullClassNames", alias = "ClassNames")]

@@ -7,68 +7,22 @@ use super::api::{JobInput, JobTypeInput, RunOutput};
 use super::management::{GroupOutput, JobOutput, WorkerOutput};
 use super::problem::Problem;
 use super::worker::WorkerFacts;
-use crate::domain::ids::{GroupId, JobId, Number, NumberOr, WorkerId};
+pub use crate::domain::ids::Named;
+use crate::domain::ids::{GroupId, JobId, Number, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::schedule::{Policies, Retry};
 use crate::domain::task::{NoWorker, Strategy, TaskSettings};
 use crate::domain::time::Timestamp;
-use crate::domain::worker::WorkerState;
+use crate::domain::worker::{ADDRESS, MOST_ADDRESS, WorkerState};
 use schemars::JsonSchema;
-use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fmt;
-use std::marker::PhantomData;
-use std::str::FromStr;
 use uuid::Uuid;
 
 /// The port of a work that names none.
 const PORT: u16 = 9_090;
 /// Attempts after the first of a task that is to be repeated: the seed says only that it is.
 const RETRIES: u32 = 3;
-/// Begins the tag of a worker that keeps the address of a work.
-const ADDRESS: &str = "address=";
-
-/// How a body names something: by its number, as a number or a text, or by one of our ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named<T>(pub NumberOr<T>);
-
-impl<'de, T: FromStr<Err = crate::domain::ids::InvalidId>> Deserialize<'de> for Named<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read<T>(PhantomData<T>);
-        impl<T: FromStr<Err = crate::domain::ids::InvalidId>> Visitor<'_> for Read<T> {
-            type Value = Named<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an id: a number, or a text")
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                text.parse().map(Named).map_err(E::custom)
-            }
-        }
-        from.deserialize_any(Read(PhantomData))
-    }
-}
-
-impl<T> JsonSchema for Named<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "EasyJobId".into()
-    }
-
-    fn json_schema(schemas: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let text = NumberOr::<T>::json_schema(schemas);
-        schemars::json_schema!({ "anyOf": [text, { "type": "integer", "minimum": 0, "maximum": u64::MAX >> 4 }] })
-    }
-}
 
 /// 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +146,7 @@ impl WorkBody {
             let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty() && text.chars().count() <= most);
             text.map(str::to_owned).ok_or_else(|| Problem::invalid(field, format!("1 to {most} characters are expected")))
         };
-        let address = format!("{}:{}", text("ip", &self.ip, 100)?.to_lowercase(), self.port.unwrap_or(PORT));
+        let address = format!("{}:{}", text("ip", &self.ip, MOST_ADDRESS)?.to_lowercase(), self.port.unwrap_or(PORT));
         let name = text("name", &self.name, crate::domain::job::limits::NAME)?;
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&Sha256::digest(format!("easy-job\n{address}"))[..16]);

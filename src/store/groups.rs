@@ -1,12 +1,13 @@
 //! Groups: names that jobs and nodes go by.
 
-use super::columns::id;
+use super::columns::{from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, job_group, node};
-use crate::domain::ids::{GroupId, JobId};
+use crate::domain::ids::{GroupId, JobId, WorkerId};
+use crate::domain::task::TaskSettings;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
@@ -45,16 +46,16 @@ impl WriteOp for InsertGroup {
     }
 }
 
-/// Changes a group; its jobs go by the new name from then on, which is a change of each of them.
-/// [`StoreError::Conflict`] says `name` if another one has it.
+/// Changes a group; its jobs, its workers, and the tasks that ask for workers of it go by the new name from then on, which is
+/// a change of each job. [`StoreError::Conflict`] says `name` if another one has it.
 #[derive(Debug, Clone)]
 pub struct UpdateGroup(pub Group);
 
 impl WriteOp for UpdateGroup {
-    /// The jobs that were changed with it.
-    type Output = Vec<JobId>;
+    /// The jobs that were changed with it, and its workers.
+    type Output = (Vec<JobId>, Vec<WorkerId>);
 
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<JobId>, StoreError> {
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
         let new = &self.0;
         let old: Option<String> = job_group::table.find(&new.id).select(job_group::name).get_result(tx.conn).optional()?;
         let old = old.ok_or(StoreError::NotFound)?;
@@ -68,19 +69,24 @@ impl WriteOp for UpdateGroup {
             ))
             .execute(tx.conn)?;
         if old == new.name {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
-        let keys: Vec<String> = job::table.filter(job::group_name.eq(&old)).select(job::id).load(tx.conn)?;
-        let ids = keys.iter().map(|key| id(key)).collect::<Result<Vec<JobId>, _>>()?;
+        let ids = jobs_that_name(tx.conn, &old)?;
         for chunk in ids.chunks(500) {
             for (mut renamed, _) in super::jobs::load(tx.conn, chunk)? {
-                renamed.group = Some(new.name.clone());
+                if renamed.group.as_ref() == Some(&old) {
+                    renamed.group = Some(new.name.clone());
+                }
+                if let Some(task) = renamed.task.as_mut().filter(|task| asks_for(task, &old)) {
+                    task.group = Some(new.name.clone());
+                }
                 renamed.version += 1;
                 renamed.update_by.clone_from(&new.update_by);
                 renamed.update_time = renamed.update_time.max(Timestamp(new.update_time));
                 diesel::update(job::table.find(renamed.id.to_string()))
                     .set((
                         job::group_name.eq(renamed.group.as_deref()),
+                        job::task.eq(renamed.task.as_ref().map(json).transpose()?),
                         job::version.eq(renamed.version),
                         job::update_by.eq(renamed.update_by.as_deref()),
                         job::update_time.eq(renamed.update_time.0),
@@ -89,8 +95,28 @@ impl WriteOp for UpdateGroup {
                 history::record_change(tx.conn, &renamed, Action::Updated, new.update_by.as_deref())?;
             }
         }
-        Ok(ids)
+        Ok((ids, super::worker_records::regroup(tx.conn, &old, &new.name)?))
     }
+}
+
+/// The task is for workers of this group. As the roster compares them.
+fn asks_for(task: &TaskSettings, group: &str) -> bool {
+    task.group.as_ref().is_some_and(|asked| asked.eq_ignore_ascii_case(group))
+}
+
+/// The jobs that are in a group, or whose tasks ask for workers of it.
+fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError> {
+    let rows = job::table.filter(job::group_name.eq(group).or(job::task.like("%\"group\":%")));
+    let rows: Vec<(String, Option<String>, Option<String>)> =
+        rows.order(job::id).select((job::id, job::group_name, job::task)).load(conn)?;
+    let mut ids = Vec::new();
+    for (key, of, task) in rows {
+        let task: Option<TaskSettings> = task.as_deref().map(from_json).transpose()?;
+        if of.as_deref() == Some(group) || task.is_some_and(|task| asks_for(&task, group)) {
+            ids.push(id(&key)?);
+        }
+    }
+    Ok(ids)
 }
 
 /// Takes a group away. [`StoreError::Conflict`] says `jobs` while a job that is not deleted is in it.

@@ -1,12 +1,13 @@
 //! What is kept of each worker, and the operator's word on it: a worker that comes again does not change that.
 
 use super::columns::{damaged, from_json, id, json};
+use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{worker, worker_record};
 use crate::domain::ids::WorkerId;
 use crate::domain::time::Timestamp;
-use crate::domain::worker::{WorkerOrder, WorkerRecord, WorkerState};
+use crate::domain::worker::{Known, WorkerOrder, WorkerRecord, WorkerState};
 use diesel::prelude::*;
 
 /// Rows of one step of cleaning.
@@ -39,11 +40,13 @@ impl WriteOp for MeetWorker {
     type Output = WorkerRecord;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<WorkerRecord, StoreError> {
+        let said = Known { name: self.name.clone(), group: self.group.clone(), tags: self.tags.clone() };
+        let known = known(tx.conn, self.worker)?.after_watch(said);
         let said = (
-            worker_record::name.eq(self.name.as_deref()),
-            worker_record::group_name.eq(self.group.as_deref()),
+            worker_record::name.eq(known.name),
+            worker_record::group_name.eq(known.group),
             worker_record::version.eq(self.version.as_deref()),
-            worker_record::tags.eq(json(&self.tags)?),
+            worker_record::tags.eq(json(&known.tags)?),
             worker_record::class_names.eq(json(&self.class_names)?),
             worker_record::slots.eq(self.slots.map(|slots| slots as i32)),
             worker_record::last_seen.eq(self.now.0),
@@ -87,10 +90,12 @@ impl WriteOp for EnterWorker {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let said = Known { name: self.name.clone(), group: self.group.clone(), tags: self.tags.clone() };
+        let known = known(tx.conn, self.worker)?.after_entry(said);
         let said = (
-            worker_record::name.eq(self.name.as_deref()),
-            worker_record::group_name.eq(self.group.as_deref()),
-            worker_record::tags.eq(json(&self.tags)?),
+            worker_record::name.eq(known.name),
+            worker_record::group_name.eq(known.group),
+            worker_record::tags.eq(json(&known.tags)?),
             worker_record::last_seen.eq(self.now.0),
         );
         diesel::insert_into(worker_record::table)
@@ -109,6 +114,28 @@ impl WriteOp for EnterWorker {
             .execute(tx.conn)?;
         Ok(())
     }
+}
+
+/// By what a worker is known so far.
+fn known(conn: &mut Conn, worker: WorkerId) -> Result<Known, StoreError> {
+    let row = worker_record::table.find(worker.to_string());
+    let row = row.select((worker_record::name, worker_record::group_name, worker_record::tags));
+    let row: Option<(Option<String>, Option<String>, String)> = row.get_result(conn).optional()?;
+    row.map_or(Ok(Known::default()), |(name, group, tags)| Ok(Known { name, group, tags: from_json(&tags)? }))
+}
+
+/// The workers of a group belong to one of another name from now on. Gives back which.
+pub(super) fn regroup(conn: &mut Conn, old: &str, new: &str) -> Result<Vec<WorkerId>, StoreError> {
+    let rows = worker_record::table.filter(worker_record::group_name.is_not_null());
+    let rows: Vec<(String, Option<String>)> = rows.select((worker_record::id, worker_record::group_name)).load(conn)?;
+    // As the roster compares them.
+    let theirs = rows.into_iter().filter(|(_, group)| group.as_ref().is_some_and(|group| group.eq_ignore_ascii_case(old)));
+    let mut workers = Vec::new();
+    for (key, _) in theirs {
+        diesel::update(worker_record::table.find(&key)).set(worker_record::group_name.eq(new)).execute(conn)?;
+        workers.push(id(&key)?);
+    }
+    Ok(workers)
 }
 
 /// An operator says what is to become of a worker. [`StoreError::Conflict`] says `kicked` if it has to be allowed first.

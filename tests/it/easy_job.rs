@@ -112,6 +112,77 @@ fn a_task_waits_for_a_work_that_is_not_there_yet() {
 }
 
 #[test]
+fn a_work_that_registers_disabled_gets_nothing_first() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        done(&api, "/task/register", json!({ "beanName": "lateBean", "name": "waits" })).await;
+        let off = json!({ "ip": "10.0.0.8", "name": "off", "disable": 1, "beanNames": ["lateBean"] });
+        assert_eq!(done(&api, "/work/register", off.clone()).await["disable"], 1);
+        // Nor when it says it again.
+        assert_eq!(done(&api, "/work/register", off).await["disable"], 1);
+        let on = json!({ "ip": "h".repeat(100), "port": 65_535, "name": "on", "beanNames": ["lateBean"] });
+        let on = done(&api, "/work/register", on).await;
+        assert_eq!(on["ip"], "h".repeat(100));
+        // Its first attempt: the other one did not have it before.
+        assert_eq!(carry_out(&api, text(&on, "workId"), "success").await["attempt"], 1);
+    });
+}
+
+#[test]
+fn a_work_stays_who_it_is_and_takes_another_group_while_it_is_there() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (_, first) = staffed(&api).await;
+        let day = done(&api, "/group/insert", json!({ "groupName": "day" })).await;
+        let day = text(&day, "groupId");
+        done(&api, "/task/register", json!({ "beanName": "reportBean", "name": "of the day", "groupId": day })).await;
+        // It is there, and says nothing but its new group: what waits for that comes to it.
+        let moved = json!({ "ip": "10.0.0.7", "port": 9_191, "name": "moved", "groupId": day });
+        let moved = done(&api, "/work/register", moved).await;
+        assert_eq!((&moved["workId"], &moved["groupId"], &moved["beanNames"]), (&json!(first), &json!(day), &json!(["reportBean"])));
+        carry_out(&api, &first, "success").await;
+
+        // One that is only known says later what it has, under its number, and nothing else of itself.
+        done(&api, "/work/disable", json!({ "workId": first })).await;
+        let known = done(&api, "/work/register", json!({ "ip": "10.0.0.8", "name": "later", "groupId": day })).await;
+        let number: u64 = text(&known, "workId").parse().expect("digits");
+        let watch = json!({ "workerId": number, "classNames": ["reportBean"], "worker": { "tags": ["gpu"] } });
+        assert_eq!(done(&api, "/api/v1/workers", watch).await["number"], known["workId"]);
+        let (_, worker) = api.get(&format!("/api/v1/workers/{number}")).await;
+        assert_eq!((&worker["name"], &worker["group"]), (&json!("later"), &json!("day")), "{worker}");
+        assert_eq!(worker["tags"], json!(["gpu", "address=10.0.0.8:9090"]));
+        done(&api, "/task/register", json!({ "beanName": "reportBean", "name": "of the next day", "groupId": day })).await;
+        carry_out(&api, text(&known, "workId"), "success").await;
+        let (status, problem) = api.post("/api/v1/workers", &json!({ "workerId": 12, "classNames": ["a"] })).await;
+        assert_eq!((status, &problem["field"]), (404, &json!("workerId")), "{problem}");
+    });
+}
+
+#[test]
+fn a_group_that_is_renamed_keeps_its_works_and_its_tasks() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (group, work) = staffed(&api).await;
+        let task = json!({ "beanName": "reportBean", "name": "hourly", "groupId": group, "interval": 3_600_000, "disable": 1 });
+        let task = done(&api, "/task/register", task).await;
+        let path = format!("/api/v1/jobs/{}", text(&task, "taskId"));
+        let before = api.get(&path).await.1;
+        let (status, renamed) = api.put(&format!("/api/v1/groups/{group}"), &json!({ "name": "evening" })).await;
+        assert_eq!((status, &renamed["name"]), (200, &json!("evening")), "{renamed}");
+        let job = api.get(&path).await.1;
+        assert_eq!((&job["group"], &job["task"]["group"]), (&json!("evening"), &json!("evening")), "{job}");
+        assert_eq!(job["version"].as_i64(), before["version"].as_i64().map(|version| version + 1));
+        assert_eq!(api.get(&format!("/api/v1/workers/{work}")).await.1["group"], "evening");
+        done(&api, "/task/enable", json!({ "taskId": task["taskId"] })).await;
+        done(&api, "/task/retry", json!({ "taskId": task["taskId"] })).await;
+        carry_out(&api, &work, "success").await;
+    });
+}
+
+#[test]
 fn what_it_refuses_changes_nothing() {
     journey(async {
         let tokens = ["--token", "boss-token", "--token", "worker:work-token", "--token", "readonly:look-token"];
@@ -125,6 +196,8 @@ fn what_it_refuses_changes_nothing() {
             ("/group/insert", json!({ "groupName": "nightly" }), 409, "groupName"),
             ("/work/register", json!({ "name": "n" }), 422, "ip"),
             ("/work/register", json!({ "ip": "10.0.0.9" }), 422, "name"),
+            ("/work/register", json!({ "ip": "h".repeat(101), "name": "n" }), 422, "ip"),
+            ("/work/register", json!({ "ip": "10.0.0.9", "name": "n", "disable": 1, "beanNames": [""] }), 422, "classNames[0]"),
             ("/work/register", json!({ "ip": "10.0.0.9", "name": "n", "port": 70_000 }), 400, ""),
             ("/work/register", json!({ "ip": "10.0.0.9", "name": "n", "groupId": "12" }), 404, "groupId"),
             ("/work/register", json!({ "ip": "10.0.0.9", "name": "n", "disable": 2 }), 400, ""),
@@ -155,8 +228,13 @@ fn what_it_refuses_changes_nothing() {
         assert_eq!(done(&worker, "/work/register", itself.clone()).await["createBy"], "worker");
         assert_eq!(reader.post("/work/register", &itself).await.0, 403);
         let mut switched = itself;
-        switched["disable"] = json!(0);
+        switched["disable"] = json!(1);
         assert_eq!(worker.post("/work/register", &switched).await.0, 403);
+        // 0 is what a client sends that has nothing to say: it changes nothing here.
+        let disabled = done(&api, "/work/register", switched.clone()).await;
+        switched["disable"] = json!(0);
+        assert_eq!((&disabled["disable"], &done(&worker, "/work/register", switched.clone()).await["disable"]), (&json!(1), &json!(1)));
+        assert_eq!(done(&api, "/work/register", switched).await["disable"], 0);
         assert_eq!(worker.post("/work/disable", &json!({ "workId": work })).await.0, 403);
         assert_eq!(worker.post("/task/register", &json!({ "beanName": "b", "name": "n" })).await.0, 403);
         assert_eq!(reader.get("/group/query").await.0, 200);

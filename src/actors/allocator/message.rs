@@ -58,6 +58,8 @@ pub struct HandHere {
     pub hand: Box<Hand>,
     /// It can be reached.
     pub open: bool,
+    /// An operator lets it have nothing new.
+    pub barred: bool,
 }
 
 /// From a worker: an operator lets it have nothing new, or lets it again.
@@ -141,8 +143,8 @@ impl AllocatorHandle {
         self.0.tell(OccupyPlace { worker, instance, task });
     }
     /// See [`HandHere`].
-    pub fn hand_here(&self, worker: WorkerId, hand: Hand, open: bool) {
-        self.0.tell(HandHere { worker, hand: Box::new(hand), open });
+    pub fn hand_here(&self, worker: WorkerId, hand: Hand, open: bool, barred: bool) {
+        self.0.tell(HandHere { worker, hand: Box::new(hand), open, barred });
     }
     /// See [`OpenHand`].
     pub fn hand_open(&self, worker: WorkerId, open: bool) {

@@ -103,9 +103,9 @@ impl Handler<ReleasePlace> for Allocator {
 
 impl Handler<HandHere> for Allocator {
     type Result = ();
-    fn handle(&mut self, HandHere { worker, hand, open }: HandHere, ctx: &mut Self::Context) {
+    fn handle(&mut self, HandHere { worker, hand, open, barred }: HandHere, ctx: &mut Self::Context) {
         self.notice.message("allocator.hand_here");
-        let grants = self.roster.join(worker, *hand, open);
+        let grants = self.roster.join(worker, *hand, open, barred);
         self.tell(grants, ctx);
     }
 }

@@ -113,7 +113,7 @@ impl Desk {
         self.group(&group.id).await
     }
 
-    /// Changes a group. Its jobs go by its new name from then on.
+    /// Changes a group. Its jobs, its workers and the tasks for them go by its new name from then on.
     ///
     /// # Errors
     /// There is none, a value is not allowed, or the name is taken.
@@ -121,12 +121,15 @@ impl Desk {
         let (mut group, ..) = self.stored_group(id_or_name).await?;
         apply(&mut group, input)?;
         (group.update_by, group.update_time) = (by, Timestamp::now().0);
-        let renamed = self.house.store.write(UpdateGroup(group.clone())).await.map_err(|e| conflict(&e, &group.name))?;
-        for job in renamed {
+        let (jobs, workers) = self.house.store.write(UpdateGroup(group.clone())).await.map_err(|e| conflict(&e, &group.name))?;
+        for job in jobs {
             // What its actor knows of it is not true any more.
             if let Some(actor) = self.house.directory.jobs.get(job) {
                 actor.forget();
             }
+        }
+        for worker in workers {
+            self.look_up(worker).await;
         }
         self.group(&group.id).await
     }

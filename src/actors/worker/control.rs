@@ -10,13 +10,15 @@ use crate::actors::reply::Reply;
 use crate::domain::job::limits as job;
 use crate::domain::task::limits;
 use crate::domain::time::Timestamp;
-use crate::domain::worker::{WorkerRecord, WorkerState};
+use crate::domain::worker::{WorkerRecord, WorkerState, is_address};
 use crate::protocol::problem::Problem;
 use crate::protocol::task::TaskRef;
 use crate::protocol::worker::{ToWorker, WorkerFacts};
 use crate::store::{GetWorker, MeetWorker, StoreError};
 use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, fut::wrap_future};
 
+/// Class names of one worker.
+const MOST_CLASSES: usize = 1_000;
 /// The most places that a worker may say it has.
 const MOST_SLOTS: u32 = 100_000;
 
@@ -58,6 +60,18 @@ impl Default for Standing {
     }
 }
 
+/// Checks the names that a worker is to watch.
+pub(in crate::actors) fn check_classes(class_names: &[String]) -> Result<(), Problem> {
+    let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > job::CLASS);
+    if let Some(i) = too_long {
+        return Err(Problem::invalid(format!("classNames[{i}]"), format!("a class name has 1 to {} characters", job::CLASS)));
+    }
+    if class_names.is_empty() || class_names.len() > MOST_CLASSES {
+        return Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected")));
+    }
+    Ok(())
+}
+
 /// Checks what a worker says of itself.
 pub(in crate::actors) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
     let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME;
@@ -66,7 +80,8 @@ pub(in crate::actors) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem>
             return Err(Problem::invalid(format!("worker.{field}"), format!("1 to {} characters are taken", job::NAME)));
         }
     }
-    if facts.tags.len() > limits::TAGS || facts.tags.iter().any(is_long) {
+    // The address of a work has a limit of its own, where it is said.
+    if facts.tags.len() > limits::TAGS || facts.tags.iter().any(|tag| is_long(tag) && !is_address(tag)) {
         return Err(Problem::invalid("worker.tags", format!("at most {} tags of 1 to {} characters are taken", limits::TAGS, job::NAME)));
     }
     if facts.slots.is_some_and(|slots| slots > MOST_SLOTS) {

@@ -2,7 +2,7 @@
 
 use super::WorkerActor;
 use super::control::{Control, DescribeWorker, WorkerDescription};
-use super::tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled};
+use super::tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
 use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
@@ -118,6 +118,13 @@ impl WorkerHandle {
     /// See [`Reported`].
     pub fn reported(&self, reports: Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>) {
         self.0.tell(Reported(reports));
+    }
+    /// See [`LookUp`].
+    #[must_use]
+    pub fn look_up(&self) -> Answer<()> {
+        let (reply, answer) = reply();
+        self.0.tell(LookUp(reply));
+        answer
     }
     /// See [`AnnounceHand`].
     pub fn announce_hand(&self) {

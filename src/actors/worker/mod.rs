@@ -6,10 +6,10 @@ mod control;
 mod message;
 mod tasks;
 
-pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, Reported, Settled, check_reports};
+pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled, check_reports};
 
-pub(in crate::actors) use control::check_facts;
 pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
+pub(in crate::actors) use control::{check_classes, check_facts};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::house::House;
@@ -17,7 +17,6 @@ use super::outlet::{Frame, Outlet};
 use super::reply::{Reply, problem_of};
 use super::supervision::Notice;
 use crate::domain::ids::{Identity, WorkerId};
-use crate::domain::job::limits;
 use crate::domain::time::Timestamp;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
@@ -28,8 +27,6 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler,
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Class names of one worker.
-const MOST_CLASSES: usize = 1_000;
 /// Messages that wait for a worker without a socket; older ones are dropped (a run says again what it wants).
 const MOST_WAITING: usize = 1_000;
 
@@ -138,15 +135,7 @@ impl WorkerActor {
 
     fn watch_classes(&mut self, watch: Watching, reply: Reply<()>, ctx: &mut Context<Self>) {
         let Watching { class_names, runs, tasks, facts } = watch;
-        let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > limits::CLASS);
-        if let Some(i) = too_long {
-            let problem = Problem::invalid(format!("classNames[{i}]"), format!("a class name has 1 to {} characters", limits::CLASS));
-            return reply.send(Err(problem));
-        }
-        if class_names.is_empty() || class_names.len() > MOST_CLASSES {
-            return reply.send(Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected"))));
-        }
-        if let Err(problem) = control::check_facts(&facts) {
+        if let Err(problem) = control::check_classes(&class_names).and_then(|()| control::check_facts(&facts)) {
             return reply.send(Err(problem));
         }
         let met = self.meet(&facts, &class_names);
@@ -157,9 +146,9 @@ impl WorkerActor {
         };
         ctx.spawn(wrap_future(stored).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
             Ok(record) if !this.heed(&record, true, ctx) => reply.send(Err(kicked(&record))),
-            Ok(_) => {
+            Ok(record) => {
                 this.send(ToWorker::Watching { class_names: class_names.clone() });
-                this.meet_hand(&class_names, &facts, &tasks);
+                this.meet_hand(record, &facts, &tasks);
                 this.house.registry().worker_watches(this.id, class_names, runs);
                 reply.send(Ok(()));
             }

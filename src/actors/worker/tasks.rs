@@ -6,17 +6,18 @@
 use super::WorkerActor;
 use crate::actors::house::AtWork;
 use crate::actors::outlet::Frame;
-use crate::actors::reply::Reply;
+use crate::actors::reply::{Reply, problem_of};
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::Identity;
 use crate::domain::task::limits;
 use crate::domain::task::roster::Hand;
 use crate::domain::time::Timestamp;
+use crate::domain::worker::WorkerRecord;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
 use crate::protocol::worker::{ToWorker, WorkerFacts};
-use crate::store::Barrier;
+use crate::store::{Barrier, GetWorker};
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message, fut::wrap_future};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -80,6 +81,11 @@ pub struct Reported(pub Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>)
 #[rtype(result = "()")]
 pub struct AnnounceHand;
 
+/// From the desk: who it is was said by somebody else, and is stored. Answered when its tasks are given by that.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct LookUp(pub Reply<()>);
+
 /// To itself: what gathered goes out.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -101,6 +107,8 @@ pub(super) struct Hands {
     /// Those who report by HTTP and wait.
     awaited: HashMap<TaskRef, oneshot::Sender<SettledTask>>,
     hand: Option<Hand>,
+    /// When that was said.
+    heard: Timestamp,
     /// The process that watches, if it says which.
     process: Option<String>,
 }
@@ -165,19 +173,20 @@ impl WorkerActor {
         }
     }
 
-    /// What it says of itself as it begins to watch, and what it has in hand.
-    pub(super) fn meet_hand(&mut self, class_names: &[String], facts: &WorkerFacts, tasks: &[TaskRef]) {
+    /// What it says of itself as it begins to watch, and what it has in hand. Who it is stands in what is kept of it.
+    pub(super) fn meet_hand(&mut self, record: WorkerRecord, facts: &WorkerFacts, tasks: &[TaskRef]) {
         let is_same_process = facts.process.is_some() && facts.process == self.hands.process;
         self.hands.process.clone_from(&facts.process);
         let slots = facts.slots.unwrap_or(USUAL_SLOTS).min(MOST_SLOTS);
         self.hands.hand = Some(Hand {
-            name: facts.name.clone().unwrap_or_default(),
-            handlers: class_names.to_vec(),
-            group: facts.group.clone(),
-            version: facts.version.clone(),
-            tags: facts.tags.clone(),
+            name: record.name.unwrap_or_default(),
+            handlers: record.class_names,
+            group: record.group,
+            version: record.version,
+            tags: record.tags,
             slots,
         });
+        self.hands.heard = record.last_seen;
         self.announce_hand();
         self.renew(tasks);
         if is_same_process {
@@ -186,10 +195,19 @@ impl WorkerActor {
         }
     }
 
+    /// Somebody else has said who it is: it gets its tasks by that from now on.
+    fn rename_hand(&mut self, record: WorkerRecord) {
+        // What it has said itself in the meantime is newer.
+        if let Some(hand) = self.hands.hand.as_mut().filter(|_| record.last_seen >= self.hands.heard) {
+            (hand.name, hand.group, hand.tags) = (record.name.unwrap_or_default(), record.group, record.tags);
+            self.hands.heard = record.last_seen;
+            self.announce_hand();
+        }
+    }
+
     pub(super) fn announce_hand(&self) {
         if let (Some(allocator), Some(hand)) = (self.house.allocator(), &self.hands.hand) {
-            allocator.hand_here(self.id, hand.clone(), self.is_reachable());
-            allocator.worker_open(self.id, self.standing.open);
+            allocator.hand_here(self.id, hand.clone(), self.is_reachable(), !self.standing.open);
         }
     }
 
@@ -427,6 +445,21 @@ impl Handler<AnnounceHand> for WorkerActor {
     fn handle(&mut self, _: AnnounceHand, _: &mut Self::Context) {
         self.notice.message("worker.announce_hand");
         self.announce_hand();
+    }
+}
+
+impl Handler<LookUp> for WorkerActor {
+    type Result = ();
+    fn handle(&mut self, LookUp(reply): LookUp, ctx: &mut Self::Context) {
+        self.notice.message("worker.look_up");
+        let record = self.house.store.read(GetWorker(self.id));
+        ctx.spawn(wrap_future(record).map(move |record, this: &mut Self, _: &mut Context<Self>| {
+            reply.send(record.map_err(|error| problem_of(&error)).map(|record| {
+                if let Some(record) = record {
+                    this.rename_hand(record);
+                }
+            }));
+        }));
     }
 }
 

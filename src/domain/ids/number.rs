@@ -8,7 +8,7 @@ use super::{InvalidId, Uuid};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{fmt, str::FromStr};
+use std::{fmt, marker::PhantomData, str::FromStr};
 
 /// Bits of the count within a millisecond.
 const COUNT: u32 = 12;
@@ -112,6 +112,57 @@ impl<T> schemars::JsonSchema for NumberOr<T> {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let pattern = "^([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0|[1-9][0-9]{0,18})$";
         schemars::json_schema!({ "type": "string", "pattern": pattern })
+    }
+}
+
+/// How a body names something: by its number, as a number or a text, or by one of our ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named<T>(pub NumberOr<T>);
+
+impl<T: fmt::Display> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            NumberOr::Id(id) => serializer.collect_str(id),
+            NumberOr::Number(number) => number.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: FromStr<Err = InvalidId>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<T>(PhantomData<T>);
+        impl<T: FromStr<Err = InvalidId>> serde::de::Visitor<'_> for Read<T> {
+            type Value = Named<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an id: a number, or a text")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                text.parse().map(Named).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Read(PhantomData))
+    }
+}
+
+#[cfg(feature = "broker")]
+impl<T> schemars::JsonSchema for Named<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NamedId".into()
+    }
+
+    fn json_schema(schemas: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let text = NumberOr::<T>::json_schema(schemas);
+        schemars::json_schema!({ "anyOf": [text, { "type": "integer", "minimum": 0, "maximum": u64::MAX >> 4 }] })
     }
 }
 

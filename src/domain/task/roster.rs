@@ -146,13 +146,13 @@ fn mixed(key: u64, worker: WorkerId) -> u64 {
 }
 
 impl Roster {
-    /// A worker is there, or says something else of itself; what it has in hand stays counted.
-    pub fn join(&mut self, id: WorkerId, hand: Hand, open: bool) -> Vec<Grant> {
+    /// A worker is there, or says something else of itself; what it has in hand stays counted. `barred`: an operator lets it
+    /// have nothing new; said here, since afterwards it would have something already.
+    pub fn join(&mut self, id: WorkerId, hand: Hand, open: bool, barred: bool) -> Vec<Grant> {
         self.turn += 1;
         let life = self.turn;
-        let member =
-            self.members.entry(id).or_insert_with(|| Member { hand: Hand::default(), open, barred: false, taken: 0, life, used: 0 });
-        (member.hand, member.open) = (hand, open);
+        let member = self.members.entry(id).or_insert_with(|| Member { hand: Hand::default(), open, barred, taken: 0, life, used: 0 });
+        (member.hand, member.open, member.barred) = (hand, open, barred);
         self.redirect();
         self.serve_all()
     }

@@ -177,21 +177,18 @@ async fn task(edge: &Edge, job: JobOutput) -> Answered {
 pub async fn register_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
     let caller = allow(&edge, &request, Need::Worker)?;
     let body: WorkBody = json(&request, payload).await?;
-    let switch = body.disable.map(|Flag(off)| if off { WorkerOrder::Disable } else { WorkerOrder::Enable });
-    if switch.is_some() {
-        // That is an operator's word.
-        allow(&edge, &request, Need::Admin)?;
-    }
+    // That is an operator's word. Clients that always send their flag do not mean one by 0.
+    let switch = match (body.disable, allow(&edge, &request, Need::Admin)) {
+        (None, _) | (Some(Flag(false)), Err(_)) => None,
+        (Some(Flag(false)), Ok(_)) => Some(WorkerOrder::Enable),
+        (Some(Flag(true)), allowed) => allowed.map(|_| Some(WorkerOrder::Disable))?,
+    };
     let (facts, of_address) = body.facts(group_named(&edge, body.group_id).await?)?;
     let id = match body.work_id {
         Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workId"))?,
         None => of_address,
     };
-    let mut worker = edge.desk.register_work(id, facts, body.bean_names, caller.name.clone()).await?;
-    if let Some(order) = switch {
-        worker = edge.desk.order_worker(id, order, None, caller.name).await?;
-    }
-    work(&edge, worker).await
+    work(&edge, edge.desk.register_work(id, facts, body.bean_names, switch, caller.name).await?).await
 }
 
 /// What is meant: the address says so, or the body does.

@@ -2,7 +2,7 @@
 
 use super::limit;
 use crate::actors::desk::WorkerFilter;
-use crate::domain::ids::WorkerId;
+use crate::domain::ids::{Named, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::{WorkerOrder, WorkerState};
 use crate::edge::Edge;
@@ -36,7 +36,7 @@ pub fn routes() -> Vec<Resource> {
                     .needs(Need::Worker)
                     .body::<WorkerInput>()
                     .answers::<WorkerRegistered>(200, "Its id, and how often it has to call.")
-                    .may_fail(&[403, 422])
+                    .may_fail(&[403, 404, 409, 422])
             }),
         resource("/api/v1/workers/watches").get(watches, |op| {
             op.named("listWatches")
@@ -154,7 +154,10 @@ async fn order(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payloa
 pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Worker)?;
     let input: WorkerInput = json(&request, payload).await?;
-    let worker_id = input.worker_id.unwrap_or_else(|| WorkerId::at(Timestamp::now()));
+    let worker_id = match input.worker_id {
+        Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workerId"))?,
+        None => WorkerId::at(Timestamp::now()),
+    };
     edge.desk.register_worker(worker_id, input, caller.name).await?;
     let times = edge.desk.times();
     Ok(HttpResponse::Ok().json(WorkerRegistered {

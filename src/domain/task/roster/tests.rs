@@ -33,7 +33,7 @@ fn ask(n: u128, strategy: Strategy) -> Ask {
 fn three(slots: u32) -> Roster {
     let mut roster = Roster::default();
     for n in 1..=3 {
-        assert!(roster.join(worker(n), Hand { name: format!("w{n}"), ..hand(&["h"], slots) }, true).is_empty());
+        assert!(roster.join(worker(n), Hand { name: format!("w{n}"), ..hand(&["h"], slots) }, true, false).is_empty());
     }
     roster
 }
@@ -55,8 +55,8 @@ fn round_robin_goes_round() {
 #[test]
 fn the_least_loaded_has_the_smallest_part_taken() {
     let mut roster = Roster::default();
-    roster.join(worker(1), hand(&["h"], 2), true);
-    roster.join(worker(2), hand(&["h"], 6), true);
+    roster.join(worker(1), hand(&["h"], 2), true, false);
+    roster.join(worker(2), hand(&["h"], 6), true, false);
     let got: Vec<_> = (0..8).map(|n| granted(roster.ask(ask(n, Strategy::LeastLoaded)))).collect();
     assert_eq!(got.iter().filter(|id| **id == worker(1)).count(), 2);
     assert_eq!(got.iter().take(4).filter(|id| **id == worker(1)).count(), 1, "{got:?}");
@@ -100,7 +100,7 @@ fn failover_is_in_the_order_of_names() {
 fn filters_hold_and_nobody_is_said() {
     let mut roster = Roster::default();
     let gpu = Hand { group: Some("A".into()), version: Some("2".into()), tags: vec!["gpu".into(), "x".into()], ..hand(&["h"], 1) };
-    roster.join(worker(1), gpu, true);
+    roster.join(worker(1), gpu, true, false);
     let with = |settings: TaskSettings| Ask { settings: Arc::new(settings), ..ask(1, Strategy::RoundRobin) };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(roster.ask(with(TaskSettings { group: some("b"), ..TaskSettings::default() })), Asked::Nobody);
@@ -126,7 +126,7 @@ fn the_important_come_first() {
     let mut roster = Roster::default();
     assert_eq!(roster.ask(ask(1, Strategy::RoundRobin)), Asked::Nobody);
     assert_eq!(roster.ask(Ask { priority: 5, ..ask(2, Strategy::RoundRobin) }), Asked::Nobody);
-    let grants = roster.join(worker(1), hand(&["h"], 1), true);
+    let grants = roster.join(worker(1), hand(&["h"], 1), true, false);
     assert_eq!(grants[0].asker.0.0.as_u128(), 2);
     let grants = roster.release(worker(1), grants[0].life);
     assert_eq!(grants[0].asker.0.0.as_u128(), 1);
@@ -146,7 +146,7 @@ fn a_place_of_an_earlier_life_is_none() {
     let mut roster = three(1);
     let Asked::Granted(grant) = roster.ask(ask(1, Strategy::RoundRobin)) else { panic!("no grant") };
     roster.leave(grant.worker);
-    roster.join(grant.worker, hand(&["h"], 1), true);
+    roster.join(grant.worker, hand(&["h"], 1), true, false);
     roster.occupy(grant.worker);
     assert!(roster.release(grant.worker, grant.life).is_empty());
     assert_eq!(roster.members[&grant.worker].taken, 1);
@@ -193,7 +193,7 @@ proptest! {
             let grants = match step {
                 Step::Join(w, handlers, slots) => {
                     let names: Vec<&str> = ["h", "g"].into_iter().enumerate().filter(|(i, _)| handlers >> i & 1 == 1).map(|(_, n)| n).collect();
-                    roster.join(worker(w), hand(&names, slots), true)
+                    roster.join(worker(w), hand(&names, slots), true, false)
                 }
                 Step::Open(w, open) => roster.set_open(worker(w), open),
                 Step::Bar(w, barred) => roster.bar(worker(w), barred),
@@ -241,4 +241,12 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn one_that_is_barred_as_it_comes_gets_nothing() {
+    let mut roster = Roster::default();
+    assert_eq!(roster.ask(ask(1, Strategy::RoundRobin)), Asked::Nobody);
+    assert!(roster.join(worker(1), hand(&["h"], 1), true, true).is_empty());
+    assert_eq!(roster.bar(worker(1), false).len(), 1);
 }
