@@ -71,11 +71,7 @@ fn the_demo_finds_its_site() {
 /// Crawls to the end; its lines.
 async fn crawled(url: &str, folder: &Path, args: &[&str]) -> Vec<Value> {
     let mut crawl = Crawl::start(url, folder, args);
-    let status = until("the end of the crawl", || {
-        let ended = crawl.ended();
-        async move { ended }
-    })
-    .await;
+    let status = crawl.over().await;
     assert!(status.success(), "{args:?}");
     crawl.lines()
 }
@@ -183,21 +179,13 @@ fn a_crawl_that_was_interrupted_goes_on() {
             // What a terminal sends at Ctrl-C.
             let sent = Command::new("kill").arg("-INT").arg(crawl.process.0.id().to_string()).status().expect("kill runs");
             assert!(sent.success());
-            let status = until("it to end", || {
-                let ended = crawl.ended();
-                async move { ended }
-            })
-            .await;
+            let status = crawl.over().await;
             assert_eq!(status.code(), Some(0), "it was asked to end");
             let there = crawl.lines().len();
             assert!((wanted..site.pages).contains(&there), "in the middle: {there}");
             crawl.resume();
         }
-        let status = until("the end", || {
-            let ended = crawl.ended();
-            async move { ended }
-        })
-        .await;
+        let status = crawl.over().await;
         assert!(status.success());
         let wanted: Vec<String> = site.all().into_iter().collect();
         assert_eq!(urls(&crawl.lines()), wanted, "every page once");

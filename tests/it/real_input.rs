@@ -81,11 +81,7 @@ fn the_same_pages_as_wget() {
         let mut other = Process(command.spawn().expect("wget starts"));
 
         let mut crawl = Crawl::start(&start, folder.path(), &["--threads", "8"]);
-        let status = until("the end of the crawl", || {
-            let ended = crawl.ended();
-            async move { ended }
-        })
-        .await;
+        let status = crawl.over().await;
         assert!(status.success());
         until("the end of wget", || {
             let ended = other.0.try_wait().expect("its state");

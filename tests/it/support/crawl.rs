@@ -1,6 +1,7 @@
 //! `webloom crawl` as a process, against a broker of its own or another's, and the lines that it writes.
 
 use super::process::{Process, WEBLOOM};
+use super::until;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,6 +42,15 @@ impl Crawl {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
         self.process.0.try_wait().expect("its state can be asked for")
+    }
+
+    /// Waits for its end: how it ended.
+    pub async fn over(&mut self) -> std::process::ExitStatus {
+        until("the end of the crawl", || {
+            let ended = self.ended();
+            async move { ended }
+        })
+        .await
     }
 }
 
