@@ -120,9 +120,21 @@ pub struct Directory {
     alerts: RwLock<Option<AlertsHandle>>,
     /// Everybody, for those who look on.
     pub census: Census,
+    watches: AtomicU64,
 }
 
 impl Directory {
+    /// Counts how often it changed who watches what: a choice among the workers holds as long as it has not.
+    #[must_use]
+    pub fn watches(&self) -> u64 {
+        self.watches.load(Relaxed)
+    }
+
+    /// It changed who watches what.
+    pub fn watches_changed(&self) {
+        self.watches.fetch_add(1, Relaxed);
+    }
+
     /// Says who the dispatcher is.
     pub fn set_dispatcher(&self, handle: DispatcherHandle) {
         *self.dispatcher.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);

@@ -220,4 +220,16 @@ impl Run {
     pub fn is_queued(&self) -> bool {
         self.not_before == Some(Self::QUEUED)
     }
+
+    /// It was made ahead of the instant that it is planned for.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.attempt == 1 && self.planned_at.is_some() && self.not_before == self.planned_at
+    }
+
+    /// From when on it was to begin: its planned instant, or when it was made.
+    #[must_use]
+    pub fn wanted_at(&self) -> Timestamp {
+        self.planned_at.map_or(self.creation_time, |planned| planned.max(self.creation_time))
+    }
 }

@@ -56,6 +56,9 @@ fn pending(around: &Around<'_>) -> Answer {
         return Answer::new("waiting", "queued", vec![text]);
     }
     if let Some(at) = run.not_before.filter(|at| *at > around.now) {
+        if run.is_ahead() {
+            return Answer::new("waiting", "planned", vec![format!("It begins at {at}, the instant that it is planned for.")]);
+        }
         let why = run.reason.as_deref().map_or_else(|| format!("attempt {} failed", run.attempt.saturating_sub(1)), str::to_owned);
         let text = format!("It waits until {at} for attempt {}, since {why}.", run.attempt);
         return Answer::new("waiting", "retry", vec![text]);

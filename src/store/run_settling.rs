@@ -147,6 +147,8 @@ pub struct OpenRun {
     pub identity: Identity,
     /// It waits until then.
     pub not_before: Option<Timestamp>,
+    /// That is the instant that it is planned for: it was made ahead of its time.
+    pub is_ahead: bool,
 }
 
 /// The runs of a job that are not over, the oldest first.
@@ -159,15 +161,17 @@ impl ReadOp for OpenRunsOf {
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
-        let rows: Vec<(String, String, Option<i64>)> = run::table
+        let rows: Vec<(String, String, Option<i64>, Option<i64>, i32)> = run::table
             .filter(run::job_id.eq_any(keys))
             .filter(is_open)
             .order(run::no)
-            .select((run::job_id, run::identity, run::not_before))
+            .select((run::job_id, run::identity, run::not_before, run::planned_at, run::attempt))
             .load(from.conn)?;
-        rows.into_iter()
-            .map(|(job, identity, not_before)| Ok((id(&job)?, OpenRun { identity: id(&identity)?, not_before: not_before.map(Timestamp) })))
-            .collect()
+        let open = rows.into_iter().map(|(job, identity, not_before, planned_at, attempt)| {
+            let is_ahead = attempt == 1 && planned_at.is_some() && planned_at == not_before;
+            Ok((id(&job)?, OpenRun { identity: id(&identity)?, not_before: not_before.map(Timestamp), is_ahead }))
+        });
+        open.collect()
     }
 }
 

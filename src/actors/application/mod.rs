@@ -219,7 +219,7 @@ impl ApplicationActor {
         }
         if self.run.start_time.is_none() {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         (self.run.state, self.run.reason, self.run.not_before) = (RunState::Scheduled, remark.clone(), None);
         let (no, epoch, attempt) = (self.run.no, self.epoch, self.run.attempt);

@@ -89,7 +89,7 @@ impl CallbackActor {
         let is_first = self.run.start_time.is_none();
         if is_first {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         let (no, may_be_late) = (self.run.no, self.run.may_be_late());
         let write = BeginRun { no, epoch: self.epoch, state: RunState::Running, worker: None, may_be_late, now };

@@ -9,7 +9,7 @@ use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{BROKER, Run, RunRules, RunState};
-use crate::domain::schedule::{Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide};
+use crate::domain::schedule::{AHEAD_MS, Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide, decide_ahead};
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -23,17 +23,35 @@ use std::sync::Arc;
 const REPLACED: &str = "another run of the job replaces it";
 
 impl Room {
-    /// Deals with all that is due, and says when the job comes next.
+    /// Deals with all that is due or about to be, and says when the job comes next.
     pub(super) async fn due(&mut self) {
-        let mut result = self.settle_due(Timestamp::now()).await;
+        let mut result = self.settle_soon(Timestamp::now()).await;
         if result.as_ref().is_err_and(|problem| problem.status == 503) {
             // What it knew was not true any more; what it reads now is.
-            result = self.settle_due(Timestamp::now()).await;
+            result = self.settle_soon(Timestamp::now()).await;
         }
         match result {
-            Ok(()) => self.announce(),
+            Ok(Soon::Waits) => self.announce_not_before(),
+            Ok(Soon::Settled) => self.announce(),
             // The scheduler asks again before long.
             Err(problem) => log::error!("what is due could not be dealt with job={}: {problem}", self.id),
+        }
+    }
+
+    /// Decides what is due at `now`, and the fire after that if its time is near and nothing can change it any more.
+    async fn settle_soon(&mut self, now: Timestamp) -> Result<Soon, Problem> {
+        let is_near = |known: &Known| known.stored.next_at.filter(|at| *at > now && at.since_ms(now) <= AHEAD_MS);
+        if is_near(self.known().await?).is_none() {
+            self.settle_due(now).await?;
+        }
+        let known = self.known().await?;
+        let Some(at) = is_near(known).filter(|_| known.job.is_enabled && !known.job.is_deleted) else { return Ok(Soon::Settled) };
+        let known = self.known.as_ref().expect("it was read just now");
+        let fired_ahead = fired_ahead(&self.house, known).await?;
+        let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
+        match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {
+            Some(step) => self.write(step, now).await.map(|()| Soon::Settled),
+            None => Ok(Soon::Waits),
         }
     }
 
@@ -127,7 +145,7 @@ impl Room {
             return self.house.registry().run_ended(run.identity, run.job_id, run.follow);
         }
         if let Some(known) = &mut self.known {
-            known.open.push(OpenRun { identity: run.identity, not_before: run.not_before });
+            known.open.push(OpenRun { identity: run.identity, not_before: run.not_before, is_ahead: run.is_ahead() });
         }
         if !run.is_queued() {
             self.house.registry().start_new_run(run, Arc::clone(properties));
@@ -240,7 +258,10 @@ impl Room {
                 Admission::No("still-running", format!("run {other} of the job is not over, and another waits for it already"))
             }
             Overlap::QueueOne | Overlap::QueueAll => Admission::Queued,
-            Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
+            Overlap::Skip => {
+                let what = if known.open.ahead_at(now).contains(&other) { "is about to begin" } else { "is not over" };
+                Admission::No("still-running", format!("run {other} of the job {what}"))
+            }
             Overlap::Replace => {
                 let open = known.open.all();
                 let stopped = stop_all(&self.house, &open, REPLACED, Some(BROKER)).await;
@@ -263,6 +284,14 @@ async fn fired_ahead(house: &House, known: &Known) -> Result<Vec<Timestamp>, Pro
     let ahead = ListFires { job_id: known.job.id, from, to: None, verdict, ascending: true, limit: 100_000 };
     let rows = house.store.read(ahead).await.map_err(|e| problem_of(&e))?;
     Ok(rows.into_iter().map(|row| row.planned_at).collect())
+}
+
+/// What came of the next fire.
+enum Soon {
+    /// It is decided, or its time is not near.
+    Settled,
+    /// It is to be decided when its time has come.
+    Waits,
 }
 
 enum Admission {
@@ -298,7 +327,9 @@ impl Known {
         let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
         for row in rows {
             if let Fate::Fire { queued } = row.fate {
-                runs.push((row.at, Box::new(self.planned_run(now, queued))));
+                let mut run = self.planned_run(now, queued);
+                run.not_before = run.not_before.or((row.at > now).then_some(row.at));
+                runs.push((row.at, Box::new(run)));
             }
         }
         let waiting = self.open.first_queued();

@@ -3,6 +3,7 @@
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
 use crate::domain::schedule::Open;
+use crate::domain::time::Timestamp;
 use crate::store::OpenRun;
 use std::collections::{BTreeMap, HashMap};
 
@@ -59,6 +60,12 @@ impl OpenRuns {
         self.runs.values().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity)
     }
 
+    /// Those that were made ahead of their time, which has not come at `now`.
+    pub(super) fn ahead_at(&self, now: Timestamp) -> Vec<Identity> {
+        let ahead = self.runs.values().filter(|run| run.is_ahead && run.not_before.is_some_and(|at| at > now));
+        ahead.map(|run| run.identity).collect()
+    }
+
     pub(super) fn all(&self) -> Vec<Identity> {
         self.runs.values().map(|run| run.identity).collect()
     }
@@ -79,7 +86,7 @@ mod tests {
     #[test]
     fn the_queue_is_kept_in_order() {
         let [a, b, c] = [1, 2, 3].map(|n| Identity(uuid::Uuid::from_u128(n)));
-        let run = |identity, not_before| OpenRun { identity, not_before };
+        let run = |identity, not_before| OpenRun { identity, not_before, is_ahead: false };
         let mut open: OpenRuns = [run(a, None), run(b, Some(Run::QUEUED)), run(c, Some(Run::QUEUED))].into_iter().collect();
         assert_eq!((open.counts(), open.first(), open.first_queued()), (Open { at_work: 1, queued: 2 }, Some(a), Some(b)));
         open.remove(a);

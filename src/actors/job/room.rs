@@ -182,6 +182,13 @@ impl Room {
             scheduler.planned(self.id, known.stored.next_at);
         }
     }
+
+    /// The same of a fire that cannot be decided before its time.
+    pub(super) fn announce_not_before(&self) {
+        if let (Some(scheduler), Some(known)) = (self.house.scheduler(), &self.known) {
+            scheduler.planned_not_before(self.id, known.stored.next_at);
+        }
+    }
 }
 
 pub(super) fn of_property(e: &InvalidProperty) -> Problem {

@@ -14,7 +14,7 @@ use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
 use crate::actors::reply::{Reply, problem_of};
-use crate::actors::run::{LoadedRun, RunActor, RunHandle};
+use crate::actors::run::{Choice, LoadedRun, RunActor, RunHandle};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
 use crate::actors::task::{TaskActor, TaskHandle};
@@ -362,9 +362,7 @@ impl Handler<StartNewRun> for Registry {
             JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
             JobKind::Block => {
                 let mut loaded = LoadedRun::new(run, properties);
-                if loaded.begins_at_once() {
-                    loaded.chosen = Some(self.choose(loaded.class_name()));
-                }
+                loaded.chosen = Some(Choice { watches: self.house.directory.watches(), worker: self.choose(loaded.class_name()) });
                 self.enter_run(loaded);
             }
         }

@@ -132,6 +132,7 @@ impl Registry {
         self.house.directory.workers.remove(id);
         self.worker_sessions.remove(&id);
         self.watches.remove(&id);
+        self.house.directory.watches_changed();
         self.closed_workers.remove(&id);
         self.leave(ChildKey::Worker(id));
         drop(self.house.store.write(WorkerGone { worker: id, now: Timestamp::now() }));

@@ -30,6 +30,7 @@ impl Handler<WorkerWatches> for Registry {
     type Result = ();
     fn handle(&mut self, m: WorkerWatches, _: &mut Self::Context) {
         self.message("registry.worker_watches");
+        self.house.directory.watches_changed();
         let watch = self.watches.entry(m.id).or_default();
         watch.class_names = m.class_names;
         // First those that it goes on with, so that nobody else is sent for them.
@@ -53,6 +54,7 @@ impl Handler<WorkerOpen> for Registry {
     type Result = ();
     fn handle(&mut self, WorkerOpen { id, open }: WorkerOpen, _: &mut Self::Context) {
         self.message("registry.worker_open");
+        self.house.directory.watches_changed();
         if !open {
             self.closed_workers.insert(id);
         } else if self.closed_workers.remove(&id) {

@@ -48,7 +48,7 @@ pub struct RunActor {
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
     /// As in [`LoadedRun`].
-    chosen: Option<Option<WorkerId>>,
+    chosen: Option<Choice>,
     cache: Cache,
     worker: Option<WorkerId>,
     /// When its worker was last told to start it.
@@ -90,8 +90,17 @@ pub struct LoadedRun {
     epoch: i64,
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
-    /// The registry has looked for its worker already, and this is what it found.
-    pub chosen: Option<Option<WorkerId>>,
+    /// The registry has looked for its worker already.
+    pub chosen: Option<Choice>,
+}
+
+/// What the registry found when it looked for a worker.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice {
+    /// It holds as long as the directory's count of watches is this.
+    pub watches: u64,
+    /// Who it is, if there is any.
+    pub worker: Option<WorkerId>,
 }
 
 impl LoadedRun {
@@ -114,11 +123,6 @@ impl LoadedRun {
         &self.run.class_name
     }
 
-    /// It waits neither for its turn nor for a time.
-    #[must_use]
-    pub fn begins_at_once(&self) -> bool {
-        self.run.not_before.is_none()
-    }
 }
 
 impl RunActor {
@@ -217,8 +221,8 @@ impl RunActor {
         self.run.not_before = None;
         self.attempt_began = Timestamp::now();
         self.announce(ctx);
-        match self.chosen.take() {
-            Some(worker) => self.found(worker, ctx),
+        match self.chosen.take().filter(|chosen| chosen.watches == self.house.directory.watches()) {
+            Some(chosen) => self.found(chosen.worker, ctx),
             None => self.find_worker(),
         }
         // It may have been everything but closed.
@@ -232,7 +236,7 @@ impl RunActor {
         self.run.reason = None;
         if self.run.start_time.is_none() {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         // Whether a beginning was late is looked at when it is stored.
         let pause = if self.run.rules.late_after.is_some() { Duration::ZERO } else { BEGINNING_STORED_AFTER };

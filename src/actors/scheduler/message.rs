@@ -3,10 +3,11 @@
 use super::Scheduler;
 use crate::actors::supervision::Link;
 use crate::domain::ids::JobId;
+use crate::domain::schedule::AHEAD_MS;
 use crate::domain::time::Timestamp;
 use actix::Message;
 
-/// From a job or the desk: when the job comes next; none: not, or not until a run has ended.
+/// From a job or the desk: when the job is to be told that it is due; none: not, or not until a run has ended.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct Planned {
@@ -16,13 +17,23 @@ pub struct Planned {
     pub at: Option<Timestamp>,
 }
 
+/// When a job that comes at `at` is told for the first time.
+pub(super) fn ahead_of(at: Timestamp) -> Timestamp {
+    at.plus_ms(-AHEAD_MS)
+}
+
 /// The scheduler, for other rooms.
 #[derive(Debug, Clone)]
 pub struct SchedulerHandle(pub(in crate::actors) Link<Scheduler>);
 
 impl SchedulerHandle {
-    /// See [`Planned`].
+    /// When the job comes next: it is told a little before that.
     pub fn planned(&self, job_id: JobId, at: Option<Timestamp>) {
+        self.0.tell(Planned { job_id, at: at.map(ahead_of) });
+    }
+
+    /// As [`Self::planned`], and the job is not told before its time.
+    pub fn planned_not_before(&self, job_id: JobId, at: Option<Timestamp>) {
         self.0.tell(Planned { job_id, at });
     }
 }

@@ -1,5 +1,6 @@
-//! The scheduler: one agenda, which job comes when, and nothing else. When a job's time has come it is told; what becomes
-//! of it is the job's to decide and the ledger's to say.
+//! The scheduler: one agenda, which job is to be told when, and nothing else. A little before a job's time it is told that it
+//! is due, and again when the time has come if there is something left to do then; what becomes of it is the job's to decide
+//! and the ledger's to say.
 //!
 //! It holds nothing that is not stored. Told twice, a job decides once, so whatever may have been lost is told again.
 
@@ -69,7 +70,7 @@ impl Scheduler {
         ctx.wait(wrap_future(read).map(|rows: Result<_, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match rows {
             Ok(rows) => {
                 for (job, at) in rows {
-                    this.agenda.set(job, Some(at));
+                    this.agenda.set(job, Some(message::ahead_of(at)));
                 }
                 this.is_loaded = true;
                 this.notice.stats().set_state("running");

@@ -117,7 +117,7 @@ impl TaskActor {
         };
         if self.run.start_time.is_none() {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.creation_time));
+            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         if self.run.state == RunState::Pending {
             self.run.state = RunState::Scheduled;

@@ -10,7 +10,7 @@ const MOST_INSTANTS: usize = 100_000;
 /// Instants of one step that get a row each; earlier ones share a row that says how many they are.
 const MOST_ROWS: usize = 500;
 /// A clock that went back by less is waited for; by more, what was decided of the time that comes again is taken back.
-const SMALL_STEP_MS: i64 = 1_000;
+pub(super) const SMALL_STEP_MS: i64 = 1_000;
 
 /// The runs of a job that are not over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

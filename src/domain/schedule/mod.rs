@@ -2,6 +2,7 @@
 //! worked out by [`Plan`].
 
 mod agenda;
+mod ahead;
 mod blackout;
 mod decide;
 mod plan;
@@ -12,6 +13,7 @@ mod verify;
 mod why;
 
 pub use agenda::Agenda;
+pub use ahead::{AHEAD_MS, decide_ahead};
 pub use blackout::Blackout;
 pub use decide::{Circumstances, Fate, Open, Row, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};

@@ -69,6 +69,8 @@ struct World {
     memory: Option<PlanState>,
     crashes: u64,
     fires: u64,
+    /// Fires that were decided ahead of their time.
+    ahead: u64,
 }
 
 impl World {
@@ -82,7 +84,7 @@ impl World {
         let definitions = vec![Definition { from: now, version: 1, is_planned: true, schedule }];
         let policies = policies(&mut dice);
         let disk = Disk { definitions, policies, state: PlanState::new(now), rows: BTreeMap::new(), runs: Vec::new() };
-        Self { dice, now, disk, memory: None, crashes: 0, fires: 0 }
+        Self { dice, now, disk, memory: None, crashes: 0, fires: 0, ahead: 0 }
     }
 
     /// A crash before the write: nothing happened. After it: it happened, and nobody knows.
@@ -131,46 +133,73 @@ impl World {
                 return true;
             }
             let more = step.more || step.rewind.is_some();
-            let state = step.state;
-            let follows = follows(self.disk.schedule(), &self.disk.policies, &was);
-            if step.replace {
-                for run in self.disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)) {
-                    run.life = Life::Over(RunState::Stopped, now);
-                }
-            }
-            let fired = step.rows.iter().filter(|row| matches!(row.fate, Fate::Fire { .. })).count() as u64;
-            let version = self.disk.definitions.last().map_or(0, |definition| definition.version);
-            let written = self.write(was, |disk| {
-                if let Some(after) = step.rewind {
-                    disk.rows.retain(|at, (_, run, _)| *at <= after || run.is_some());
-                }
-                let mut queued_any = false;
-                for row in step.rows {
-                    assert!(!disk.rows.contains_key(&row.at), "{} is decided twice", row.at);
-                    let run = if let Fate::Fire { queued } = row.fate {
-                        queued_any |= queued;
-                        let life = if queued { Life::Queued } else { Life::Open };
-                        disk.runs.push(Run { planned_at: row.at, life, follow: follows });
-                        Some(disk.runs.len() - 1)
-                    } else {
-                        None
-                    };
-                    disk.rows.insert(row.at, (row, run, version));
-                }
-                if queued_any {
-                    disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)).for_each(|run| run.follow = true);
-                }
-                disk.state = state;
-            });
-            self.fires += fired;
-            if !written {
+            if !self.write_step(was, step, now) {
                 return false;
             }
-            self.memory = Some(state);
             if !more {
                 return true;
             }
         }
+    }
+
+    /// As `Room::settle_soon`, of the fire that comes next.
+    fn due_soon(&mut self) {
+        if !self.disk.is_enabled() {
+            return;
+        }
+        let was = *self.memory.get_or_insert(self.disk.state);
+        let plan = self.disk.schedule().compile().expect("a schedule");
+        let open = self.disk.open();
+        let Some(at) = plan.next(&was, open.any()).map(|next| next.at).filter(|at| *at > self.now) else { return };
+        // Its time is near now.
+        self.now = self.now.max(at.plus_ms(-(1 + self.dice.roll(AHEAD_MS as u64) as i64)));
+        let fired_ahead: Vec<Timestamp> =
+            self.disk.rows.range(was.decided_until.plus_ms(1)..).filter(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at).collect();
+        let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
+        let given = Circumstances { open, changed_at, fired_ahead: &fired_ahead };
+        if let Some(step) = decide_ahead(&plan, &self.disk.policies, &was, &given, at) {
+            self.ahead += 1;
+            self.write_step(was, step, self.now);
+        }
+    }
+
+    /// As `Room::write`.
+    fn write_step(&mut self, was: PlanState, step: Step, now: Timestamp) -> bool {
+        let state = step.state;
+        let follows = follows(self.disk.schedule(), &self.disk.policies, &was);
+        if step.replace {
+            for run in self.disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)) {
+                run.life = Life::Over(RunState::Stopped, now);
+            }
+        }
+        self.fires += step.rows.iter().filter(|row| matches!(row.fate, Fate::Fire { .. })).count() as u64;
+        let version = self.disk.definitions.last().map_or(0, |definition| definition.version);
+        let written = self.write(was, |disk| {
+            if let Some(after) = step.rewind {
+                disk.rows.retain(|at, (_, run, _)| *at <= after || run.is_some());
+            }
+            let mut queued_any = false;
+            for row in step.rows {
+                assert!(!disk.rows.contains_key(&row.at), "{} is decided twice", row.at);
+                let run = if let Fate::Fire { queued } = row.fate {
+                    queued_any |= queued;
+                    let life = if queued { Life::Queued } else { Life::Open };
+                    disk.runs.push(Run { planned_at: row.at, life, follow: follows });
+                    Some(disk.runs.len() - 1)
+                } else {
+                    None
+                };
+                disk.rows.insert(row.at, (row, run, version));
+            }
+            if queued_any {
+                disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)).for_each(|run| run.follow = true);
+            }
+            disk.state = state;
+        });
+        if written {
+            self.memory = Some(state);
+        }
+        written
     }
 
     /// A run ends, and its job hears of it, unless it was lost on the way.
@@ -248,6 +277,12 @@ impl World {
             disk.definitions.push(next);
         });
         self.memory = written.then_some(state);
+        if written && !self.disk.is_enabled() {
+            // What was made ahead of its time does not begin.
+            for run in self.disk.runs.iter_mut().filter(|run| run.life == Life::Open && run.planned_at > self.now) {
+                run.life = Life::Over(RunState::Stopped, self.now);
+            }
+        }
     }
 
     fn ask(&mut self) {
@@ -270,6 +305,7 @@ impl World {
             6..=8 => self.ask(),
             9 => self.crash(),
             10..=40 => self.end_one(),
+            41..=55 => self.due_soon(),
             _ => {
                 self.now = self.now.plus_ms(self.dice.roll(20_000) as i64);
                 self.due(self.now);
@@ -361,7 +397,7 @@ fn ledger_and_plan_agree_whatever_happens() {
     let mut numbers = chosen.as_deref().unwrap_or("1,300,400").split(',').map(|n| n.parse::<u64>().expect("a number"));
     let mut number = || numbers.next().expect("seed,lives,steps");
     let (seed, lives, steps) = (number(), number(), number());
-    let (mut fires, mut crashes, mut hours) = (0, 0, 0);
+    let (mut fires, mut ahead, mut crashes, mut hours) = (0, 0, 0, 0);
     for seed in seed..seed + lives {
         let mut world = World::new(seed);
         let begin = world.now;
@@ -372,8 +408,10 @@ fn ledger_and_plan_agree_whatever_happens() {
             }
         }
         fires += world.fires;
+        ahead += world.ahead;
         crashes += world.crashes;
         hours += world.now.since_ms(begin) / 3_600_000;
     }
-    assert!(fires > 10 * lives && crashes > lives && hours > lives as i64 / 2, "{fires} fires, {crashes} crashes, {hours} hours");
+    let is_much = fires > 10 * lives && ahead > lives && crashes > lives && hours > lives as i64 / 2;
+    assert!(is_much, "{fires} fires, {ahead} of them ahead, {crashes} crashes, {hours} hours");
 }
