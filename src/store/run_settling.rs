@@ -151,6 +151,9 @@ pub struct OpenRun {
     pub is_ahead: bool,
 }
 
+/// Job, run, the time until which it waits, its planned instant and its attempt.
+type OpenRow = (String, String, Option<i64>, Option<i64>, i32);
+
 /// The runs of a job that are not over, the oldest first.
 #[derive(Debug, Clone)]
 pub struct OpenRunsOf(pub Vec<JobId>);
@@ -161,7 +164,7 @@ impl ReadOp for OpenRunsOf {
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let keys: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
-        let rows: Vec<(String, String, Option<i64>, Option<i64>, i32)> = run::table
+        let rows: Vec<OpenRow> = run::table
             .filter(run::job_id.eq_any(keys))
             .filter(is_open)
             .order(run::no)

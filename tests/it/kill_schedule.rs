@@ -55,6 +55,14 @@ fn ledger_and_plan_agree_after_random_kills() {
         for (name, more) in jobs {
             ids.push(job(&api, name, more).await);
         }
+        // These come once each, and are decided ahead of their time.
+        let begin = chrono::Utc::now() + chrono::Duration::milliseconds(300);
+        let mut singles = Vec::new();
+        for n in 0..40 {
+            let at = begin + chrono::Duration::milliseconds(n * 151);
+            let schedule = json!({ "triggers": [{ "at": at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true) }] });
+            singles.push(job(&api, &format!("single {n}"), class(schedule, json!({}))).await);
+        }
         // Chance by the ids that the jobs were given: other moments in every run.
         let mut dice = ids.iter().flat_map(|id| id.bytes()).cycle().map(|byte| u64::from(byte) * 7 % 50);
         for _ in 0..kills() {
@@ -80,6 +88,10 @@ fn ledger_and_plan_agree_after_random_kills() {
             .filter(|run| run["plannedAt"].is_string())
             .map(|run| (run["jobId"].to_string(), run["plannedAt"].to_string()))
             .collect();
+        for job in &singles {
+            let runs = made.iter().filter(|run| run["jobId"] == job.as_str()).collect::<Vec<_>>();
+            assert!(runs.len() == 1 && runs[0]["finishTime"].is_string(), "one run each, and it is over: {runs:?}");
+        }
         planned.sort();
         let count = planned.len();
         planned.dedup();

@@ -3,6 +3,7 @@
 mod support;
 
 mod agent_programs;
+mod ahead;
 mod alerts;
 mod applications;
 mod audit;

@@ -82,7 +82,7 @@ fn an_interval_survives_the_broker() {
     });
 }
 
-fn millis(time: &Value) -> i64 {
+pub fn millis(time: &Value) -> i64 {
     chrono::DateTime::parse_from_rfc3339(time.as_str().expect("a time")).expect("RFC 3339").timestamp_millis()
 }
 

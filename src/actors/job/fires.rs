@@ -31,7 +31,7 @@ impl Room {
             result = self.settle_soon(Timestamp::now()).await;
         }
         match result {
-            Ok(Soon::Waits) => self.announce_not_before(),
+            Ok(Soon::Waits) => self.announce_next(true),
             Ok(Soon::Settled) => self.announce(),
             // The scheduler asks again before long.
             Err(problem) => log::error!("what is due could not be dealt with job={}: {problem}", self.id),
@@ -51,7 +51,12 @@ impl Room {
         let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
         match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {
             Some(step) => self.write(step, now).await.map(|()| Soon::Settled),
-            None => Ok(Soon::Waits),
+            None => {
+                // Without a run that could be over by then it is the job's own way.
+                let known = self.known().await?;
+                known.at_its_time |= !known.open_counts().any();
+                Ok(Soon::Waits)
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Known {
     pub(super) arguments: Option<String>,
     /// What runs of a task job take along of its task.
     pub(super) task: Arc<TaskSettings>,
+    /// Its fires are decided when their time has come, not before.
+    pub(super) at_its_time: bool,
     settings: OnceCell<Arc<Settings>>,
 }
 
@@ -78,7 +80,7 @@ impl Known {
             _ => job.properties.get("Arguments").map(str::to_owned),
         };
         let (open, settings) = (open.into_iter().collect(), OnceCell::new());
-        Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, settings })
+        Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, at_its_time: false, settings })
     }
 
     /// What the job's properties mean to a run of it; how to download is nothing to a run without blocks.
@@ -178,15 +180,14 @@ impl Room {
 
     /// Tells the scheduler when the job comes next.
     pub(super) fn announce(&self) {
-        if let (Some(scheduler), Some(known)) = (self.house.scheduler(), &self.known) {
-            scheduler.planned(self.id, known.stored.next_at);
-        }
+        self.announce_next(self.known.as_ref().is_some_and(|known| known.at_its_time));
     }
 
-    /// The same of a fire that cannot be decided before its time.
-    pub(super) fn announce_not_before(&self) {
+    /// The same; `at_its_time`: it is not to be told before.
+    pub(super) fn announce_next(&self, at_its_time: bool) {
         if let (Some(scheduler), Some(known)) = (self.house.scheduler(), &self.known) {
-            scheduler.planned_not_before(self.id, known.stored.next_at);
+            let at = known.stored.next_at;
+            if at_its_time { scheduler.planned_not_before(self.id, at) } else { scheduler.planned(self.id, at) }
         }
     }
 }

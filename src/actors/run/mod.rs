@@ -122,7 +122,6 @@ impl LoadedRun {
     pub fn class_name(&self) -> &str {
         &self.run.class_name
     }
-
 }
 
 impl RunActor {

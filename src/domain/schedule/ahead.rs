@@ -5,13 +5,16 @@
 
 use super::decide::{Circumstances, Fate, SMALL_STEP_MS, Step, decide};
 use super::plan::{Plan, PlanState};
-use super::policies::{Overlap, Policies};
+use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
 
 /// So long before its time a fire may be decided, in milliseconds. It is enough for some ten thousand of them at one instant.
 pub const AHEAD_MS: i64 = 900;
-/// A run that has not begun keeps others from beginning, where runs may not overlap: not for a large part of the time.
-const SHORTEST_GAP_MS: i64 = 60_000;
+/// Until the instant after it, at least: no job has more than one run that has not begun yet, and a job of many short intervals
+/// nothing to make up for that is decided already.
+const SHORTEST_GAP_MS: i64 = 2 * AHEAD_MS;
+/// The same where runs may not overlap: one that has not begun keeps others from beginning, and not for a large part of the time.
+const SHORTEST_GAP_ALONE_MS: i64 = 60_000;
 
 const _: () = assert!(AHEAD_MS < SMALL_STEP_MS, "a plan that is decided ahead of its time must not look like a clock that went back");
 
@@ -19,18 +22,63 @@ const _: () = assert!(AHEAD_MS < SMALL_STEP_MS, "a plan that is decided ahead of
 /// it, or if it makes anything but one run.
 #[must_use]
 pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circumstances<'_>, at: Timestamp) -> Option<Step> {
-    let overlap = policies.overlap.unwrap_or(Overlap::Skip);
-    let is_settled = match overlap {
-        Overlap::Allow => true,
-        Overlap::Skip => !given.open.any(),
+    let gap = match policies.overlap.unwrap_or(Overlap::Skip) {
+        Overlap::Allow => SHORTEST_GAP_MS,
+        Overlap::Skip if !given.open.any() => SHORTEST_GAP_ALONE_MS,
         // Who is in front of whom, and who is replaced, is seen at the time.
-        Overlap::QueueOne | Overlap::QueueAll | Overlap::Replace => false,
+        Overlap::Skip | Overlap::QueueOne | Overlap::QueueAll | Overlap::Replace => return None,
     };
-    if !is_settled {
+    if policies.misfire.policy == MisfirePolicy::Skip {
+        // Rather no run than a late one: should the broker die before the time has come, there is to be none.
         return None;
     }
     let step = decide(plan, policies, state, given, at);
     let is_plain = matches!(step.rows.as_slice(), [row] if row.at == at && row.fate == Fate::Fire { queued: false });
-    let is_rare = || plan.next(&step.state, false).is_none_or(|next| next.at.since_ms(at) >= SHORTEST_GAP_MS);
-    (is_plain && step.rewind.is_none() && !step.replace && (overlap == Overlap::Allow || is_rare())).then_some(step)
+    let is_rare = || plan.next(&step.state, false).is_none_or(|next| next.at.since_ms(at) >= gap);
+    (is_plain && step.rewind.is_none() && !step.replace && is_rare()).then_some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::schedule::{Misfire, Open, Schedule, Trigger};
+
+    const MINUTE: i64 = 60_000;
+
+    fn ahead(every: i64, policies: &Policies, open: usize) -> Option<Step> {
+        let begin = Timestamp(MINUTE);
+        let trigger = Trigger { every: Some(every as u64), anchor: Some(begin), ..Trigger::default() };
+        let plan = Schedule { triggers: vec![trigger], ..Schedule::default() }.compile().expect("a schedule");
+        let given = Circumstances { open: Open { at_work: open, queued: 0 }, ..Circumstances::default() };
+        decide_ahead(&plan, policies, &PlanState::new(begin), &given, begin.plus_ms(every))
+    }
+
+    fn overlap(overlap: Overlap) -> Policies {
+        Policies { overlap: Some(overlap), ..Policies::default() }
+    }
+
+    #[test]
+    fn a_plain_fire_is_decided_as_at_its_time() {
+        let step = ahead(MINUTE, &Policies::default(), 0).expect("it is plain");
+        assert_eq!((step.rows.len(), step.state.decided_until, step.state.fires), (1, Timestamp(2 * MINUTE), 1));
+        assert_eq!((step.rows[0].at, step.rows[0].rule), (Timestamp(2 * MINUTE), "due"));
+    }
+
+    #[test]
+    fn what_may_still_change_is_decided_at_its_time() {
+        assert_eq!(ahead(MINUTE, &Policies::default(), 1), None, "the other run may be over by then");
+        assert!(ahead(MINUTE, &overlap(Overlap::Allow), 1).is_some());
+        for policy in [Overlap::QueueOne, Overlap::QueueAll, Overlap::Replace] {
+            assert_eq!(ahead(MINUTE, &overlap(policy), 0), None, "{policy:?}");
+        }
+        let skip = Policies { misfire: Misfire { policy: MisfirePolicy::Skip, ..Misfire::default() }, ..Policies::default() };
+        assert_eq!(ahead(MINUTE, &skip, 0), None, "a late run would be worse than none");
+    }
+
+    #[test]
+    fn few_are_ahead_at_once() {
+        assert_eq!(ahead(MINUTE - 1, &Policies::default(), 0), None);
+        assert_eq!(ahead(SHORTEST_GAP_MS - 1, &overlap(Overlap::Allow), 0), None);
+        assert!(ahead(SHORTEST_GAP_MS, &overlap(Overlap::Allow), 0).is_some());
+    }
 }
