@@ -26,3 +26,5 @@ pub mod fault;
 pub mod sdk;
 #[cfg(feature = "broker")]
 pub mod store;
+#[cfg(feature = "tls")]
+pub mod tls;

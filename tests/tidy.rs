@@ -4,18 +4,19 @@
 use std::path::{Path, PathBuf};
 
 /// Room, and the rooms that it may import besides itself. `cli` puts the programs together and may use all.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("config", &["domain", "protocol"]),
     ("fault", &[]),
+    ("tls", &[]),
     ("store", &["domain", "fault"]),
-    ("actors", &["domain", "protocol", "config", "store", "fault"]),
+    ("actors", &["domain", "protocol", "config", "store", "fault", "tls"]),
     ("edge", &["domain", "protocol", "config", "actors", "fault"]),
-    ("agent", &["domain", "protocol", "config"]),
-    ("sdk", &["domain", "protocol", "config"]),
+    ("agent", &["domain", "protocol", "config", "tls"]),
+    ("sdk", &["domain", "protocol", "config", "tls"]),
     ("crawl", &["domain", "protocol", "config", "sdk"]),
-    ("broker", &["domain", "protocol", "config", "store", "actors", "edge", "fault"]),
+    ("broker", &["domain", "protocol", "config", "store", "actors", "edge", "fault", "tls"]),
 ];
 
 /// A crate, and the only folders that may name it.

@@ -4,7 +4,7 @@
 
 use super::asked::header;
 use super::failure::fetch_error;
-use super::tls;
+use crate::tls;
 use crate::domain::ids::Identity;
 use crate::domain::settings::{CookieMode, DownloadSettings};
 use crate::protocol::node::{FetchError, FetchErrorKind};
@@ -121,7 +121,7 @@ impl Site {
 fn build(settings: &DownloadSettings, jar: Option<Arc<Jar>>) -> Result<Client, String> {
     let most = settings.max_redirects as usize;
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls::config())
+        .tls_backend_preconfigured(tls::client())
         .default_headers(default_headers(settings)?)
         .redirect(if most == 0 { redirect::Policy::none() } else { redirect::Policy::limited(most) })
         .referer(false)

@@ -25,7 +25,6 @@ mod session;
 mod socket;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tls;
 
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::NodeId;

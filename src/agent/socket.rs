@@ -52,7 +52,7 @@ pub fn client() -> Client {
         .limit(0)
         .timeout(CONNECT_TIMEOUT)
         .max_http_version(awc::http::Version::HTTP_11)
-        .rustls_0_23(Arc::new(super::tls::config()));
+        .rustls_0_23(Arc::new(crate::tls::client()));
     Client::builder().connector(connector).timeout(CONNECT_TIMEOUT).disable_redirects().finish()
 }
 

@@ -4,9 +4,11 @@
 use crate::config::broker::BrokerConfig;
 use crate::edge::standby::{gate, standby_routes};
 use crate::edge::{Edge, routes};
+use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
+use actix_web::rt::net::TcpStream;
 use actix_web::{App, Error, HttpServer};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -16,8 +18,32 @@ const SHUTDOWN_SECONDS: u64 = 5;
 /// Connections that wait to be taken.
 const BACKLOG: u32 = 1_024;
 
-/// Listens; to be called inside a runtime.
-pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Where the broker listens, and what it shows there.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: TcpListener,
+    tls: Option<rustls::ServerConfig>,
+}
+
+impl Door {
+    /// Listens; to be called inside a runtime.
+    pub(super) fn open(config: &BrokerConfig) -> std::io::Result<Self> {
+        let files = config.tls.as_ref().map(|files| crate::tls::server(&files.certificate, &files.key)).transpose();
+        Ok(Self { tls: files.map_err(std::io::Error::other)?, listener: bind(config.listen)? })
+    }
+
+    /// Under which URL it is found from this machine.
+    pub(super) fn url(&self) -> std::io::Result<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", self.listener.local_addr()?))
+    }
+
+    pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
     // A broker that is started again finds connections of the last one in the system.
     #[cfg(unix)]
@@ -27,28 +53,29 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves the whole table.
-pub(super) fn serve(config: &BrokerConfig, listener: &TcpListener, edge: Edge) -> std::io::Result<ServerHandle> {
+pub(super) fn serve(config: &BrokerConfig, door: &Door, edge: Edge) -> std::io::Result<ServerHandle> {
     let routes = routes(edge);
-    start(config.threads, listener, move || App::new().configure(routes.clone()))
+    start(config.threads, door, move || App::new().configure(routes.clone()))
 }
 
 /// Serves what a broker has that stands by.
-pub(super) fn serve_standby(listener: &TcpListener, edge: Edge) -> std::io::Result<ServerHandle> {
+pub(super) fn serve_standby(door: &Door, edge: Edge) -> std::io::Result<ServerHandle> {
     let routes = standby_routes(edge);
-    start(1, listener, move || App::new().wrap(from_fn(gate)).configure(routes.clone()))
+    start(1, door, move || App::new().wrap(from_fn(gate)).configure(routes.clone()))
 }
 
 /// Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
 /// for the end acknowledges 40 ms late.
 fn send_at_once(connection: &dyn std::any::Any, _: &mut actix_web::dev::Extensions) {
-    if let Some(stream) = connection.downcast_ref::<actix_web::rt::net::TcpStream>()
+    let by_tls = || Some(connection.downcast_ref::<TlsStream<TcpStream>>()?.get_ref().0);
+    if let Some(stream) = connection.downcast_ref::<TcpStream>().or_else(by_tls)
         && let Err(error) = stream.set_nodelay(true)
     {
         log::debug!("a connection keeps its delay: {error}");
     }
 }
 
-fn start<T, B>(threads: usize, listener: &TcpListener, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<ServerHandle>
+fn start<T, B>(threads: usize, door: &Door, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<ServerHandle>
 where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,
@@ -60,9 +87,13 @@ where
         .shutdown_timeout(SHUTDOWN_SECONDS)
         // Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
         .h1_allow_half_closed(false)
-        .disable_signals()
-        .listen(listener.try_clone()?)?
-        .run();
+        .disable_signals();
+    let listener = door.listener.try_clone()?;
+    let server = match &door.tls {
+        Some(tls) => server.listen_rustls_0_23(listener, tls.clone())?,
+        None => server.listen(listener)?,
+    };
+    let server = server.run();
     let handle = server.handle();
     actix::spawn(async move {
         if let Err(error) = server.await {

@@ -14,7 +14,6 @@ use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::store::{CloseWorkers, Leadership, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError, UnsettledJobs};
 use actix_web::dev::ServerHandle;
-use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
@@ -35,7 +34,7 @@ type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>);
 impl Leader {
     pub(super) async fn start(
         config: &BrokerConfig,
-        listener: &TcpListener,
+        door: &http::Door,
         me: Member,
         leadership: Leadership,
     ) -> Result<Self, BootError> {
@@ -53,7 +52,7 @@ impl Leader {
         for (job, run) in unsettled {
             registry.job_unsettled(job, run);
         }
-        let server = http::serve(config, listener, edge(config, Desk::new(house))).map_err(|e| BootError::Listen(config.listen, e))?;
+        let server = http::serve(config, door, edge(config, Desk::new(house))).map_err(|e| BootError::Listen(config.listen, e))?;
         Ok(Self { me, server, registry, store, keeper })
     }
 

@@ -14,7 +14,8 @@ use crate::domain::time::Timestamp;
 use crate::store::{Leadership, Look, Member, StoreError};
 use lead::Leader;
 use standby::{Candidate, Standby};
-use std::net::{SocketAddr, TcpListener};
+use http::Door;
+use std::net::SocketAddr;
 
 /// Operations that may wait to be written, before callers are told to come again.
 const WRITE_QUEUE: usize = 10_000;
@@ -41,8 +42,10 @@ pub enum BootError {
 pub struct Broker {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Under which URL it is found from this machine.
+    pub url: String,
     config: BrokerConfig,
-    listener: TcpListener,
+    door: http::Door,
     me: Member,
     part: Part,
 }
@@ -72,15 +75,16 @@ impl Broker {
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
         let failed = |e| BootError::Store(config.database.clone(), e);
-        let listener = http::bind(config.listen).map_err(|e| BootError::Listen(config.listen, e))?;
-        let address = listener.local_addr().map_err(|e| BootError::Listen(config.listen, e))?;
-        let me = member(config, address);
+        let deaf = |e| BootError::Listen(config.listen, e);
+        let door = Door::open(config).map_err(deaf)?;
+        let (address, url) = (door.address().map_err(deaf)?, door.url().map_err(deaf)?);
+        let me = member(config, &url);
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;
-        let mut broker = Self { address, config: config.clone(), listener, me, part: Part::None };
+        let mut broker = Self { address, url, config: config.clone(), door, me, part: Part::None };
         match candidate.look() {
             Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
             Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
-                broker.part = Part::StandsBy(Standby::start(config, &broker.listener, broker.me.clone(), candidate)?);
+                broker.part = Part::StandsBy(Standby::start(config, &broker.door, broker.me.clone(), candidate)?);
                 log::info!("broker stands by address={address} database={}", config.database.display());
             }
             Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.clone())),
@@ -91,7 +95,7 @@ impl Broker {
 
     async fn lead(&mut self, leadership: Leadership, reason: Reason) -> Result<(), BootError> {
         let (term, why) = (leadership.term, reason.text());
-        self.part = Part::Leads(Leader::start(&self.config, &self.listener, self.me.clone(), leadership).await?);
+        self.part = Part::Leads(Leader::start(&self.config, &self.door, self.me.clone(), leadership).await?);
         let Self { address, config, .. } = self;
         log::info!(
             "broker leads address={address} database={} tokens={:?} term={term} because={why}",
@@ -141,10 +145,7 @@ impl Broker {
     }
 }
 
-fn member(config: &BrokerConfig, address: SocketAddr) -> Member {
-    let url = match &config.lease.advertise {
-        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{address}"),
-    };
+fn member(config: &BrokerConfig, own: &str) -> Member {
+    let url = config.lease.advertise.as_ref().map_or_else(|| own.to_owned(), |url| url.as_str().trim_end_matches('/').to_owned());
     Member { id: BrokerId::random(), url, version: env!("CARGO_PKG_VERSION").to_owned(), started_at: Timestamp::now() }
 }

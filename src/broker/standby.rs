@@ -9,7 +9,6 @@ use crate::config::broker::BrokerConfig;
 use crate::domain::leader::{Reason, Tenure, Watch};
 use crate::store::{Leadership, Look, Member, Seat, Store, StoreError, StoredLease, Tables};
 use actix_web::dev::ServerHandle;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -55,7 +54,7 @@ impl Candidate {
 }
 
 impl Standby {
-    pub(super) fn start(config: &BrokerConfig, listener: &TcpListener, me: Member, candidate: Candidate) -> Result<Self, BootError> {
+    pub(super) fn start(config: &BrokerConfig, door: &http::Door, me: Member, candidate: Candidate) -> Result<Self, BootError> {
         let store = Store::stand_by(&store_config(config)).map_err(|e| BootError::Store(config.database.clone(), e))?;
         let role = Role::Standby { leader: None, term: 0, can_read: false };
         let house = house(config, store, Brokers::new(me, role));
@@ -72,7 +71,7 @@ impl Standby {
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.clone(), e.into()))?;
-        let server = http::serve_standby(listener, edge(config, Desk::new(house))).map_err(|e| BootError::Listen(config.listen, e))?;
+        let server = http::serve_standby(door, edge(config, Desk::new(house))).map_err(|e| BootError::Listen(config.listen, e))?;
         Ok(Self { server, brokers, is_stopped, thread, won })
     }
 

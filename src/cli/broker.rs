@@ -4,7 +4,7 @@ use super::remote::Failure;
 use super::{say, say_error};
 use crate::broker::{BootError, Broker};
 use crate::config::alerts::{AlertConfig, MailConfig};
-use crate::config::broker::{BrokerConfig, SchedulerNet, Times};
+use crate::config::broker::{BrokerConfig, SchedulerNet, Times, TlsFiles};
 use crate::config::keep::KeepConfig;
 use crate::config::lease::{LeaseConfig, advertised};
 use crate::config::tokens::Tokens;
@@ -29,6 +29,12 @@ pub struct Args {
     /// The SQLite file; results lie beside it, in a folder of its name with `-results`
     #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db")]
     database: PathBuf,
+    /// The certificate that it shows, and the chain from there to an authority (PEM): it then speaks TLS and nothing else
+    #[arg(long, env = "WEBLOOM_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, env = "WEBLOOM_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
     /// A token, `role:text` with role admin, readonly, agent or worker; without a role it is an admin's. May be repeated
     #[arg(long = "token", env = "WEBLOOM_TOKEN", value_delimiter = ',', hide_env_values = true)]
     tokens: Vec<String>,
@@ -78,7 +84,7 @@ pub struct Args {
     /// Time zone of the cron expressions of Scheduler.NET's clients; that of this machine unless given
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_ZONE")]
     scheduler_net_zone: Option<String>,
-    /// Where clients and other brokers find this one [default: http:// and the address that it listens on]
+    /// Where clients and other brokers find this one [default: http:// or https:// and the address that it listens on]
     #[arg(long, env = "WEBLOOM_ADVERTISE", value_parser = advertised, value_name = "URL")]
     advertise: Option<Url>,
     /// Milliseconds without a sign of the leader after which a broker on the same database takes over; a leader that is killed
@@ -111,6 +117,7 @@ impl Args {
         let config = BrokerConfig {
             listen: self.listen,
             database: self.database,
+            tls: TlsFiles::of(self.tls_cert, self.tls_key)?,
             tokens,
             threads: self.threads.max(1),
             times,
@@ -137,7 +144,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     actix_rt::System::new().block_on(async move {
         let mut broker = Broker::start(&config).await.map_err(refused)?;
         // Scripts wait for this line, and read the port in it.
-        say(&format!("listening on http://{}", broker.address));
+        say(&format!("listening on {}", broker.url));
         match broker.run(stop_signal()).await {
             Ok(()) => {
                 log::info!("told to end");

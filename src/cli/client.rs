@@ -1,7 +1,7 @@
 //! A small client of the REST API: sends, reads problems, follows cursors.
 
 use super::remote::Failure;
-use crate::agent::tls;
+use crate::tls;
 use crate::config::addresses::Addresses;
 use crate::protocol::problem::Problem;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -67,7 +67,7 @@ impl Client {
     /// # Errors
     /// No HTTP client can be made.
     pub fn new(brokers: Addresses, token: Option<String>) -> Result<Self, Failure> {
-        let http = reqwest::Client::builder().tls_backend_preconfigured(tls::config()).no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
+        let http = reqwest::Client::builder().tls_backend_preconfigured(tls::client()).no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
         let http = http.build().map_err(|e| Failure::Refused(format!("no HTTP client can be made: {e}")))?;
         Ok(Self { brokers, token, http })
     }

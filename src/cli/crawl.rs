@@ -38,6 +38,7 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
     let config = BrokerConfig {
         listen,
         database,
+        tls: None,
         tokens: Tokens::default(),
         threads: 1,
         times: Times::default(),

@@ -20,12 +20,16 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 use remote::Failure;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Schedules work and carries it out on a fleet of machines.
 #[derive(Debug, Parser)]
 #[command(name = "webloom", version, about, max_term_width = 100)]
 struct Cli {
+    /// Certificates (PEM) of authorities that are trusted beside the usual ones, in all connections by TLS
+    #[arg(long, env = "WEBLOOM_CA_FILE", global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -76,6 +80,11 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { "warn" } else { "info,actix_server=warn" }))
         .format_timestamp_millis()
         .init();
+    if let Some(file) = &cli.ca_file
+        && let Err(why) = crate::tls::trust(file)
+    {
+        return Failure::Usage(format!("--ca-file: {why}")).tell();
+    }
     let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(Failure::Refused);
     let result = match cli.command {
         Command::Broker(args) => broker::run(args),

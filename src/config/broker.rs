@@ -16,6 +16,8 @@ pub struct BrokerConfig {
     pub listen: SocketAddr,
     /// The SQLite file.
     pub database: PathBuf,
+    /// It speaks TLS and nothing else.
+    pub tls: Option<TlsFiles>,
     /// Who may do what.
     pub tokens: Tokens,
     /// Threads that serve HTTP.
@@ -32,6 +34,30 @@ pub struct BrokerConfig {
     pub scheduler_net: SchedulerNet,
     /// How it shares the database with other brokers.
     pub lease: LeaseConfig,
+}
+
+/// What a broker shows to those who connect, both in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Its certificate, and those that lead from there to an authority.
+    pub certificate: PathBuf,
+    /// The key that goes with it.
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// From the two settings, which go together.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub fn of(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Self>, String> {
+        match (certificate, key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
+            (Some(_), None) => Err("--tls-cert needs --tls-key: a certificate is of no use without its key".to_owned()),
+            (None, Some(_)) => Err("--tls-key needs --tls-cert: a key is of no use without its certificate".to_owned()),
+        }
+    }
 }
 
 /// How jobs of Scheduler.NET's clients are understood.
@@ -133,6 +159,7 @@ mod tests {
         BrokerConfig {
             listen: listen.parse().expect("an address"),
             database: "x".into(),
+            tls: None,
             tokens: Tokens::parse(tokens).expect("tokens"),
             threads: 1,
             times: Times::default(),

@@ -66,16 +66,16 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// For the broker at `http://host:port`, or for several of which one leads, with commas between them. To be made within an
-    /// actix runtime.
+    /// For the broker at `http://host:port`, or for several of which one leads, with commas between them; with the feature `tls`
+    /// also at `https://`. To be made within an actix runtime.
     ///
     /// # Errors
     /// The address is none.
     pub fn new(broker: &str, token: Option<&str>) -> Result<Self, Error> {
         let wrong = |reason: String| Error::Address { address: broker.to_owned(), reason };
         let brokers: Addresses = broker.parse().map_err(wrong)?;
-        if brokers.all().any(|url| url.scheme() != "http") {
-            return Err(wrong("http:// is expected".to_owned()));
+        if !cfg!(feature = "tls") && brokers.all().any(|url| url.scheme() != "http") {
+            return Err(wrong("http:// is expected: the crate was compiled without its feature `tls`".to_owned()));
         }
         let token = token.map(str::to_owned);
         if token.as_deref().is_some_and(|token| header::HeaderValue::from_str(token).is_err()) {
@@ -84,6 +84,8 @@ impl Client {
         // awc counts WebSockets among its 100 connections, and hangs at the next one: no limit. Its time-outs of five
         // seconds are shorter than a poll.
         let connector = awc::Connector::new().limit(0).timeout(Duration::from_secs(5));
+        #[cfg(feature = "tls")]
+        let connector = connector.max_http_version(awc::http::Version::HTTP_11).rustls_0_23(std::sync::Arc::new(crate::tls::client()));
         let http = awc::Client::builder().connector(connector).disable_timeout().disable_redirects().finish();
         let compresses = !brokers.all().all(is_local);
         Ok(Self { http, brokers, token, compresses })

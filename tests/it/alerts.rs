@@ -7,8 +7,6 @@ use crate::support::{journey, until};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -86,7 +84,7 @@ async fn channel(api: &Api, hook: &Hook, more: &Value) -> String {
 }
 
 /// A job for a worker that is registered, and its id.
-async fn job(api: &Api, name: &str, more: &Value) -> String {
+pub async fn job(api: &Api, name: &str, more: &Value) -> String {
     api.worker("it.Alerts").await;
     let mut input = json!({ "name": name, "properties": { "FullClassName": "it.Alerts" } });
     more.as_object().expect("an object").iter().for_each(|(key, value)| input[key] = value.clone());
@@ -96,7 +94,7 @@ async fn job(api: &Api, name: &str, more: &Value) -> String {
 }
 
 /// A run of the job that ends at once: badly with a reason, or well.
-async fn run(api: &Api, job: &str, error: Option<&str>) -> String {
+pub async fn run(api: &Api, job: &str, error: Option<&str>) -> String {
     let run = api.trigger(job).await;
     let body = error.map_or(json!({}), |error| json!({ "error": error }));
     assert_eq!(api.post(&format!("/api/v1/runs/{run}/start-returned"), &body).await.0, 204);
@@ -292,71 +290,5 @@ fn a_channel_is_checked_tested_and_keeps_its_secret() {
         }
         assert_eq!(api.get("/api/v1/alerts/events?cursor=x").await.0, 422);
         hook.server.stop(false).await;
-    });
-}
-
-/// A mail server that takes one mail: the lines that it was told.
-fn mail_server() -> (String, std::thread::JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    let thread = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("a client");
-        stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("a limit");
-        let mut out = stream.try_clone().expect("two ends");
-        let mut say = move |text: &str| out.write_all(format!("{text}\r\n").as_bytes()).expect("it listens");
-        say("220 mail.test");
-        let (mut lines, mut in_data) = (Vec::new(), false);
-        for line in BufReader::new(stream).lines() {
-            let line = line.expect("a line");
-            lines.push(line.clone());
-            match line.split(' ').next().unwrap_or_default() {
-                "." if in_data => {
-                    in_data = false;
-                    say("250 taken");
-                }
-                _ if in_data => {}
-                "EHLO" => say("250-mail.test\r\n250 AUTH PLAIN"),
-                "AUTH" => say("235 welcome"),
-                "DATA" => {
-                    in_data = true;
-                    say("354 go on");
-                }
-                "QUIT" => {
-                    say("221 bye");
-                    break;
-                }
-                _ => say("250 ok"),
-            }
-        }
-        lines
-    });
-    (address, thread)
-}
-
-#[test]
-fn a_mail_is_handed_in() {
-    journey(async {
-        let (address, server) = mail_server();
-        let url = format!("smtp://post:pass%20word@{address}");
-        let broker = Broker::start(&["--smtp-url", &url, "--mail-from", "webloom@broker.test"], "");
-        let api = Api::new(&broker.url);
-        let input = json!({ "name": "ops", "kind": "mail", "target": "not an address" });
-        assert_eq!(api.post("/api/v1/alerts", &input).await.1["field"], "target");
-        let input = json!({ "name": "ops", "kind": "mail", "target": "ops@team.test", "filter": { "jobs": ["nightly é"] } });
-        let (status, channel) = api.post("/api/v1/alerts", &input).await;
-        assert_eq!(status, 201, "{channel}");
-        let other = job(&api, "other", &json!({})).await;
-        run(&api, &other, Some("not for them")).await;
-        let nightly = job(&api, "nightly é", &json!({})).await;
-        let failed = run(&api, &nightly, Some("boom")).await;
-        let lines = tokio::task::spawn_blocking(move || server.join().expect("it took a mail")).await.expect("it ended");
-        let all = lines.join("\n");
-        assert!(all.contains("MAIL FROM:<webloom@broker.test>") && all.contains("RCPT TO:<ops@team.test>"), "{all}");
-        // printf '\0post\0pass word' | base64
-        assert!(all.contains("AUTH PLAIN AHBvc3QAcGFzcyB3b3Jk"), "{all}");
-        assert!(all.contains("Subject: [webloom] failed") && all.contains("Message-ID: <"), "{all}");
-        assert!(!all.contains("not for them"));
-        let text = all.replace("=\n", "").replace("=3D", "=");
-        assert!(text.contains(&failed) && text.contains("boom"), "{all}");
     });
 }

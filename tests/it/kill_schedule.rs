@@ -1,6 +1,6 @@
 //! The broker is killed at random while schedules fire; afterwards ledger and plan agree, from the store file alone.
 
-use crate::schedule::job;
+use crate::schedule::{job, runs};
 use crate::support::api::{Api, id};
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::socket::Worker;
@@ -58,7 +58,7 @@ fn ledger_and_plan_agree_after_random_kills() {
         // These come once each, and are decided ahead of their time.
         let begin = chrono::Utc::now() + chrono::Duration::milliseconds(300);
         let mut singles = Vec::new();
-        for n in 0..40 {
+        for n in 0..3 * i64::from(kills()) {
             let at = begin + chrono::Duration::milliseconds(n * 151);
             let schedule = json!({ "triggers": [{ "at": at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true) }] });
             singles.push(job(&api, &format!("single {n}"), class(schedule, json!({}))).await);
@@ -89,7 +89,7 @@ fn ledger_and_plan_agree_after_random_kills() {
             .map(|run| (run["jobId"].to_string(), run["plannedAt"].to_string()))
             .collect();
         for job in &singles {
-            let runs = made.iter().filter(|run| run["jobId"] == job.as_str()).collect::<Vec<_>>();
+            let runs = runs(&api, job).await;
             assert!(runs.len() == 1 && runs[0]["finishTime"].is_string(), "one run each, and it is over: {runs:?}");
         }
         planned.sort();

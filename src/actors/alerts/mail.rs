@@ -3,6 +3,7 @@
 use crate::config::alerts::MailConfig;
 use crate::store::Claimed;
 use lettre::message::Mailbox;
+use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use std::time::Duration;
 
@@ -29,8 +30,11 @@ impl Mail {
             let from = config.from.parse().map_err(|e| format!("the sender's address: {e}"))?;
             // Its error may quote the URL, and with it the password.
             let server = AsyncSmtpTransport::<Tokio1Executor>::from_url(config.smtp_url.as_str());
-            let server = server.map_err(|_| "the URL of the mail server cannot be used".to_owned())?.timeout(Some(PATIENCE)).build();
-            Ok(Way { server, from })
+            let mut server = server.map_err(|_| "the URL of the mail server cannot be used".to_owned())?;
+            if let Some(tls) = own_tls(&config.smtp_url)? {
+                server = server.tls(tls);
+            }
+            Ok(Way { server: server.timeout(Some(PATIENCE)).build(), from })
         }))
     }
 
@@ -48,6 +52,25 @@ impl Mail {
         let sent = tokio::time::timeout(PATIENCE, way.server.send(mail)).await;
         sent.map_err(|_| "the mail server did not take it in time".to_owned())?.map(drop).map_err(|e| e.to_string())
     }
+}
+
+/// What the URL asks for, with authorities of our own beside the usual ones, if there are any.
+fn own_tls(url: &url::Url) -> Result<Option<Tls>, String> {
+    let own = crate::tls::own_authorities();
+    let asked = url.query_pairs().find(|(name, _)| name == "tls").map(|(_, value)| value.into_owned());
+    let make: fn(TlsParameters) -> Tls = match (url.scheme(), asked.as_deref()) {
+        _ if own.is_empty() => return Ok(None),
+        ("smtps", _) => Tls::Wrapper,
+        (_, Some("required")) => Tls::Required,
+        (_, Some("opportunistic")) => Tls::Opportunistic,
+        _ => return Ok(None),
+    };
+    let mut parameters = TlsParameters::builder(url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned());
+    for authority in own {
+        let authority = Certificate::from_der(authority.to_vec()).map_err(|e| format!("an authority that is trusted: {e}"))?;
+        parameters = parameters.add_root_certificate(authority);
+    }
+    parameters.build_rustls().map(make).map(Some).map_err(|e| format!("TLS to the mail server: {e}"))
 }
 
 /// Checks an address.

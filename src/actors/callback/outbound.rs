@@ -8,7 +8,6 @@
 use crate::domain::targets::Targets;
 use awc::http::Method;
 use awc::{Client, ClientRequest, Connector};
-use rustls::crypto::{CryptoProvider, ring};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,14 +91,7 @@ thread_local! {
 }
 
 fn client() -> Client {
-    // awc makes a configuration of its own, which asks the process for one. An error only says that somebody was here before.
-    let _ = CryptoProvider::install_default(ring::default_provider());
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let mut tls = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .expect("ring speaks TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut tls = crate::tls::client();
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let connector = Connector::new()
         .rustls_0_23(Arc::new(tls))

@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod browser;
+pub mod certificates;
 pub mod crawl;
 pub mod process;
 pub mod receiver;

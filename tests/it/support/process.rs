@@ -81,7 +81,7 @@ impl Broker {
 
     /// Starts it again, after it has ended somehow.
     pub fn restart(&mut self, faults: &str) {
-        let listen = self.url.trim_start_matches("http://").to_owned();
+        let listen = self.url.split_once("://").expect("a URL").1.to_owned();
         let (process, url) = Self::spawn(&self.folder, &listen, &self.args, faults);
         self.process = process;
         assert_eq!(url, self.url);

@@ -91,16 +91,29 @@ async fn receive(desk: web::Data<Arc<Mutex<Desk>>>, request: HttpRequest, body: 
 impl Receiver {
     /// Answers the next requests so, and all others with 200.
     pub fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::listen(None, replies)
+    }
+
+    /// The same, by TLS.
+    pub fn start_tls(tls: rustls::ServerConfig, replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::listen(Some(tls), replies)
+    }
+
+    fn listen(tls: Option<rustls::ServerConfig>, replies: impl IntoIterator<Item = Reply>) -> Self {
         let desk = Arc::new(Mutex::new(Desk { replies: replies.into_iter().collect(), ..Desk::default() }));
         let shared = Arc::clone(&desk);
         let server = HttpServer::new(move || App::new().app_data(web::Data::new(Arc::clone(&shared))).default_service(web::to(receive)))
             .workers(1)
             .h1_allow_half_closed(false)
             .disable_signals()
-            .shutdown_timeout(0)
-            .bind("127.0.0.1:0")
-            .expect("a free port");
-        let url = format!("http://{}", server.addrs()[0]);
+            .shutdown_timeout(0);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let server = match tls {
+            Some(tls) => server.bind_rustls_0_23("127.0.0.1:0", tls),
+            None => server.bind("127.0.0.1:0"),
+        };
+        let server = server.expect("a free port");
+        let url = format!("{scheme}://{}", server.addrs()[0]);
         let server = server.run();
         let handle = server.handle();
         actix_rt::spawn(server);

@@ -1,7 +1,7 @@
 //! Fetching a package into a file.
 
 use super::refusal;
-use crate::agent::tls;
+use crate::tls;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::config::programs::HostPattern;
@@ -221,7 +221,7 @@ fn reason(error: reqwest::Error) -> String {
 
 fn client(redirects: redirect::Policy) -> Result<Client, String> {
     Client::builder()
-        .tls_backend_preconfigured(tls::config())
+        .tls_backend_preconfigured(tls::client())
         .redirect(redirects)
         .referer(false)
         .connect_timeout(CONNECT_TIMEOUT)

@@ -1,0 +1,88 @@
+//! TLS, the same for all connections of a program: which authorities it trusts, and the certificate that a broker shows.
+//!
+//! The usual authorities (Mozilla's) are compiled in: a machine without a certificate store can crawl too. Reading them once
+//! and sharing the result is also what makes a new HTTP client cheap.
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::path::Path;
+use std::sync::OnceLock;
+
+static OWN: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+
+/// Trusts the authorities of a PEM file beside the usual ones, in all connections of this process. To be called once, before
+/// the first of them.
+///
+/// # Errors
+/// The file cannot be read, holds no certificate or one that is none, or it is too late.
+pub fn trust(file: &Path) -> Result<(), String> {
+    let wrong = |why: String| format!("{}: {why}", file.display());
+    let found: Vec<_> = CertificateDer::pem_file_iter(file)
+        .map_err(|e| wrong(e.to_string()))?
+        .collect::<Result<_, _>>()
+        .map_err(|e| wrong(e.to_string()))?;
+    if found.is_empty() {
+        return Err(wrong("there is no certificate in it".to_owned()));
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in &found {
+        roots.add(certificate.clone()).map_err(|e| wrong(e.to_string()))?;
+    }
+    OWN.set(found).map_err(|_| wrong("other authorities are trusted already".to_owned()))
+}
+
+/// Authorities that are trusted beside the usual ones.
+#[must_use]
+pub fn own_authorities() -> &'static [CertificateDer<'static>] {
+    OWN.get_or_init(Vec::new)
+}
+
+/// The configuration of a client, without protocols for ALPN: each sets its own.
+#[must_use]
+pub fn client() -> ClientConfig {
+    static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
+    CONFIG.get_or_init(build_client).clone()
+}
+
+fn build_client() -> ClientConfig {
+    provide();
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    // They were checked when they were read.
+    roots.add_parsable_certificates(own_authorities().iter().cloned());
+    ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// For whoever asks the process for a provider. An error only says that somebody was here before.
+fn provide() {
+    let _ = CryptoProvider::install_default(ring::default_provider());
+}
+
+/// What a server shows: a chain of certificates, its own first, and the key.
+///
+/// # Errors
+/// A file cannot be read, or they do not go together.
+#[cfg(feature = "broker")]
+pub fn server(chain: &Path, key: &Path) -> Result<rustls::ServerConfig, String> {
+    use rustls::pki_types::PrivateKeyDer;
+    provide();
+    let wrong = |file: &Path, why: String| format!("{}: {why}", file.display());
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(chain)
+        .and_then(Iterator::collect)
+        .map_err(|e| wrong(chain, e.to_string()))?;
+    if certificates.is_empty() {
+        return Err(wrong(chain, "there is no certificate in it".to_owned()));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, e.to_string()))?;
+    rustls::ServerConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(certificates, secret)
+        .map_err(|e| wrong(chain, format!("it does not go with the key in {}: {e}", key.display())))
+}
