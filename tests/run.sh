@@ -83,6 +83,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 
 say "the SDK alone"
 cargo check --locked --no-default-features --features sdk --lib --examples
+cargo check --locked --no-default-features --features sdk,tls --lib
 if cargo tree --locked --no-default-features --features sdk --edges normal,build --prefix none |
     grep -E '^(diesel|libsqlite3-sys|actix-web|actix-web-actors|schemars) '; then
     echo "the SDK must not bring the crates above" >&2
