@@ -72,9 +72,7 @@ pub fn server(chain: &Path, key: &Path) -> Result<rustls::ServerConfig, String> 
     use rustls::pki_types::PrivateKeyDer;
     provide();
     let wrong = |file: &Path, why: String| format!("{}: {why}", file.display());
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(chain)
-        .and_then(Iterator::collect)
-        .map_err(|e| wrong(chain, e.to_string()))?;
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect).map_err(|e| wrong(chain, e.to_string()))?;
     if certificates.is_empty() {
         return Err(wrong(chain, "there is no certificate in it".to_owned()));
     }

@@ -4,10 +4,10 @@
 
 use super::asked::header;
 use super::failure::fetch_error;
-use crate::tls;
 use crate::domain::ids::Identity;
 use crate::domain::settings::{CookieMode, DownloadSettings};
 use crate::protocol::node::{FetchError, FetchErrorKind};
+use crate::tls;
 use lru::LruCache;
 use reqwest::cookie::Jar;
 use reqwest::header::{COOKIE, HeaderMap, HeaderValue, USER_AGENT};

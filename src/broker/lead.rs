@@ -32,12 +32,7 @@ pub(super) struct Leader {
 type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>);
 
 impl Leader {
-    pub(super) async fn start(
-        config: &BrokerConfig,
-        door: &http::Door,
-        me: Member,
-        leadership: Leadership,
-    ) -> Result<Self, BootError> {
+    pub(super) async fn start(config: &BrokerConfig, door: &http::Door, me: Member, leadership: Leadership) -> Result<Self, BootError> {
         let failed = |e| BootError::Store(config.database.clone(), e);
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };

@@ -12,9 +12,9 @@ use crate::domain::ids::BrokerId;
 use crate::domain::leader::Reason;
 use crate::domain::time::Timestamp;
 use crate::store::{Leadership, Look, Member, StoreError};
+use http::Door;
 use lead::Leader;
 use standby::{Candidate, Standby};
-use http::Door;
 use std::net::SocketAddr;
 
 /// Operations that may wait to be written, before callers are told to come again.

@@ -1,9 +1,9 @@
 //! A small client of the REST API: sends, reads problems, follows cursors.
 
 use super::remote::Failure;
-use crate::tls;
 use crate::config::addresses::Addresses;
 use crate::protocol::problem::Problem;
+use crate::tls;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::{Deserialize, Serialize};

@@ -17,9 +17,26 @@ pub struct Planned {
     pub at: Option<Timestamp>,
 }
 
-/// When a job that comes at `at` is told for the first time.
+/// Jobs that come within so many milliseconds are told together: what they write shares a commit, and nothing is urgent yet.
+const TOGETHER_MS: i64 = 25;
+
+/// When a job that comes at `at` is told for the first time: not more than [`AHEAD_MS`] before.
 pub(super) fn ahead_of(at: Timestamp) -> Timestamp {
-    at.plus_ms(-AHEAD_MS)
+    let latest = at.plus_ms(TOGETHER_MS - 1 - AHEAD_MS);
+    latest.plus_ms(-latest.0.rem_euclid(TOGETHER_MS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_told_together_and_not_too_early() {
+        let told: Vec<i64> = (10_000..10_100).map(|at| at - ahead_of(Timestamp(at)).0).collect();
+        assert_eq!((told.iter().min(), told.iter().max()), (Some(&(AHEAD_MS - TOGETHER_MS + 1)), Some(&AHEAD_MS)));
+        let together: std::collections::BTreeSet<_> = (10_000..10_100).map(|at| ahead_of(Timestamp(at))).collect();
+        assert!(together.len() <= 5, "{together:?}");
+    }
 }
 
 /// The scheduler, for other rooms.

@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Resource> {
                 .says("Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one is written.")
                 .needs(Need::Admin)
                 .query::<ImportQuery>()
-                .body::<Vec<JobInput>>()
+                .body::<ImportBody>()
                 .answers::<Vec<ImportedJob>>(200, "What became of each.")
                 .may_fail(&[404, 409, 422])
         }),
@@ -73,6 +73,25 @@ pub struct ImportQuery {
     /// Only check it, and say what it would do.
     #[serde(default)]
     dry_run: bool,
+}
+
+/// What an import takes. It is read as a value first, so that whatever is wrong can be named by its place.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "for the document")]
+enum ImportBody {
+    /// Jobs.
+    List(Vec<JobInput>),
+    /// Jobs, and what several of them repeat.
+    File(ImportFile),
+}
+
+#[derive(JsonSchema)]
+#[schemars(extend("additionalProperties" = false, "patternProperties" = { "^x-": {} }))]
+#[expect(dead_code, reason = "for the document")]
+struct ImportFile {
+    /// Jobs.
+    jobs: Vec<JobInput>,
 }
 
 /// `POST /api/v1/jobs/import`
@@ -126,9 +145,25 @@ fn read_yaml(body: &[u8]) -> Result<Value, Problem> {
     serde_saphyr::from_str_with_options(text, options).map_err(|e| Problem::malformed(format!("the YAML cannot be read: {e}")))
 }
 
+/// What begins so beside the jobs is the writer's own: a place for what several jobs repeat by a YAML alias.
+const OWN: &str = "x-";
+
+/// The list of jobs in a file: all of it, or its member `jobs`.
+fn list_of(file: Value) -> Result<Vec<Value>, Problem> {
+    let (jobs, others) = match file {
+        Value::Object(mut members) => (members.remove("jobs"), members),
+        list => (Some(list), serde_json::Map::new()),
+    };
+    let Some(Value::Array(jobs)) = jobs else { return Err(Problem::malformed("a list of jobs is expected").at("jobs")) };
+    match others.keys().find(|name| !name.starts_with(OWN)) {
+        Some(name) => Err(Problem::malformed(format!("beside `jobs` only what begins with `{OWN}` is expected")).at(name)),
+        None => Ok(jobs),
+    }
+}
+
 /// The jobs of a file; the problem names the place.
 fn jobs_of(file: Value) -> Result<Vec<JobInput>, Problem> {
-    let Value::Array(jobs) = file else { return Err(Problem::malformed("a list of jobs is expected").at("jobs")) };
+    let jobs = list_of(file)?;
     let job = |(i, job): (usize, Value)| {
         serde_path_to_error::deserialize(job).map_err(|e| {
             let path = e.path().to_string();
@@ -173,6 +208,17 @@ mod tests {
     }
 
     #[test]
+    fn what_several_jobs_share_is_written_once() {
+        let text = "x-free: &free {name: free, dates: [2026-12-25]}\njobs:\n\
+                    - {name: a, schedule: {triggers: [{cron: '0 9 * * *'}], blackouts: [*free]}}\n\
+                    - {name: b, schedule: {triggers: [{cron: '0 8 * * *'}], blackouts: [*free]}}\n";
+        let jobs = read_file(text.as_bytes(), YAML).and_then(jobs_of).expect("jobs");
+        let free: Vec<_> = jobs.iter().map(|job| job.schedule.as_ref().expect("a schedule").blackouts.clone()).collect();
+        assert_eq!((free.len(), free[0][0].name.as_deref()), (2, Some("free")));
+        assert_eq!(free[0], free[1]);
+    }
+
+    #[test]
     fn a_wrong_file_names_the_place() {
         let field = |text: &str| {
             let jobs = read_file(text.as_bytes(), "").and_then(jobs_of);
@@ -182,6 +228,8 @@ mod tests {
         assert_eq!(field("[{\"name\": 5}]"), Some((400, "jobs[0].name".to_owned())));
         assert_eq!(field("name: a\n"), Some((400, "jobs".to_owned())));
         assert_eq!(field("- name: [\n"), Some((400, String::new())));
+        assert_eq!(field("jobs: []\nx-a: 1\nb: 2\n"), Some((400, "b".to_owned())));
+        assert_eq!(field("jobs: 5\n"), Some((400, "jobs".to_owned())));
         assert_eq!(
             field("- name: a\n  schedule:\n    triggers:\n    - cron: 5\n").map(|(_, field)| field).as_deref(),
             Some("jobs[0].schedule.triggers[0].cron")

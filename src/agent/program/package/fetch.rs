@@ -1,11 +1,11 @@
 //! Fetching a package into a file.
 
 use super::refusal;
-use crate::tls;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::config::programs::HostPattern;
 use crate::protocol::application::{ProgramError, ProgramErrorKind};
+use crate::tls;
 use reqwest::header::{ETAG, IF_NONE_MATCH};
 use reqwest::{Client, StatusCode, Url, redirect};
 use sha2::{Digest, Sha256};
