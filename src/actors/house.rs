@@ -216,6 +216,17 @@ impl AtWork {
         }
     }
 
+    /// It is not to begin, if it was made ahead of its time and has not begun; whether that is so.
+    pub async fn withdraw(&self) -> bool {
+        let answer = match self {
+            Self::Run(run) => run.withdraw(),
+            Self::Task(task) => task.withdraw(),
+            // None is made ahead of its time.
+            Self::Callback(_) | Self::Application(_) => return false,
+        };
+        answer.wait().await.unwrap_or(false)
+    }
+
     /// If it waits for its turn, it is to look whether that has come.
     pub fn see_turn(&self) {
         match self {

@@ -4,9 +4,11 @@
 use crate::config::broker::BrokerConfig;
 use crate::edge::standby::{gate, standby_routes};
 use crate::edge::{Edge, routes};
+use actix_http::HttpService;
+use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, map_config};
 use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::body::MessageBody;
-use actix_web::dev::{ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{AppConfig, Extensions, Server, ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, Error, HttpServer};
@@ -15,6 +17,9 @@ use std::time::Duration;
 
 /// Seconds that requests under way have at a shutdown.
 const SHUTDOWN_SECONDS: u64 = 5;
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
+const ALLOW_HALF_CLOSED: bool = false;
 /// Connections that wait to be taken.
 const BACKLOG: u32 = 1_024;
 
@@ -66,7 +71,7 @@ pub(super) fn serve_standby(door: &Door, edge: Edge) -> std::io::Result<ServerHa
 
 /// Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
 /// for the end acknowledges 40 ms late.
-fn send_at_once(connection: &dyn std::any::Any, _: &mut actix_web::dev::Extensions) {
+fn send_at_once(connection: &dyn std::any::Any, _: &mut Extensions) {
     let by_tls = || Some(connection.downcast_ref::<TlsStream<TcpStream>>()?.get_ref().0);
     if let Some(stream) = connection.downcast_ref::<TcpStream>().or_else(by_tls)
         && let Err(error) = stream.set_nodelay(true)
@@ -80,20 +85,19 @@ where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,
 {
-    let server = HttpServer::new(app)
-        .workers(threads)
-        .on_connect(send_at_once)
-        .keep_alive(Duration::from_secs(75))
-        .shutdown_timeout(SHUTDOWN_SECONDS)
-        // Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
-        .h1_allow_half_closed(false)
-        .disable_signals();
     let listener = door.listener.try_clone()?;
     let server = match &door.tls {
-        Some(tls) => server.listen_rustls_0_23(listener, tls.clone())?,
-        None => server.listen(listener)?,
+        Some(tls) => start_tls(threads, listener, tls.clone(), app)?,
+        None => HttpServer::new(app)
+            .workers(threads)
+            .on_connect(send_at_once)
+            .keep_alive(KEEP_ALIVE)
+            .shutdown_timeout(SHUTDOWN_SECONDS)
+            .h1_allow_half_closed(ALLOW_HALF_CLOSED)
+            .disable_signals()
+            .listen(listener)?
+            .run(),
     };
-    let server = server.run();
     let handle = server.handle();
     actix::spawn(async move {
         if let Err(error) = server.await {
@@ -101,4 +105,36 @@ where
         }
     });
     Ok(handle)
+}
+
+/// The same by TLS, as `HttpServer` does it, but without HTTP/2: there, actix-http goes on with a request whose caller has hung up,
+/// and what a poll would have brought is lost to it.
+fn start_tls<T, B>(
+    threads: usize,
+    listener: TcpListener,
+    mut tls: rustls::ServerConfig,
+    app: impl Fn() -> App<T> + Send + Clone + 'static,
+) -> std::io::Result<Server>
+where
+    T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
+    B: MessageBody + 'static,
+{
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let builder = Server::build().workers(threads).shutdown_timeout(SHUTDOWN_SECONDS).disable_signals();
+    let ends = builder.graceful_shutdown_signal();
+    let service = move || {
+        let ends = ends.clone();
+        let app = app().into_factory().map_err(|error: Error| error.error_response());
+        HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let ends = ends.clone();
+                async move { ends.notified().await }
+            })
+            .keep_alive(KEEP_ALIVE)
+            .h1_allow_half_closed(ALLOW_HALF_CLOSED)
+            .on_connect_ext(|io: &TlsStream<TcpStream>, more: &mut Extensions| send_at_once(io, more))
+            .h1(map_config(app, |()| AppConfig::default()))
+            .rustls_0_23(tls.clone())
+    };
+    Ok(builder.listen("tls", listener, service)?.run())
 }

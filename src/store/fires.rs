@@ -10,9 +10,9 @@ use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
 use super::runs::{self, NewRun};
-use super::schema::fire;
+use super::schema::{fire, run, run_log};
 use crate::domain::ids::{Identity, JobId};
-use crate::domain::run::Run;
+use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{Kind, PlanState};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -111,6 +111,46 @@ impl WriteOp for WriteFires {
         }
         alerts::insert_all(tx.conn, &self.events)?;
         Ok(made)
+    }
+}
+
+/// Takes a fire back that was decided ahead of its time, and the run that was made for it, which has not begun: as if neither
+/// had been. [`StoreError::Conflict`] says `plan` if the plan went on meanwhile, `begun` if the run is not as it was made.
+#[derive(Debug, Clone)]
+pub struct WithdrawFire {
+    /// The job.
+    pub job_id: JobId,
+    /// The run.
+    pub identity: Identity,
+    /// Its instant.
+    pub planned_at: Timestamp,
+    /// How far the plan was.
+    pub was: PlanState,
+    /// How far it is.
+    pub state: PlanState,
+    /// When it comes next.
+    pub next_at: Option<Timestamp>,
+}
+
+impl WriteOp for WithdrawFire {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
+        let begun = || StoreError::Conflict("begun".to_owned());
+        let at = self.planned_at.0;
+        let own = run::table
+            .filter(run::identity.eq(self.identity.to_string()))
+            .filter(run::planned_at.eq(at))
+            .filter(run::not_before.eq(at))
+            .filter(run::attempt.eq(1))
+            .filter(run::state.eq(RunState::Pending.name()));
+        let no: i64 = own.select(run::no).get_result(tx.conn).optional()?.ok_or_else(begun)?;
+        diesel::delete(run_log::table.filter(run_log::run_no.eq(no))).execute(tx.conn)?;
+        diesel::delete(run::table.find(no)).execute(tx.conn)?;
+        let job = job_key(self.job_id);
+        let row = fire::table.find((job.text(), at)).filter(fire::run_identity.eq(self.identity.to_string()));
+        if diesel::delete(row).execute(tx.conn)? == 1 { Ok(()) } else { Err(begun()) }
     }
 }
 

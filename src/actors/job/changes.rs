@@ -23,6 +23,7 @@ impl Room {
                 Problem::not_found(format!("there is no job {}", self.id))
             });
         }
+        self.withdraw().await?;
         let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
         self.settle_due(now).await?;
         // When the job comes next may hang on a run of whose end nobody had to tell.
@@ -75,7 +76,7 @@ impl Room {
         let update = UpdateJob { job: job.clone(), action, was, state, next_at, events };
         let written = self.house.store.write(update).await;
         // Whatever came of it: what is known of the job is read anew.
-        let open = self.known.take().map(|known| known.open).unwrap_or_default();
+        let open = self.known.take().map(|known| known.open.all()).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
         if let Some(scheduler) = self.house.scheduler() {
             scheduler.planned(self.id, next_at);
@@ -84,11 +85,7 @@ impl Room {
             self.house.alarm();
         }
         if stops {
-            stop_all(&self.house, &open.all(), "its job was disabled", job.update_by.as_deref()).await;
-        } else if !comes {
-            // What was decided ahead of its time is not to begin any more either.
-            let ahead = open.ahead_at(Timestamp::now());
-            stop_all(&self.house, &ahead, "its job was disabled before its time had come", job.update_by.as_deref()).await;
+            stop_all(&self.house, &open, "its job was disabled", job.update_by.as_deref()).await;
         }
         Ok(job)
     }

@@ -9,7 +9,7 @@ use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{BROKER, Run, RunRules, RunState};
-use crate::domain::schedule::{AHEAD_MS, Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide, decide_ahead};
+use crate::domain::schedule::{AHEAD_MS, Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide, decide_ahead, may_be_ahead};
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -45,18 +45,20 @@ impl Room {
             self.settle_due(now).await?;
         }
         let known = self.known().await?;
-        let Some(at) = is_near(known).filter(|_| known.job.is_enabled && !known.job.is_deleted) else { return Ok(Soon::Settled) };
+        if !known.job.is_enabled || known.job.is_deleted {
+            known.stored.next_at = None;
+        }
+        let Some(at) = is_near(known) else { return Ok(Soon::Settled) };
+        if !known.may_be_ahead() {
+            known.at_its_time = true;
+            return Ok(Soon::Waits);
+        }
         let known = self.known.as_ref().expect("it was read just now");
         let fired_ahead = fired_ahead(&self.house, known).await?;
         let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
         match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {
             Some(step) => self.write(step, now).await.map(|()| Soon::Settled),
-            None => {
-                // Without a run that could be over by then it is the job's own way.
-                let known = self.known().await?;
-                known.at_its_time |= !known.open_counts().any();
-                Ok(Soon::Waits)
-            }
+            None => Ok(Soon::Waits),
         }
     }
 
@@ -178,6 +180,10 @@ impl Room {
                 return Ok(Triggered { identity: run.identity, run: None });
             }
         }
+        if order.alone || self.living().await?.overlap() != Overlap::Allow {
+            // Who comes now comes before what is only about to begin.
+            self.withdraw().await?;
+        }
         let verdict = self.admit(&order, now).await?;
         let version = self.living().await?.job.version;
         let queued = match verdict {
@@ -263,10 +269,7 @@ impl Room {
                 Admission::No("still-running", format!("run {other} of the job is not over, and another waits for it already"))
             }
             Overlap::QueueOne | Overlap::QueueAll => Admission::Queued,
-            Overlap::Skip => {
-                let what = if known.open.ahead_at(now).contains(&other) { "is about to begin" } else { "is not over" };
-                Admission::No("still-running", format!("run {other} of the job {what}"))
-            }
+            Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
             Overlap::Replace => {
                 let open = known.open.all();
                 let stopped = stop_all(&self.house, &open, REPLACED, Some(BROKER)).await;
@@ -321,6 +324,18 @@ pub(super) async fn stop_all(house: &House, open: &[Identity], reason: &str, by:
 }
 
 impl Known {
+    /// Its fires may be decided before their time, as far as that hangs on what it is and not on what happens.
+    fn may_be_ahead(&self) -> bool {
+        let is_kind = match self.job.job_type {
+            JobKind::Block => true,
+            // After a crash nobody can tell whether such a task was sent; without a second attempt it would be given up.
+            JobKind::Task => self.task.lost_attempts != Some(0),
+            // Nodes are chosen, and requests made, when the time has come: there is little to prepare.
+            JobKind::Callback | JobKind::Application => false,
+        };
+        is_kind && may_be_ahead(&self.rules)
+    }
+
     /// What becomes of a fire that finds a run of the job not over.
     pub(super) fn overlap(&self) -> Overlap {
         self.rules.overlap.unwrap_or(if self.plan.is_empty() { Overlap::Allow } else { Overlap::Skip })

@@ -14,6 +14,7 @@ mod past;
 mod room;
 mod settling;
 mod successors;
+mod withdrawal;
 
 pub use asked::ask_next;
 pub use changes::conflict;

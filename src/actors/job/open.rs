@@ -60,10 +60,9 @@ impl OpenRuns {
         self.runs.values().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity)
     }
 
-    /// Those that were made ahead of their time, which has not come at `now`.
-    pub(super) fn ahead_at(&self, now: Timestamp) -> Vec<Identity> {
-        let ahead = self.runs.values().filter(|run| run.is_ahead && run.not_before.is_some_and(|at| at > now));
-        ahead.map(|run| run.identity).collect()
+    /// The one that was made ahead of its time, which has not come at `now`, and that time. There is one at most.
+    pub(super) fn ahead_at(&self, now: Timestamp) -> Option<(Identity, Timestamp)> {
+        self.runs.values().rev().filter(|run| run.is_ahead).find_map(|run| Some((run.identity, run.not_before.filter(|at| *at > now)?)))
     }
 
     pub(super) fn all(&self) -> Vec<Identity> {

@@ -126,6 +126,8 @@ impl Room {
         if !known.job.is_enabled {
             return Err(Problem::conflict("job-disabled", format!("the job `{}` is disabled", known.job.name)));
         }
+        self.withdraw().await?;
+        let known = self.living().await?;
         let was = known.stored.state;
         let mut state = was;
         state.asked_at = Some(at.max(Timestamp::now()));

@@ -199,6 +199,12 @@ pub struct RunDescription {
     pub leases: Vec<(Seq, NodeId, u32, Timestamp)>,
 }
 
+/// From its job: it is not to begin, if it was made ahead of its time and has not begun. Answered with whether that is so; then
+/// this actor is gone, and the job deals with what is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Withdraw(pub Reply<bool>);
+
 /// A run, for other rooms.
 #[derive(Debug, Clone)]
 pub struct RunHandle(pub(in crate::actors) Link<RunActor>);
@@ -278,6 +284,13 @@ impl RunHandle {
     pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         let (reply, answer) = reply();
         self.0.tell(Stop { reason, by, reply });
+        answer
+    }
+    /// See [`Withdraw`].
+    #[must_use]
+    pub fn withdraw(&self) -> Answer<bool> {
+        let (reply, answer) = reply();
+        self.0.tell(Withdraw(reply));
         answer
     }
     /// See [`SeeTurn`].

@@ -15,7 +15,7 @@ mod workers;
 
 pub use message::{
     Delivered, DeliveredBlock, DescribeRun, Grant, HandOver, NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report,
-    RunDescription, RunHandle, SeeTurn, StartReturned, Stop, WorkerNews,
+    RunDescription, RunHandle, SeeTurn, StartReturned, Stop, Withdraw, WorkerNews,
 };
 
 use super::dispatcher::RunReady;
@@ -216,6 +216,9 @@ impl RunActor {
 
     /// Its turn has come, or the time of its next attempt.
     fn begin(&mut self, ctx: &mut Context<Self>) {
+        if self.ending {
+            return;
+        }
         self.waits = false;
         self.run.not_before = None;
         self.attempt_began = Timestamp::now();
@@ -400,6 +403,20 @@ impl Handler<SeeTurn> for RunActor {
                 }
             });
         }
+    }
+}
+
+impl Handler<Withdraw> for RunActor {
+    type Result = ();
+    fn handle(&mut self, Withdraw(reply): Withdraw, ctx: &mut Self::Context) {
+        self.notice.message("run.withdraw");
+        let is_untouched = self.waits && !self.ending && self.run.is_ahead() && self.frontier.block_counts().3 == 0;
+        if is_untouched {
+            self.ending = true;
+            self.notice.finish();
+            ctx.stop();
+        }
+        reply.send(Ok(is_untouched));
     }
 }
 

@@ -10,6 +10,11 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::task::{TaskRef, TaskReport};
 use actix::Message;
 
+/// From its job, as for a run of blocks: it is not to begin, if it was made ahead of its time and has not begun.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Withdraw(pub Reply<bool>);
+
 /// From the allocator: here is a place.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -162,6 +167,13 @@ impl TaskHandle {
     pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         let (reply, answer) = reply();
         self.0.tell(StopTask { reason, by, reply });
+        answer
+    }
+    /// See [`Withdraw`].
+    #[must_use]
+    pub fn withdraw(&self) -> Answer<bool> {
+        let (reply, answer) = reply();
+        self.0.tell(Withdraw(reply));
         answer
     }
     /// See [`SeeTurn`].

@@ -8,7 +8,8 @@ mod message;
 mod reports;
 
 pub use message::{
-    AskAgain, Claimed, DescribeTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask, TaskHandle, WorkerBack,
+    AskAgain, Claimed, DescribeTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask, TaskHandle, Withdraw,
+    WorkerBack,
 };
 
 use super::allocator::Place;
@@ -86,8 +87,10 @@ impl TaskActor {
         let settings = run.rules.task.clone().unwrap_or_default();
         let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
         let now = Timestamp::now();
-        // A run that had to wait for its turn has its first actor under the next epoch.
-        let had_turn = epoch == Run::FIRST_EPOCH + 1 && run.attempt == 1 && run.not_before.is_some_and(|at| at >= house.since && at <= now);
+        // A run that had to wait for its turn has its first actor under the next epoch; so has, in this broker, one that another
+        // broker made ahead of its time.
+        let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < house.since);
+        let had_turn = is_first_here && run.attempt == 1 && run.not_before.is_some_and(|at| at >= house.since && at <= now);
         let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
         let is_placed = !stored.is_empty();
         let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
@@ -323,10 +326,28 @@ fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Insta
 impl TaskActor {
     /// Its turn has come, or it goes on.
     fn begin(&mut self, ctx: &mut Context<Self>) {
+        if self.life.is_finished() {
+            return;
+        }
         let is_several = matches!(self.settings.strategy, Strategy::Broadcast | Strategy::Shard);
-        if is_several && !self.is_placed && matches!(self.life.instances[0].phase, Phase::Asking | Phase::Unclear(_)) {
-            self.life.instances[0].phase = Phase::Asking;
-            return self.place(ctx);
+        if is_several && !self.is_placed {
+            let now = Timestamp::now();
+            match self.life.instances[0].phase {
+                // Who is there is seen when its time has come.
+                Phase::Pausing(at) if at > now => {
+                    let timer = ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), |this, ctx| {
+                        this.timer = None;
+                        this.begin(ctx);
+                    });
+                    self.timer = Some((at, timer));
+                    return;
+                }
+                Phase::Asking | Phase::Unclear(_) | Phase::Pausing(_) => {
+                    self.life.instances[0].phase = Phase::Asking;
+                    return self.place(ctx);
+                }
+                _ => {}
+            }
         }
         let effects = self.life.begin();
         self.then(effects, ctx);
@@ -359,6 +380,23 @@ impl Handler<SeeTurn> for TaskActor {
                 this.begin(ctx);
             }
         }));
+    }
+}
+
+impl Handler<Withdraw> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, Withdraw(reply): Withdraw, ctx: &mut Self::Context) {
+        self.notice.message("task.withdraw");
+        let waits = matches!(self.life.instances.as_slice(), [Instance { phase: Phase::Pausing(_), .. }]);
+        let is_untouched = waits && self.run.is_ahead() && !self.writing && self.effects.is_empty();
+        if is_untouched {
+            if let Some((_, timer)) = self.timer.take() {
+                ctx.cancel_future(timer);
+            }
+            self.notice.finish();
+            ctx.stop();
+        }
+        reply.send(Ok(is_untouched));
     }
 }
 

@@ -18,24 +18,54 @@ const SHORTEST_GAP_ALONE_MS: i64 = 60_000;
 
 const _: () = assert!(AHEAD_MS < SMALL_STEP_MS, "a plan that is decided ahead of its time must not look like a clock that went back");
 
+/// Fires may be decided ahead of their time under these policies.
+#[must_use]
+pub fn may_be_ahead(policies: &Policies) -> bool {
+    // With the others it is seen at the time who is in front of whom, and who is replaced.
+    let is_simple = matches!(policies.overlap.unwrap_or(Overlap::Skip), Overlap::Skip | Overlap::Allow);
+    // Rather no run than a late one: should the broker die before the time has come, there is to be none.
+    is_simple && policies.misfire.policy != MisfirePolicy::Skip
+}
+
 /// The decision on the instant that comes next, as it will be made when its time has come: none if something may still change
 /// it, or if it makes anything but one run.
 #[must_use]
 pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circumstances<'_>, at: Timestamp) -> Option<Step> {
-    let gap = match policies.overlap.unwrap_or(Overlap::Skip) {
-        Overlap::Allow => SHORTEST_GAP_MS,
-        Overlap::Skip if !given.open.any() => SHORTEST_GAP_ALONE_MS,
-        // Who is in front of whom, and who is replaced, is seen at the time.
-        Overlap::Skip | Overlap::QueueOne | Overlap::QueueAll | Overlap::Replace => return None,
-    };
-    if policies.misfire.policy == MisfirePolicy::Skip {
-        // Rather no run than a late one: should the broker die before the time has come, there is to be none.
+    let may_overlap = policies.overlap == Some(Overlap::Allow);
+    if !may_be_ahead(policies) || !may_overlap && given.open.any() {
         return None;
     }
+    let gap = if may_overlap { SHORTEST_GAP_MS } else { SHORTEST_GAP_ALONE_MS };
     let step = decide(plan, policies, state, given, at);
     let is_plain = matches!(step.rows.as_slice(), [row] if row.at == at && row.fate == Fate::Fire { queued: false });
     let is_rare = || plan.next(&step.state, false).is_none_or(|next| next.at.since_ms(at) >= gap);
     (is_plain && step.rewind.is_none() && !step.replace && is_rare()).then_some(step)
+}
+
+/// The fire that was decided ahead of its time, as the ledger has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Its instant, which is still to come.
+    pub at: Timestamp,
+    /// A run had asked for it.
+    pub was_asked: bool,
+    /// The instant that made a run before it.
+    pub previous: Option<Timestamp>,
+    /// What had been decided before it for certain: the row before it, and the last change of the job.
+    pub decided_until: Timestamp,
+}
+
+/// The plan as it is without the fire that was decided ahead: `at` is still to be decided.
+#[must_use]
+pub fn withdrawn(state: &PlanState, ahead: &Ahead, now: Timestamp) -> PlanState {
+    PlanState {
+        // The clock may have gone back a little since.
+        decided_until: now.max(ahead.decided_until).min(ahead.at.plus_ms(-1)),
+        asked_at: state.asked_at.or(ahead.was_asked.then_some(ahead.at)),
+        last_fire: ahead.previous,
+        fires: state.fires.saturating_sub(1),
+        ..*state
+    }
 }
 
 #[cfg(test)]
@@ -73,6 +103,23 @@ mod tests {
         }
         let skip = Policies { misfire: Misfire { policy: MisfirePolicy::Skip, ..Misfire::default() }, ..Policies::default() };
         assert_eq!(ahead(MINUTE, &skip, 0), None, "a late run would be worse than none");
+    }
+
+    #[test]
+    fn what_is_taken_back_is_decided_again() {
+        let trigger = Trigger { every: Some(MINUTE as u64), anchor: Some(Timestamp(0)), ..Trigger::default() };
+        let plan = Schedule { triggers: vec![trigger], ..Schedule::default() }.compile().expect("a schedule");
+        let before = PlanState { last_fire: Some(Timestamp(0)), fires: 1, ..PlanState::new(Timestamp(0)) };
+        let (policies, given, at) = (Policies::default(), Circumstances::default(), Timestamp(MINUTE));
+        let decided = decide_ahead(&plan, &policies, &before, &given, at).expect("it is plain").state;
+        let now = Timestamp(MINUTE - 500);
+        let ahead = Ahead { at, was_asked: false, previous: before.last_fire, decided_until: Timestamp(0) };
+        let state = withdrawn(&decided, &ahead, now);
+        assert_eq!(state, PlanState { decided_until: now, ..before });
+        assert_eq!(plan.next(&state, false).map(|next| next.at), Some(at));
+        assert_eq!(withdrawn(&decided, &Ahead { decided_until: now, ..ahead }, Timestamp(9)), state, "the clock went back");
+        let asked = Ahead { was_asked: true, ..ahead };
+        assert_eq!(withdrawn(&decided, &asked, now).asked_at, Some(at));
     }
 
     #[test]

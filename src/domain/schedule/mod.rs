@@ -13,7 +13,7 @@ mod verify;
 mod why;
 
 pub use agenda::Agenda;
-pub use ahead::{AHEAD_MS, decide_ahead};
+pub use ahead::{AHEAD_MS, Ahead, decide_ahead, may_be_ahead, withdrawn};
 pub use blackout::Blackout;
 pub use decide::{Circumstances, Fate, Open, Row, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};

@@ -26,12 +26,16 @@ enum Life {
     Queued,
     Open,
     Over(RunState, Timestamp),
+    /// Taken back with its fire, before its time.
+    Withdrawn,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Run {
     planned_at: Timestamp,
     life: Life,
+    /// It was made ahead of its time.
+    is_ahead: bool,
     /// Its end is to be dealt with.
     follow: bool,
 }
@@ -69,8 +73,9 @@ struct World {
     memory: Option<PlanState>,
     crashes: u64,
     fires: u64,
-    /// Fires that were decided ahead of their time.
+    /// Fires that were decided ahead of their time, and those of them that were taken back.
     ahead: u64,
+    withdrawn: u64,
 }
 
 impl World {
@@ -84,7 +89,7 @@ impl World {
         let definitions = vec![Definition { from: now, version: 1, is_planned: true, schedule }];
         let policies = policies(&mut dice);
         let disk = Disk { definitions, policies, state: PlanState::new(now), rows: BTreeMap::new(), runs: Vec::new() };
-        Self { dice, now, disk, memory: None, crashes: 0, fires: 0, ahead: 0 }
+        Self { dice, now, disk, memory: None, crashes: 0, fires: 0, ahead: 0, withdrawn: 0 }
     }
 
     /// A crash before the write: nothing happened. After it: it happened, and nobody knows.
@@ -184,7 +189,7 @@ impl World {
                 let run = if let Fate::Fire { queued } = row.fate {
                     queued_any |= queued;
                     let life = if queued { Life::Queued } else { Life::Open };
-                    disk.runs.push(Run { planned_at: row.at, life, follow: follows });
+                    disk.runs.push(Run { planned_at: row.at, life, is_ahead: row.at > now, follow: follows });
                     Some(disk.runs.len() - 1)
                 } else {
                     None
@@ -256,8 +261,38 @@ impl World {
         }
     }
 
+    /// As `Room::withdraw`.
+    fn withdraw(&mut self) -> bool {
+        let was = *self.memory.get_or_insert(self.disk.state);
+        let ahead = |(at, (row, run, _)): (&Timestamp, &(Row, Option<usize>, i64))| {
+            let run = run.filter(|run| self.disk.runs[*run].is_ahead && self.disk.runs[*run].life == Life::Open)?;
+            (*at > self.now && *at <= was.decided_until).then_some((*at, row.kind, run))
+        };
+        let Some((at, kind, run)) = self.disk.rows.iter().rev().find_map(ahead) else { return true };
+        let previous = self.disk.rows.range(..at).rev().find(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at);
+        let until = self.disk.rows.range(..at).next_back().map(|(_, (row, ..))| row.until);
+        let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
+        let decided_until = until.map_or(changed_at, |until| until.max(changed_at));
+        let state = withdrawn(&was, &Ahead { at, was_asked: kind == Kind::Asked, previous, decided_until }, self.now);
+        let written = self.write(was, |disk| {
+            disk.state = state;
+            disk.rows.remove(&at);
+            // It is gone: none of the others refers to it by its place.
+            disk.runs[run].life = Life::Withdrawn;
+        });
+        if written {
+            self.memory = Some(state);
+            self.fires -= 1;
+            self.withdrawn += 1;
+        }
+        written
+    }
+
     /// As `Room::change`.
     fn change(&mut self) {
+        if !self.withdraw() {
+            return;
+        }
         let now = self.now.max(self.disk.state.decided_until);
         if !self.due(now) {
             return;
@@ -277,16 +312,10 @@ impl World {
             disk.definitions.push(next);
         });
         self.memory = written.then_some(state);
-        if written && !self.disk.is_enabled() {
-            // What was made ahead of its time does not begin.
-            for run in self.disk.runs.iter_mut().filter(|run| run.life == Life::Open && run.planned_at > self.now) {
-                run.life = Life::Over(RunState::Stopped, self.now);
-            }
-        }
     }
 
     fn ask(&mut self) {
-        if !self.disk.is_enabled() {
+        if !self.disk.is_enabled() || !self.withdraw() {
             return;
         }
         let was = *self.memory.get_or_insert(self.disk.state);
@@ -305,7 +334,16 @@ impl World {
             6..=8 => self.ask(),
             9 => self.crash(),
             10..=40 => self.end_one(),
-            41..=55 => self.due_soon(),
+            41..=55 => {
+                self.due_soon();
+                // Before its time has come.
+                match self.dice.roll(6) {
+                    _ if self.memory.is_none() => {}
+                    0 => self.change(),
+                    1 => self.ask(),
+                    _ => {}
+                }
+            }
             _ => {
                 self.now = self.now.plus_ms(self.dice.roll(20_000) as i64);
                 self.due(self.now);
@@ -327,7 +365,8 @@ impl World {
                 assert_eq!(disk.runs[*run].planned_at, *at);
             }
         }
-        assert!(of_run.iter().all(|rows| *rows == 1), "each run has its row");
+        let expected = |run: &Run| i32::from(run.life != Life::Withdrawn);
+        assert!(of_run.iter().zip(&disk.runs).all(|(rows, run)| *rows == expected(run)), "each run has its row");
         let entries: Vec<Entry> = disk
             .rows
             .values()
@@ -397,7 +436,7 @@ fn ledger_and_plan_agree_whatever_happens() {
     let mut numbers = chosen.as_deref().unwrap_or("1,300,400").split(',').map(|n| n.parse::<u64>().expect("a number"));
     let mut number = || numbers.next().expect("seed,lives,steps");
     let (seed, lives, steps) = (number(), number(), number());
-    let (mut fires, mut ahead, mut crashes, mut hours) = (0, 0, 0, 0);
+    let (mut fires, mut ahead, mut withdrawn, mut crashes, mut hours) = (0, 0, 0, 0, 0);
     for seed in seed..seed + lives {
         let mut world = World::new(seed);
         let begin = world.now;
@@ -409,9 +448,10 @@ fn ledger_and_plan_agree_whatever_happens() {
         }
         fires += world.fires;
         ahead += world.ahead;
+        withdrawn += world.withdrawn;
         crashes += world.crashes;
         hours += world.now.since_ms(begin) / 3_600_000;
     }
-    let is_much = fires > 10 * lives && ahead > lives && crashes > lives && hours > lives as i64 / 2;
-    assert!(is_much, "{fires} fires, {ahead} of them ahead, {crashes} crashes, {hours} hours");
+    let is_much = fires > 10 * lives && ahead > lives && withdrawn > lives / 2 && crashes > lives && hours > lives as i64 / 2;
+    assert!(is_much, "{fires} fires, {ahead} ahead, {withdrawn} taken back, {crashes} crashes, {hours} hours");
 }

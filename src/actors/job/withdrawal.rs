@@ -1,0 +1,70 @@
+//! What was decided ahead of its time is taken back when something comes that was not foreseen: a change of the job, a trigger, a
+//! run that says when the next is to be. So all of that counts at once, up to the very instant.
+
+use super::room::Room;
+use crate::actors::house::{AtWork, House};
+use crate::actors::reply::problem_of;
+use crate::domain::ids::Identity;
+use crate::domain::schedule::{Ahead, Kind, withdrawn};
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{ListFires, StoredPlan, WithdrawFire};
+
+/// A run whose actor has gone so that the run may be taken back. Whatever comes of that: what is stored of it then is what its next
+/// actor begins with, and if there is nothing there is none.
+struct Held<'a> {
+    house: &'a House,
+    identity: Identity,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.house.registry().run_begins_anew(self.identity);
+    }
+}
+
+impl Room {
+    /// Takes back what was decided ahead of its time and has not begun.
+    pub(super) async fn withdraw(&mut self) -> Result<(), Problem> {
+        let now = Timestamp::now();
+        let known = self.known().await?;
+        let Some((identity, at)) = known.open.ahead_at(now).filter(|(_, at)| *at <= known.stored.state.decided_until) else {
+            return Ok(());
+        };
+        let house = self.house.clone();
+        let directory = &house.directory;
+        let Some(at_work) = directory.runs.get(identity).map(AtWork::Run).or_else(|| directory.others.get(identity)) else {
+            return Ok(()); // It is being built: what is decided stands.
+        };
+        if !at_work.withdraw().await {
+            return Ok(());
+        }
+        let _held = Held { house: &house, identity };
+        let job_id = self.id;
+        let rows = |verdict| ListFires { job_id, from: None, to: Some(at), verdict, ascending: false, limit: 2 };
+        let mut fired = house.store.read(rows(Some("fired".to_owned()))).await.map_err(|e| problem_of(&e))?.into_iter();
+        let Some(row) = fired.next().filter(|row| row.planned_at == at && row.run == Some(identity)) else { return Ok(()) };
+        let before = house.store.read(rows(None)).await.map_err(|e| problem_of(&e))?.into_iter().nth(1).map(|row| row.planned_until);
+        let known = self.known().await?;
+        let ahead = Ahead {
+            at,
+            was_asked: row.kind == Kind::Asked,
+            previous: fired.next().map(|row| row.planned_at),
+            decided_until: before.map_or(known.job.update_time, |until| until.max(known.job.update_time)),
+        };
+        let was = known.stored.state;
+        let state = withdrawn(&was, &ahead, now);
+        let next_at = known.next_at(&state, known.open.len() > 1);
+        let write = WithdrawFire { job_id, identity, planned_at: at, was, state, next_at };
+        if let Err(error) = house.store.insist(write).await {
+            return Err(self.forget(&error));
+        }
+        let known = self.known().await?;
+        known.stored = StoredPlan { state, next_at };
+        known.open.remove(identity);
+        house.followers.ring(identity);
+        // Not at once again: what was not foreseen comes first.
+        self.announce_next(true);
+        Ok(())
+    }
+}
