@@ -5,6 +5,7 @@ use crate::support::api::{Api, id};
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::socket::Worker;
 use crate::support::{journey, until};
+use crate::tasks::{self, Raw};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -160,6 +161,59 @@ fn a_broker_that_dies_in_between_begins_it_once() {
         assert_eq!(start["identity"], run["identity"]);
         end(&api, &start["identity"]).await;
         assert_eq!(runs(&api, &job).await.len(), 1);
+        proved(&mut broker);
+    });
+}
+
+/// A task as well: each of its instances, and nothing that was sent is sent again under the same attempt.
+#[test]
+fn a_task_begins_like_one_that_was_made_at_its_time() {
+    journey(async {
+        let mut broker = Broker::start(&[], "task.report=panic@3");
+        let api = Api::new(&broker.url);
+        let mut workers = Vec::new();
+        for _ in 0..2 {
+            workers.push(Raw::watch(&api, &id(), &["all", "one"], json!({}), json!([])).await);
+        }
+        let planned = now() + 1_500;
+        let at = chrono::DateTime::from_timestamp_millis(planned).expect("a time").to_rfc3339();
+        let schedule = json!({ "schedule": { "triggers": [{ "at": at }] } });
+        let all = tasks::job(&api, "all", json!({ "handler": "all", "strategy": "broadcast" }), schedule.clone()).await;
+        assert!(ahead(&api, &all).await["notBefore"].is_string() || now() >= planned);
+        let mut instances = Vec::new();
+        for worker in &mut workers {
+            let order = worker.order().await;
+            assert!(now() >= planned);
+            instances.push(order["instance"].clone());
+            worker.report(&order, "success", json!({}));
+        }
+        instances.sort_by_key(Value::as_u64);
+        assert_eq!(instances, [json!(null), json!(1)], "each worker has its own");
+        let run = runs(&api, &all).await.pop().expect("a run");
+        tasks::over(&api, run["identity"].as_str().expect("an id")).await;
+
+        // Its actor dies over a report: what was sent may be at work, so it is waited for.
+        let planned = now() + 1_500;
+        let at = chrono::DateTime::from_timestamp_millis(planned).expect("a time").to_rfc3339();
+        let schedule = json!({ "schedule": { "triggers": [{ "at": at }] } });
+        let one = tasks::job(&api, "one", json!({ "handler": "one", "lease": 1_000 }), schedule).await;
+        let mut sent = Vec::new();
+        while sent.len() < 2 {
+            let (first, second) = workers.split_at_mut(1);
+            let (at, order) = tokio::select! {
+                order = first[0].order() => (0, order),
+                order = second[0].order() => (1, order),
+            };
+            if sent.is_empty() {
+                workers[at].report(&order, "running", json!({}));
+            } else {
+                workers[at].report(&order, "success", json!({}));
+            }
+            sent.push(order["attempt"].as_u64());
+        }
+        assert_eq!(sent, [Some(1), Some(2)], "the second attempt comes when the lease of the first is over");
+        let run = runs(&api, &one).await.pop().expect("a run");
+        assert_eq!(tasks::over(&api, run["identity"].as_str().expect("an id")).await["state"], "success");
         proved(&mut broker);
     });
 }
