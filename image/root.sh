@@ -16,12 +16,12 @@ ldd "$program" | awk '$2 == "=>" && $3 ~ "^/" { print $3 } $1 ~ "^/" { print $1 
     install -D -m 755 "$(readlink -f "$library")" "$root$library"
 done
 
-# Whom to trust: HTTPS to sites, brokers and receivers asks the system for it.
+# Whom to trust, for programs that an agent starts; webloom itself has the usual authorities in it.
 certificates=/etc/ssl/certs/ca-certificates.crt
 if [ -e "$certificates" ]; then
     install -m 644 "$certificates" "$root$certificates"
 else
-    echo "no $certificates here: the image will trust nobody over HTTPS" >&2
+    echo "no $certificates here: programs in the image will trust nobody over HTTPS" >&2
 fi
 
 cat >"$root"/etc/passwd <<'PASSWD'

@@ -66,21 +66,31 @@ fn provide() {
 /// What a server shows: a chain of certificates, its own first, and the key.
 ///
 /// # Errors
-/// A file cannot be read, or they do not go together.
+/// A file cannot be read, the key has a password, or they do not go together.
 #[cfg(feature = "broker")]
 pub fn server(chain: &Path, key: &Path) -> Result<rustls::ServerConfig, String> {
     use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::pem::Error::NoItemsFound;
     provide();
     let wrong = |file: &Path, why: String| format!("{}: {why}", file.display());
     let certificates: Vec<_> = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect).map_err(|e| wrong(chain, e.to_string()))?;
     if certificates.is_empty() {
         return Err(wrong(chain, "there is no certificate in it".to_owned()));
     }
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, e.to_string()))?;
-    rustls::ServerConfig::builder_with_provider(ring::default_provider().into())
+    let secret = std::fs::read(key).map_err(|e| wrong(key, e.to_string()))?;
+    let has_password = String::from_utf8_lossy(&secret).contains("ENCRYPTED");
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|e| match e {
+        _ if has_password => wrong(key, "the key has a password: give one without, in a file that only the broker may read".to_owned()),
+        NoItemsFound => wrong(key, "there is no key in it".to_owned()),
+        e => wrong(key, e.to_string()),
+    })?;
+    let config = rustls::ServerConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .expect("ring speaks TLS 1.2 and 1.3")
         .with_no_client_auth()
-        .with_single_cert(certificates, secret)
-        .map_err(|e| wrong(chain, format!("it does not go with the key in {}: {e}", key.display())))
+        .with_single_cert(certificates, secret);
+    config.map_err(|e| match e {
+        rustls::Error::InconsistentKeys(_) => wrong(chain, format!("it does not go with the key in {}", key.display())),
+        e => wrong(chain, e.to_string()),
+    })
 }

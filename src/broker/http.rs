@@ -1,6 +1,7 @@
 //! The server. It is made on a listener that outlives it: while a broker becomes the leader, who connects is kept waiting and
 //! not turned away.
 
+use super::BootError;
 use crate::config::broker::BrokerConfig;
 use crate::edge::standby::{gate, standby_routes};
 use crate::edge::{Edge, routes};
@@ -32,9 +33,10 @@ pub(super) struct Door {
 
 impl Door {
     /// Listens; to be called inside a runtime.
-    pub(super) fn open(config: &BrokerConfig) -> std::io::Result<Self> {
-        let files = config.tls.as_ref().map(|files| crate::tls::server(&files.certificate, &files.key)).transpose();
-        Ok(Self { tls: files.map_err(std::io::Error::other)?, listener: bind(config.listen)? })
+    pub(super) fn open(config: &BrokerConfig) -> Result<Self, BootError> {
+        let tls = config.tls.as_ref().map(|files| crate::tls::server(&files.certificate, &files.key)).transpose();
+        let listener = bind(config.listen).map_err(|e| BootError::Listen(config.listen, e));
+        Ok(Self { tls: tls.map_err(BootError::Tls)?, listener: listener? })
     }
 
     /// Under which URL it is found from this machine.

@@ -32,6 +32,9 @@ pub enum BootError {
     /// The address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    /// What it is to show those who connect.
+    #[error("{0}")]
+    Tls(String),
     /// It led, and does not any more. Started again, it stands by.
     #[error("this broker does not lead any more: {0}")]
     Deposed(String),
@@ -76,7 +79,7 @@ impl Broker {
         log_panics();
         let failed = |e| BootError::Store(config.database.clone(), e);
         let deaf = |e| BootError::Listen(config.listen, e);
-        let door = Door::open(config).map_err(deaf)?;
+        let door = Door::open(config)?;
         let (address, url) = (door.address().map_err(deaf)?, door.url().map_err(deaf)?);
         let me = member(config, &url);
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;

@@ -33,7 +33,7 @@ impl Default for LeaseConfig {
 pub fn advertised(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|e| e.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("http://host:port is expected".to_owned());
+        return Err("http://host:port or https://host:port is expected".to_owned());
     }
     Ok(url)
 }

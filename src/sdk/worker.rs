@@ -43,7 +43,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// For the broker at `http://host:port`; for several on one database, of which one leads, with commas between them.
+    /// For the broker at `http://host:port`, with the feature `tls` also at `https://`; for several on one database, of which one leads, with commas between them.
     #[must_use]
     pub fn new(broker: impl Into<String>) -> Self {
         let program = std::env::args().next().unwrap_or_default();

@@ -7,6 +7,8 @@ use crate::support::process::{Broker, WEBLOOM, agent};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::site::Site;
 use crate::support::{journey, until};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
 use std::process::{Command, Output};
 
@@ -18,6 +20,21 @@ fn webloom(broker: &str, args: &[&str]) -> Output {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// What a client that would rather speak HTTP/2 comes to speak with it.
+fn agreed_on(url: &str, pem: &Certificates) -> Vec<u8> {
+    let address = url.strip_prefix("https://").expect("by TLS");
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(pem.authority()).expect("a certificate");
+    roots.add(authority).expect("an authority");
+    let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let name = "localhost".try_into().expect("a name");
+    let mut connection = rustls::ClientConnection::new(config.into(), name).expect("a connection");
+    let mut socket = std::net::TcpStream::connect(address).expect("it listens");
+    connection.complete_io(&mut socket).expect("a handshake");
+    connection.alpn_protocol().unwrap_or_default().to_vec()
 }
 
 /// Command line, agent and worker come by TLS; who does not trust the authority, or does not speak TLS, does not come in.
@@ -35,6 +52,7 @@ fn a_broker_speaks_tls() {
         assert!(said(&out).contains(&broker.url), "it says under which URL it is found: {}", said(&out));
         let out = webloom(&broker.url, &["job", "list"]);
         assert!(!out.status.success() && said(&out).contains("certificate"), "{}", said(&out));
+        assert_eq!(agreed_on(&broker.url, &pem), b"http/1.1", "over HTTP/2 nobody would notice who has hung up");
         let plain = broker.url.replace("https://", "http://");
         let out = webloom(&plain, &[&trusting[..], &["job", "list"]].concat());
         assert!(!out.status.success(), "{}", said(&out));
@@ -72,10 +90,14 @@ fn files_for_tls_are_checked() {
         let out = broker(&args);
         assert!(!out.status.success() && said(&out).contains(expected), "{args:?}: {}", said(&out));
     }
+    let locked = folder.path().join("locked.pem").display().to_string();
+    std::fs::write(&locked, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n").expect("a file");
     let (certificate, key, alien) = (pem.certificate(), pem.key(), other.key());
     for (args, expected) in [
         (["--tls-cert", &certificate, "--tls-key", &alien], "does not go with the key"),
         (["--tls-cert", &key, "--tls-key", &key], "no certificate in it"),
+        (["--tls-cert", &certificate, "--tls-key", &certificate], "no key in it"),
+        (["--tls-cert", &certificate, "--tls-key", &locked], "the key has a password"),
     ] {
         let out = broker(&args);
         assert!(!out.status.success() && said(&out).contains(expected), "{args:?}: {}", said(&out));
@@ -83,6 +105,18 @@ fn files_for_tls_are_checked() {
     let out = broker(&["--ca-file", &key]);
     assert!(!out.status.success() && said(&out).contains("no certificate in it"), "{}", said(&out));
     assert!(!folder.path().join("b.db").exists(), "nothing was begun");
+}
+
+/// A certificate is good for the names in it.
+#[test]
+fn another_name_is_refused() {
+    let pem = Certificates::new();
+    let (certificate, key, authority) = (pem.certificate(), pem.key(), pem.authority());
+    let folder = tempfile::tempdir().expect("a folder");
+    // Not among them, and still this machine.
+    let broker = Broker::start_in(folder.path(), "127.0.0.2:0", &["--tls-cert", &certificate, "--tls-key", &key], "");
+    let out = webloom(&broker.url, &["job", "list", "--ca-file", &authority]);
+    assert!(!out.status.success() && said(&out).contains("not valid for name"), "{}", said(&out));
 }
 
 /// A callback and a webhook by HTTPS; a certificate of an authority that is not trusted is no way round.

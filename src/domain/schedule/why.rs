@@ -125,7 +125,8 @@ pub fn explain(row: &Recorded<'_>, policies: Option<&Policies>) -> Answer {
         because
             .push(format!("One row of the ledger stands for {} instants from {} to {}.", row.instants, row.planned_at, row.planned_until));
     }
-    because.push(format!("It was decided at {} ({late} ms after the instant), under version {} of the job.", row.decided_at, row.version));
+    let when = if late < 0 { format!("{} ms ahead of the instant", -late) } else { format!("{late} ms after the instant") };
+    because.push(format!("It was decided at {} ({when}), under version {} of the job.", row.decided_at, row.version));
     because.push(match row.rule.map(|name| (name, Rule::named(name))) {
         Some((_, Some(rule))) => sentence(rule, row.verdict),
         Some((name, None)) => format!("The rule `{name}` decided: {}.", outcome(row.verdict)),
