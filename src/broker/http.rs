@@ -134,6 +134,8 @@ where
             })
             .keep_alive(KEEP_ALIVE)
             .h1_allow_half_closed(ALLOW_HALF_CLOSED)
+            // As it is without TLS: who still sends when he is answered is heard out.
+            .client_disconnect_timeout(Duration::from_secs(1))
             .on_connect_ext(|io: &TlsStream<TcpStream>, more: &mut Extensions| send_at_once(io, more))
             .h1(map_config(app, |()| AppConfig::default()))
             .rustls_0_23(tls.clone())

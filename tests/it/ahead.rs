@@ -217,3 +217,55 @@ fn a_task_begins_like_one_that_was_made_at_its_time() {
         proved(&mut broker);
     });
 }
+
+/// Two changes at once: the second finds what the first has just made possible.
+#[test]
+fn changes_one_upon_the_other_leave_nothing_behind() {
+    journey(async {
+        let mut broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let mut worker = Worker::watch(&api, &id(), &["it.Twice", "it.Last"]).await;
+        let mut jobs = Vec::new();
+        for n in 0..6 {
+            let at = chrono::DateTime::from_timestamp_millis(now() + 1_500 + n).expect("a time").to_rfc3339();
+            let more = json!({ "name": format!("twice {n}"), "schedule": { "triggers": [{ "at": at }] } });
+            jobs.push(job(&api, "it.Twice", more).await);
+        }
+        let planned = millis(&ahead(&api, &jobs[0]).await["plannedAt"]);
+        for job in &jobs {
+            ahead(&api, job).await;
+            for what in ["disable", "enable", "disable", "enable", "disable"] {
+                assert_eq!(api.post(&format!("/api/v1/jobs/{job}/{what}"), &json!({})).await.0, 200);
+            }
+        }
+        let is_in_time = now() < planned;
+        once(&api, "it.Last", 1_000).await;
+        let start = worker.socket.find("start").await;
+        assert!(!is_in_time || start["className"] == "it.Last", "of those that are disabled none begins: {start}");
+        while start["className"] != "it.Last" && worker.socket.find("start").await["className"] != "it.Last" {}
+        proved(&mut broker);
+    });
+}
+
+/// What somebody leaves for the next run is what that run gets.
+#[test]
+fn a_task_gets_what_was_left_for_it_last() {
+    journey(async {
+        let mut broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let mut worker = Raw::watch(&api, &id(), &["left"], json!({}), json!([])).await;
+        let planned = now() + 1_500;
+        let at = chrono::DateTime::from_timestamp_millis(planned).expect("a time").to_rfc3339();
+        let job = tasks::job(&api, "left", json!({ "handler": "left" }), json!({ "schedule": { "triggers": [{ "at": at }] } })).await;
+        let run = ahead(&api, &job).await;
+        let (status, answer) = api.put(&format!("/api/v1/jobs/{job}/data"), &json!({ "data": { "page": 7 } })).await;
+        assert_eq!(status, 204, "{answer}");
+        // The broker takes it back after it has answered.
+        let is_in_time = now() < planned - 200;
+        let order = worker.order().await;
+        assert!(!is_in_time || order["data"] == json!({ "page": 7 }), "{order} {run}");
+        worker.report(&order, "success", json!({}));
+        tasks::over(&api, order["identity"].as_str().expect("an id")).await;
+        proved(&mut broker);
+    });
+}

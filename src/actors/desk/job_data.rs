@@ -39,6 +39,11 @@ impl Desk {
         self.house.store.write(put).await.map_err(|error| match error {
             StoreError::NotFound => Problem::not_found(format!("there is no job {id}")),
             other => problem_of(&other),
-        })
+        })?;
+        // Its actor may have read what was there before.
+        if let Some(actor) = self.house.directory.jobs.get(id) {
+            actor.forget();
+        }
+        Ok(())
     }
 }

@@ -54,6 +54,10 @@ impl Room {
             return Ok(Soon::Waits);
         }
         let known = self.known.as_ref().expect("it was read just now");
+        if known.job.job_type == JobKind::Task && known.open_counts().any() {
+            // It may leave something for the next one.
+            return Ok(Soon::Waits);
+        }
         let fired_ahead = fired_ahead(&self.house, known).await?;
         let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
         match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {

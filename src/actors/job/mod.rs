@@ -271,7 +271,16 @@ impl Handler<Prepare> for JobActor {
 impl Handler<Forget> for JobActor {
     type Result = ();
     fn handle(&mut self, _: Forget, ctx: &mut Self::Context) {
-        self.with_room("job.forget", ctx, async move |room| room.known = None, drop);
+        let work = async move |room: &mut Room| {
+            // What was decided ahead of its time was decided on that.
+            if room.known.is_some()
+                && let Err(problem) = room.withdraw().await
+            {
+                log::warn!("a fire could not be taken back job={}: {problem}", room.id);
+            }
+            room.known = None;
+        };
+        self.with_room("job.forget", ctx, work, drop);
     }
 }
 

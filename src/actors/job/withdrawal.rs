@@ -2,7 +2,7 @@
 //! run that says when the next is to be. So all of that counts at once, up to the very instant.
 
 use super::room::Room;
-use crate::actors::house::{AtWork, House};
+use crate::actors::house::House;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::schedule::{Ahead, Kind, withdrawn};
@@ -28,16 +28,14 @@ impl Room {
     pub(super) async fn withdraw(&mut self) -> Result<(), Problem> {
         let now = Timestamp::now();
         let known = self.known().await?;
-        let Some((identity, at)) = known.open.ahead_at(now).filter(|(_, at)| *at <= known.stored.state.decided_until) else {
-            return Ok(());
-        };
+        let (decided, changed) = (known.stored.state.decided_until, known.job.update_time);
+        // If it stood once when the job was changed, the plan goes on from there.
+        let Some((identity, at)) = known.open.ahead_at(now).filter(|(_, at)| *at <= decided && *at > changed) else { return Ok(()) };
         let house = self.house.clone();
-        let directory = &house.directory;
-        let Some(at_work) = directory.runs.get(identity).map(AtWork::Run).or_else(|| directory.others.get(identity)) else {
-            return Ok(()); // It is being built: what is decided stands.
-        };
-        if !at_work.withdraw().await {
-            return Ok(());
+        // Its actor may be on its way. If there is none, what is decided stands.
+        match house.registry().start_run(identity).wait().await {
+            Ok(at_work) if at_work.withdraw().await => {}
+            _ => return Ok(()),
         }
         let _held = Held { house: &house, identity };
         let job_id = self.id;
@@ -57,6 +55,9 @@ impl Room {
         let next_at = known.next_at(&state, known.open.len() > 1);
         let write = WithdrawFire { job_id, identity, planned_at: at, was, state, next_at };
         if let Err(error) = house.store.insist(write).await {
+            // Whether it is withdrawn or not, it does no harm to be told once too often.
+            known.stored.next_at = Some(at);
+            self.announce_next(true);
             return Err(self.forget(&error));
         }
         let known = self.known().await?;

@@ -410,7 +410,8 @@ impl Handler<Withdraw> for RunActor {
     type Result = ();
     fn handle(&mut self, Withdraw(reply): Withdraw, ctx: &mut Self::Context) {
         self.notice.message("run.withdraw");
-        let is_untouched = self.waits && !self.ending && self.run.is_ahead() && self.frontier.block_counts().3 == 0;
+        let is_untouched =
+            self.waits && !self.ending && self.run.is_ahead() && self.frontier.block_counts().3 == 0 && !self.frontier.is_storing();
         if is_untouched {
             self.ending = true;
             self.notice.finish();

@@ -35,6 +35,10 @@ pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: 
     if !may_be_ahead(policies) || !may_overlap && given.open.any() {
         return None;
     }
+    if plan.longest_silence.is_some() {
+        // When it was last heard of is not for certain in the ledger, should this be taken back.
+        return None;
+    }
     let gap = if may_overlap { SHORTEST_GAP_MS } else { SHORTEST_GAP_ALONE_MS };
     let step = decide(plan, policies, state, given, at);
     let is_plain = matches!(step.rows.as_slice(), [row] if row.at == at && row.fate == Fate::Fire { queued: false });

@@ -269,9 +269,13 @@ impl World {
             (*at > self.now && *at <= was.decided_until).then_some((*at, row.kind, run))
         };
         let Some((at, kind, run)) = self.disk.rows.iter().rev().find_map(ahead) else { return true };
+        let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
+        // Its actor may not answer, or has begun: then it stands.
+        if at <= changed_at || self.dice.chance(4) {
+            return true;
+        }
         let previous = self.disk.rows.range(..at).rev().find(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at);
         let until = self.disk.rows.range(..at).next_back().map(|(_, (row, ..))| row.until);
-        let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
         let decided_until = until.map_or(changed_at, |until| until.max(changed_at));
         let state = withdrawn(&was, &Ahead { at, was_asked: kind == Kind::Asked, previous, decided_until }, self.now);
         let written = self.write(was, |disk| {
