@@ -18,19 +18,22 @@ static OWN: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
 /// # Errors
 /// The file cannot be read, holds no certificate or one that is none, or it is too late.
 pub fn trust(file: &Path) -> Result<(), String> {
-    let wrong = |why: String| format!("{}: {why}", file.display());
-    let found: Vec<_> = CertificateDer::pem_file_iter(file)
-        .map_err(|e| wrong(e.to_string()))?
-        .collect::<Result<_, _>>()
-        .map_err(|e| wrong(e.to_string()))?;
-    if found.is_empty() {
-        return Err(wrong("there is no certificate in it".to_owned()));
-    }
+    let found = certificates(file)?;
     let mut roots = RootCertStore::empty();
     for certificate in &found {
-        roots.add(certificate.clone()).map_err(|e| wrong(e.to_string()))?;
+        roots.add(certificate.clone()).map_err(|e| wrong(file, e))?;
     }
-    OWN.set(found).map_err(|_| wrong("other authorities are trusted already".to_owned()))
+    OWN.set(found).map_err(|_| wrong(file, "other authorities are trusted already"))
+}
+
+/// The certificates in a file, one at least.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Vec<_> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|e| wrong(file, e))?;
+    if found.is_empty() { Err(wrong(file, "there is no certificate in it")) } else { Ok(found) }
+}
+
+fn wrong(file: &Path, why: impl std::fmt::Display) -> String {
+    format!("{}: {why}", file.display())
 }
 
 /// Authorities that are trusted beside the usual ones.
@@ -72,17 +75,13 @@ pub fn server(chain: &Path, key: &Path) -> Result<rustls::ServerConfig, String> 
     use rustls::pki_types::PrivateKeyDer;
     use rustls::pki_types::pem::Error::NoItemsFound;
     provide();
-    let wrong = |file: &Path, why: String| format!("{}: {why}", file.display());
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect).map_err(|e| wrong(chain, e.to_string()))?;
-    if certificates.is_empty() {
-        return Err(wrong(chain, "there is no certificate in it".to_owned()));
-    }
-    let secret = std::fs::read(key).map_err(|e| wrong(key, e.to_string()))?;
+    let certificates = certificates(chain)?;
+    let secret = std::fs::read(key).map_err(|e| wrong(key, e))?;
     let has_password = String::from_utf8_lossy(&secret).contains("ENCRYPTED");
     let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|e| match e {
-        _ if has_password => wrong(key, "the key has a password: give one without, in a file that only the broker may read".to_owned()),
-        NoItemsFound => wrong(key, "there is no key in it".to_owned()),
-        e => wrong(key, e.to_string()),
+        _ if has_password => wrong(key, "the key has a password: give one without, in a file that only the broker may read"),
+        NoItemsFound => wrong(key, "there is no key in it"),
+        e => wrong(key, e),
     })?;
     let config = rustls::ServerConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
@@ -91,6 +90,6 @@ pub fn server(chain: &Path, key: &Path) -> Result<rustls::ServerConfig, String> 
         .with_single_cert(certificates, secret);
     config.map_err(|e| match e {
         rustls::Error::InconsistentKeys(_) => wrong(chain, format!("it does not go with the key in {}", key.display())),
-        e => wrong(chain, e.to_string()),
+        e => wrong(chain, e),
     })
 }

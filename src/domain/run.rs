@@ -224,7 +224,13 @@ impl Run {
     /// It was made ahead of the instant that it is planned for.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
-        self.attempt == 1 && self.planned_at.is_some() && self.not_before == self.planned_at
+        Self::waits_for_plan(self.attempt, self.planned_at, self.not_before)
+    }
+
+    /// What a run of this attempt waits for is the instant that it is planned for.
+    #[must_use]
+    pub fn waits_for_plan(attempt: u32, planned_at: Option<Timestamp>, not_before: Option<Timestamp>) -> bool {
+        attempt == 1 && planned_at.is_some() && not_before == planned_at
     }
 
     /// From when on it was to begin: its planned instant, or when it was made.

@@ -171,8 +171,9 @@ impl ReadOp for OpenRunsOf {
             .select((run::job_id, run::identity, run::not_before, run::planned_at, run::attempt))
             .load(from.conn)?;
         let open = rows.into_iter().map(|(job, identity, not_before, planned_at, attempt)| {
-            let is_ahead = attempt == 1 && planned_at.is_some() && planned_at == not_before;
-            Ok((id(&job)?, OpenRun { identity: id(&identity)?, not_before: not_before.map(Timestamp), is_ahead }))
+            let not_before = not_before.map(Timestamp);
+            let is_ahead = Run::waits_for_plan(attempt as u32, planned_at.map(Timestamp), not_before);
+            Ok((id(&job)?, OpenRun { identity: id(&identity)?, not_before, is_ahead }))
         });
         open.collect()
     }

@@ -13,10 +13,15 @@ fn now() -> i64 {
     chrono::Utc::now().timestamp_millis()
 }
 
+/// What makes a job come once, at this time.
+fn comes_at(ms: i64) -> Value {
+    let at = chrono::DateTime::from_timestamp_millis(ms).expect("a time").to_rfc3339();
+    json!({ "schedule": { "triggers": [{ "at": at }] } })
+}
+
 /// A job that comes once, a little later.
 async fn once(api: &Api, class: &str, ms: i64) -> String {
-    let at = chrono::DateTime::from_timestamp_millis(now() + ms).expect("a time");
-    job(api, class, json!({ "schedule": { "triggers": [{ "at": at.to_rfc3339() }] } })).await
+    job(api, class, comes_at(now() + ms)).await
 }
 
 /// Its run, as soon as it is there.
@@ -176,9 +181,7 @@ fn a_task_begins_like_one_that_was_made_at_its_time() {
             workers.push(Raw::watch(&api, &id(), &["all", "one"], json!({}), json!([])).await);
         }
         let planned = now() + 1_500;
-        let at = chrono::DateTime::from_timestamp_millis(planned).expect("a time").to_rfc3339();
-        let schedule = json!({ "schedule": { "triggers": [{ "at": at }] } });
-        let all = tasks::job(&api, "all", json!({ "handler": "all", "strategy": "broadcast" }), schedule.clone()).await;
+        let all = tasks::job(&api, "all", json!({ "handler": "all", "strategy": "broadcast" }), comes_at(planned)).await;
         assert!(ahead(&api, &all).await["notBefore"].is_string() || now() >= planned);
         let mut instances = Vec::new();
         for worker in &mut workers {
@@ -194,9 +197,7 @@ fn a_task_begins_like_one_that_was_made_at_its_time() {
 
         // Its actor dies over a report: what was sent may be at work, so it is waited for.
         let planned = now() + 1_500;
-        let at = chrono::DateTime::from_timestamp_millis(planned).expect("a time").to_rfc3339();
-        let schedule = json!({ "schedule": { "triggers": [{ "at": at }] } });
-        let one = tasks::job(&api, "one", json!({ "handler": "one", "lease": 1_000 }), schedule).await;
+        let one = tasks::job(&api, "one", json!({ "handler": "one", "lease": 1_000 }), comes_at(planned)).await;
         let mut sent = Vec::new();
         while sent.len() < 2 {
             let (first, second) = workers.split_at_mut(1);
@@ -227,8 +228,8 @@ fn changes_one_upon_the_other_leave_nothing_behind() {
         let mut worker = Worker::watch(&api, &id(), &["it.Twice", "it.Last"]).await;
         let mut jobs = Vec::new();
         for n in 0..6 {
-            let at = chrono::DateTime::from_timestamp_millis(now() + 1_500 + n).expect("a time").to_rfc3339();
-            let more = json!({ "name": format!("twice {n}"), "schedule": { "triggers": [{ "at": at }] } });
+            let mut more = comes_at(now() + 1_500 + n);
+            more["name"] = json!(format!("twice {n}"));
             jobs.push(job(&api, "it.Twice", more).await);
         }
         let planned = millis(&ahead(&api, &jobs[0]).await["plannedAt"]);
@@ -255,8 +256,7 @@ fn a_task_gets_what_was_left_for_it_last() {
         let api = Api::new(&broker.url);
         let mut worker = Raw::watch(&api, &id(), &["left"], json!({}), json!([])).await;
         let planned = now() + 1_500;
-        let at = chrono::DateTime::from_timestamp_millis(planned).expect("a time").to_rfc3339();
-        let job = tasks::job(&api, "left", json!({ "handler": "left" }), json!({ "schedule": { "triggers": [{ "at": at }] } })).await;
+        let job = tasks::job(&api, "left", json!({ "handler": "left" }), comes_at(planned)).await;
         let run = ahead(&api, &job).await;
         let (status, answer) = api.put(&format!("/api/v1/jobs/{job}/data"), &json!({ "data": { "page": 7 } })).await;
         assert_eq!(status, 204, "{answer}");

@@ -49,13 +49,10 @@ impl Room {
             known.stored.next_at = None;
         }
         let Some(at) = is_near(known) else { return Ok(Soon::Settled) };
-        if !known.may_be_ahead() {
-            known.at_its_time = true;
-            return Ok(Soon::Waits);
-        }
         let known = self.known.as_ref().expect("it was read just now");
-        if known.job.job_type == JobKind::Task && known.open_counts().any() {
-            // It may leave something for the next one.
+        // A task may leave something for the next one.
+        let may_leave = known.job.job_type == JobKind::Task && known.open_counts().any();
+        if may_leave || !known.may_be_ahead() {
             return Ok(Soon::Waits);
         }
         let fired_ahead = fired_ahead(&self.house, known).await?;
@@ -329,7 +326,7 @@ pub(super) async fn stop_all(house: &House, open: &[Identity], reason: &str, by:
 
 impl Known {
     /// Its fires may be decided before their time, as far as that hangs on what it is and not on what happens.
-    fn may_be_ahead(&self) -> bool {
+    pub(super) fn may_be_ahead(&self) -> bool {
         let is_kind = match self.job.job_type {
             JobKind::Block => true,
             // After a crash nobody can tell whether such a task was sent; without a second attempt it would be given up.

@@ -50,8 +50,6 @@ pub(super) struct Known {
     pub(super) arguments: Option<String>,
     /// What runs of a task job take along of its task.
     pub(super) task: Arc<TaskSettings>,
-    /// Its fires are decided when their time has come, not before.
-    pub(super) at_its_time: bool,
     settings: OnceCell<Arc<Settings>>,
 }
 
@@ -80,7 +78,7 @@ impl Known {
             _ => job.properties.get("Arguments").map(str::to_owned),
         };
         let (open, settings) = (open.into_iter().collect(), OnceCell::new());
-        Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, at_its_time: false, settings })
+        Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, settings })
     }
 
     /// What the job's properties mean to a run of it; how to download is nothing to a run without blocks.
@@ -180,7 +178,7 @@ impl Room {
 
     /// Tells the scheduler when the job comes next.
     pub(super) fn announce(&self) {
-        self.announce_next(self.known.as_ref().is_some_and(|known| known.at_its_time));
+        self.announce_next(self.known.as_ref().is_some_and(|known| !known.may_be_ahead()));
     }
 
     /// The same; `at_its_time`: it is not to be told before.

@@ -59,6 +59,16 @@ impl Disk {
         self.definitions.last().is_some_and(|definition| definition.is_planned)
     }
 
+    /// When the job was last changed.
+    fn changed_at(&self) -> Timestamp {
+        self.definitions.last().map(|definition| definition.from).unwrap_or_default()
+    }
+
+    /// Instants after this one that have a run.
+    fn fired_after(&self, after: Timestamp) -> Vec<Timestamp> {
+        self.rows.range(after.plus_ms(1)..).filter(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at).collect()
+    }
+
     fn open(&self) -> Open {
         let count = |life| self.runs.iter().filter(|run| run.life == life).count();
         Open { at_work: count(Life::Open), queued: count(Life::Queued) }
@@ -123,9 +133,7 @@ impl World {
             }
             let was = *self.memory.get_or_insert(self.disk.state);
             let plan = self.disk.schedule().compile().expect("a schedule");
-            let fired_ahead: Vec<Timestamp> =
-                self.disk.rows.range(was.decided_until.plus_ms(1)..).filter(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at).collect();
-            let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
+            let (fired_ahead, changed_at) = (self.disk.fired_after(was.decided_until), self.disk.changed_at());
             let given = Circumstances { open: self.disk.open(), changed_at, fired_ahead: &fired_ahead };
             let mut step = decide(&plan, &self.disk.policies, &was, &given, now);
             if let Some(after) = step.rewind
@@ -158,9 +166,7 @@ impl World {
         let Some(at) = plan.next(&was, open.any()).map(|next| next.at).filter(|at| *at > self.now) else { return };
         // Its time is near now.
         self.now = self.now.max(at.plus_ms(-(1 + self.dice.roll(AHEAD_MS as u64) as i64)));
-        let fired_ahead: Vec<Timestamp> =
-            self.disk.rows.range(was.decided_until.plus_ms(1)..).filter(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at).collect();
-        let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
+        let (fired_ahead, changed_at) = (self.disk.fired_after(was.decided_until), self.disk.changed_at());
         let given = Circumstances { open, changed_at, fired_ahead: &fired_ahead };
         if let Some(step) = decide_ahead(&plan, &self.disk.policies, &was, &given, at) {
             self.ahead += 1;
@@ -269,7 +275,7 @@ impl World {
             (*at > self.now && *at <= was.decided_until).then_some((*at, row.kind, run))
         };
         let Some((at, kind, run)) = self.disk.rows.iter().rev().find_map(ahead) else { return true };
-        let changed_at = self.disk.definitions.last().map(|definition| definition.from).unwrap_or_default();
+        let changed_at = self.disk.changed_at();
         // Its actor may not answer, or has begun: then it stands.
         if at <= changed_at || self.dice.chance(4) {
             return true;
