@@ -34,7 +34,7 @@ sdk:
 
 # Licences, advisories and sources of the dependencies (needs cargo-deny)
 deny:
-    cargo deny --locked check
+    cargo deny --all-features --locked check
 
 # JSON lines of figures: just bench queue, just bench crawl
 bench name="queue" *args:

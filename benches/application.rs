@@ -125,7 +125,9 @@ impl Fleet {
 
 fn agent(address: SocketAddr, dir: &Path, at_once: usize) -> Result<Process, Failure> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_webloom"));
-    command.args(["agent", "--applications", "--broker", &format!("http://{address}/"), "--data-dir"]).arg(dir.join("agent"));
+    command
+        .args(["agent", "--applications", "--application-users", "root", "--broker", &format!("http://{address}/"), "--data-dir"])
+        .arg(dir.join("agent"));
     let most = (2 * at_once).to_string();
     command.args(["--max-process-count", &most, "--max-programs", &most]).stdin(Stdio::null()).stdout(Stdio::null());
     command.env("RUST_LOG", "error");

@@ -3,6 +3,8 @@
 
     python3 examples/http_node.py [BROKER [TOKEN]]
 
+Both may also stand in the environment, as WEBLOOM_BROKER and WEBLOOM_TOKEN.
+
 One block at a time, one request at a time, without cookies, proxies and retries: the least that a node must do. Every
 request of a block is reported, the failed ones too, and the report is repeated until the broker has it.
 """
@@ -17,8 +19,8 @@ import urllib.error
 import urllib.request
 import uuid
 
-BROKER = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else "http://127.0.0.1:55626"
-TOKEN = sys.argv[2] if len(sys.argv) > 2 else None
+BROKER = (sys.argv[1] if len(sys.argv) > 1 else os.environ.get("WEBLOOM_BROKER", "http://127.0.0.1:55626")).rstrip("/")
+TOKEN = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("WEBLOOM_TOKEN")
 NODE = uuid.uuid4().hex
 HEARTBEAT_S = 5
 # The broker is asked at once after a block, and soon while none is there.

@@ -3,6 +3,8 @@
 
     python3 examples/http_worker.py [BROKER [TOKEN]]
 
+Both may also stand in the environment, as WEBLOOM_BROKER and WEBLOOM_TOKEN.
+
 It watches the class `demo.Python`, asks for the URL that the job's Arguments name, follows its links on the same host
 and prints a line for each page. The acknowledgement of a block carries the requests that follow from it: the two are
 stored together, so nothing is lost when this program is killed between two calls.
@@ -10,6 +12,7 @@ stored together, so nothing is lost when this program is killed between two call
 
 import base64
 import json
+import os
 import re
 import sys
 import time
@@ -17,8 +20,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-BROKER = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else "http://127.0.0.1:55626"
-TOKEN = sys.argv[2] if len(sys.argv) > 2 else None
+BROKER = (sys.argv[1] if len(sys.argv) > 1 else os.environ.get("WEBLOOM_BROKER", "http://127.0.0.1:55626")).rstrip("/")
+TOKEN = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("WEBLOOM_TOKEN")
 CLASS = "demo.Python"
 OVER = {"success", "failed", "stopped"}
 

@@ -3,12 +3,15 @@
 
     python3 examples/tasks.py [BROKER [TOKEN]]
 
+Both may also stand in the environment, as WEBLOOM_BROKER and WEBLOOM_TOKEN.
+
 Each task has a thread of its own. Two more keep the worker going: one fetches messages, one sends reports and
 heartbeats. A last report is sent until the broker has settled it, so no result is lost while the broker is away. A task
 is told to end when its lease may be over, since the broker gives it to another worker then.
 """
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -18,8 +21,8 @@ import urllib.error
 import urllib.request
 import uuid
 
-BROKER = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else "http://127.0.0.1:55626"
-TOKEN = sys.argv[2] if len(sys.argv) > 2 else None
+BROKER = (sys.argv[1] if len(sys.argv) > 1 else os.environ.get("WEBLOOM_BROKER", "http://127.0.0.1:55626")).rstrip("/")
+TOKEN = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("WEBLOOM_TOKEN")
 SLOTS = 4
 PROCESS = uuid.uuid4().hex
 FINAL = {"refused", "success", "failed", "cancelled"}
@@ -236,7 +239,8 @@ class Worker:
     def begin_new(self):
         """Begins what a heartbeat has named, unless the messages after it say that it is not ours any more."""
         named = self.heartbeat()
-        self.poll(0)
+        if not self.poll(0):
+            return  # a `cancel` may be lost with it; the broker sends it again after the next heartbeat
         for task in named:
             if not task.begun and not task.told.is_set() and time.monotonic() < task.until:
                 task.begun = True

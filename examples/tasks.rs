@@ -1,10 +1,9 @@
-//! A worker with a few tasks.
+//! A worker with a few tasks. It finds the broker by `WEBLOOM_BROKER` and its token by `WEBLOOM_TOKEN`.
 //!
 //! ```text
 //! cargo run --example tasks --no-default-features --features sdk
-//! curl localhost:55626/api/v1/jobs -H 'content-type: application/json' -d '{"name": "sum", "jobType": "task",
-//!     "task": {"handler": "demo.sum", "arguments": [1, 2, 3]}}'
-//! curl -X POST localhost:55626/api/v1/jobs/THE-ID-THAT-IT-SAID/trigger
+//! webloom job create --name sum --handler demo.sum --payload '[1, 2, 3]'
+//! webloom job trigger sum --watch
 //! ```
 
 use serde::Deserialize;
@@ -76,8 +75,7 @@ impl TaskHandler for Moody {
 }
 
 fn main() -> Result<(), Error> {
-    let broker = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:55626".to_owned());
-    let worker = Worker::new(broker).name("demo").version("1").tags(["demo"]).slots(32);
+    let worker = Worker::from_env().name("demo").version("1").tags(["demo"]).slots(32);
     worker
         .task("demo.sum", sum)
         .task("demo.walk", walk)

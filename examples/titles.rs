@@ -1,10 +1,10 @@
-//! A worker that prints the title of every page of a site, ten links deep at most.
+//! A worker that prints the title of every page of a site, ten links deep at most. It finds the broker by `WEBLOOM_BROKER` and
+//! its token by `WEBLOOM_TOKEN`.
 //!
 //! ```text
 //! cargo run --example titles --no-default-features --features sdk
-//! curl localhost:55626/api/v1/jobs -H 'content-type: application/json' -d '{"name": "titles", "jobType": "block",
-//!     "properties": {"FullClassName": "demo.Titles", "Arguments": "http://localhost:8000/", "DepthLimit": "10"}}'
-//! curl -X POST localhost:55626/api/v1/jobs/THE-ID-THAT-IT-SAID/trigger
+//! webloom job create --name titles --class demo.Titles --arguments http://localhost:8000/ --property DepthLimit=10
+//! webloom job trigger titles
 //! ```
 
 #![expect(clippy::print_stdout, reason = "it prints titles")]
@@ -35,5 +35,5 @@ impl Spider for Titles {
 }
 
 fn main() -> Result<(), Error> {
-    Worker::new("http://127.0.0.1:55626").watch(Titles).run_blocking()
+    Worker::from_env().watch(Titles).run_blocking()
 }

@@ -3,7 +3,8 @@
 //! Without the cargo feature `faults` every call here is empty. With it, the environment variable `WEBLOOM_FAULTS`, or
 //! `plan` in the same process, says what happens where: `run.report=panic@3,store.commit=die@40` panics at the third
 //! passage of `run.report` and ends the process as `kill -9` would at the fortieth of `store.commit`. `fail` lets the place fail,
-//! `hang` stops the process as `kill -STOP` would.
+//! `hang` stops the process as `kill -STOP` would. `WEBLOOM_CLOCK_FILE` names a file that says by how many milliseconds the wall
+//! clock is wrong, and may be written while the program runs.
 
 #[cfg(feature = "faults")]
 mod planned {
@@ -55,6 +56,13 @@ mod planned {
         PLAN.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(text));
     }
 
+    /// What the file that `WEBLOOM_CLOCK_FILE` names says now: so many milliseconds is the wall clock wrong.
+    pub fn clock_offset_ms() -> i64 {
+        static FILE: LazyLock<Option<std::path::PathBuf>> = LazyLock::new(|| std::env::var_os("WEBLOOM_CLOCK_FILE").map(Into::into));
+        let text = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
     pub fn passes(place: &str) -> bool {
         let deed = {
             let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,6 +101,15 @@ pub fn fails(place: &str) -> bool {
         let _ = place;
         false
     }
+}
+
+/// How far a test sets the wall clock of this process off, in milliseconds.
+#[must_use]
+pub fn clock_offset_ms() -> i64 {
+    #[cfg(feature = "faults")]
+    return planned::clock_offset_ms();
+    #[cfg(not(feature = "faults"))]
+    0
 }
 
 /// This place is passed; it cannot fail, but it may panic or die.

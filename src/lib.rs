@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod domain;
+pub mod fault;
 pub mod protocol;
 
 #[cfg(feature = "broker")]
@@ -20,10 +21,14 @@ pub mod cli;
 pub mod crawl;
 #[cfg(feature = "broker")]
 pub mod edge;
-#[cfg(feature = "broker")]
-pub mod fault;
+#[cfg(any(feature = "agent", feature = "broker"))]
+pub mod package;
+#[cfg(any(feature = "agent", feature = "broker"))]
+mod private;
 #[cfg(feature = "sdk")]
 pub mod sdk;
+#[cfg(any(feature = "agent", feature = "sdk"))]
+mod sockets;
 #[cfg(feature = "broker")]
 pub mod store;
 #[cfg(feature = "tls")]

@@ -17,7 +17,7 @@ there() {
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
 }
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== %s (after %s s)\n' "$*" $SECONDS; }
 
 install() {
     local root=()
@@ -72,6 +72,21 @@ if [[ -n $schemathesis ]]; then
     export WEBLOOM_SCHEMATHESIS
 fi
 
+# The Python package and what checks it.
+python=${CARGO_TARGET_DIR:-target}/tools/python
+if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
+    if [[ ${1:-} == --no-install ]]; then
+        say "SKIPPED: no virtual environment in $python, so the Python package is not tested"
+        python=
+    else
+        say "Python package"
+        rm -rf "$python"
+        python3 -m venv "$python"
+        "$python/bin/pip" install --quiet --disable-pip-version-check --requirement python/tests/requirements.txt
+        cp python/tests/requirements.txt "$python/installed.txt"
+    fi
+fi
+
 say "format"
 cargo fmt --all --check
 
@@ -80,6 +95,27 @@ cargo clippy --locked --all-targets --features faults -- -D warnings
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+
+say "dependencies"
+# Licences, duplicates and sources always; known weaknesses where their list can be had. Built once, without optimisation: it
+# runs for seconds and compiles for minutes.
+deny_version=0.20.2
+tools=${CARGO_TARGET_DIR:-target}/tools
+deny=$tools/bin/cargo-deny
+if [[ $("$deny" --version 2>/dev/null) != "cargo-deny $deny_version" && ${1:-} != --no-install ]]; then
+    cargo install cargo-deny --version "$deny_version" --locked --debug --quiet --root "$tools" --target-dir "$tools/build"
+    rm -rf "$tools/build"
+fi
+if [[ -x $deny ]]; then
+    "$deny" --all-features --locked check licenses bans sources
+    if "$deny" --all-features --locked fetch db >"$tools/fetch.log" 2>&1; then
+        "$deny" --all-features --locked check --disable-fetch advisories
+    else
+        echo "SKIPPED: the list of known weaknesses (RustSec) cannot be fetched from here, so dependencies are not compared with it"
+    fi
+else
+    echo "SKIPPED: no cargo-deny in $tools, so licences, duplicates, sources and known weaknesses of dependencies are not checked"
+fi
 
 say "the SDK alone"
 cargo check --locked --no-default-features --features sdk --lib --examples
@@ -94,8 +130,33 @@ say "tests"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 cargo test --locked --features faults --doc 2>&1 | tee "$log"
-cargo test --locked --features faults --lib --bins --tests --examples 2>&1 | tee -a "$log"
+# The journeys wait for processes, leases and browsers most of the time, so more of them run at once than there are processors.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
+# The examples are programs that a test of the README starts.
+cargo build --locked --features faults --bins --examples
+if [[ -n $python ]]; then
+    say "Python package"
+    python=$(realpath "$python")
+    wheels=$python/wheels
+    rm -rf "$wheels"
+    "$python/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir "$wheels" ./python
+    "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$wheels"/webloom-*.whl
+    # Its programs for the pages of the documentation that use it.
+    export WEBLOOM_PYTHON=$python/bin
+    WEBLOOM_BINARY=$(realpath "${CARGO_TARGET_DIR:-target}/debug/webloom")
+    (
+        export WEBLOOM_BINARY PYTHONDONTWRITEBYTECODE=1
+        cd python
+        "$python/bin/ruff" check --no-cache .
+        "$python/bin/ruff" format --no-cache --check .
+        "$python/bin/mypy" --cache-dir "$python/mypy"
+        "$python/bin/pytest" --quiet --numprocesses $(($(nproc) * 2)) --timeout 120 -p no:cacheprovider
+    ) | tee -a "$log"
+    say "Rust"
+fi
+cargo test --locked --features faults --lib --bins --tests 2>&1 | tee -a "$log"
 
 say "all tests together"
 awk '/^test result: ok/ { passed += $4; failed += $6; ignored += $8; suites += 1 }
+     /^[0-9]+ passed.* in [0-9.]+s/ { passed += $1; suites += 1 }
      END { printf "test result: ok. %d passed; %d failed; %d ignored; in %d suites\n", passed, failed, ignored, suites; exit suites == 0 }' "$log"

@@ -60,15 +60,7 @@ impl Results {
             "number", "option",
         ];
         let identity = Identity::random();
-        let index = Index {
-            block_id: BlockId::new(identity, 0),
-            identity,
-            node_id: NodeId::random(),
-            epoch: None,
-            attempt: None,
-            exception: None,
-            results: Vec::new(),
-        };
+        let index = Index::new(BlockId::new(identity, 0), identity, NodeId::random());
         let head = Head {
             target_url: None,
             headers: vec![
@@ -76,6 +68,7 @@ impl Results {
                 ("Server".into(), "bench".into()),
                 ("Date".into(), "Sun, 01 Nov 2026 00:00:00 GMT".into()),
             ],
+            ..Head::default()
         };
         let mut builder = Builder::new(index);
         let mut state = seed | 1;

@@ -8,6 +8,7 @@ use super::callback::{CallbackHandle, Outbound};
 use super::dispatcher::DispatcherHandle;
 use super::fleet::Fleet;
 use super::followers::Followers;
+use super::involved::RunsByPeer;
 use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
@@ -16,6 +17,8 @@ use super::registry::RegistryHandle;
 use super::reply::{Answer, problem_of};
 use super::run::RunHandle;
 use super::scheduler::SchedulerHandle;
+use super::shelf::Shelf;
+use super::sites::Sites;
 use super::supervision::{Census, ChildKey};
 use super::task::TaskHandle;
 use super::worker::WorkerHandle;
@@ -23,13 +26,13 @@ use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
 use crate::config::lease::LeaseConfig;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::node::shown_name;
 use crate::domain::run::RunState;
+use crate::domain::sites::SiteRule;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{GetRun, Store};
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -60,46 +63,7 @@ impl Default for Times {
     }
 }
 
-/// A map that many read and the registry writes.
-#[derive(Debug)]
-pub struct Shelf<K, V>(RwLock<HashMap<K, V>>);
-
-impl<K, V> Default for Shelf<K, V> {
-    fn default() -> Self {
-        Self(RwLock::default())
-    }
-}
-
-impl<K: Eq + Hash + Copy, V: Clone> Shelf<K, V> {
-    /// The one of this key.
-    #[must_use]
-    pub fn get(&self, key: K) -> Option<V> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
-    }
-
-    /// Puts one in.
-    pub fn put(&self, key: K, value: V) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
-    }
-
-    /// Takes one out.
-    pub fn remove(&self, key: K) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key);
-    }
-
-    /// Takes one out and gives it.
-    pub fn take(&self, key: K) -> Option<V> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key)
-    }
-
-    /// All of them.
-    #[must_use]
-    pub fn all(&self) -> Vec<(K, V)> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(k, v)| (*k, v.clone())).collect()
-    }
-}
-
-/// Who lives where. The registry writes it; a message may still come too late.
+/// Who lives where. The registry writes it (runs keep the lists of their peers); a message may still come too late.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// Runs of block jobs that are not over.
@@ -110,10 +74,18 @@ pub struct Directory {
     pub building: Shelf<Identity, ()>,
     /// Nodes that are there, or were a moment ago.
     pub nodes: Shelf<NodeId, NodeHandle>,
+    /// The names of nodes that have connected since the broker began, for logs.
+    pub node_names: Shelf<NodeId, Arc<str>>,
+    /// Which agents have the ids of nodes.
+    pub node_owners: crate::actors::node::NodeOwners,
     /// Workers that are there, or were a moment ago.
     pub workers: Shelf<WorkerId, WorkerHandle>,
     /// Jobs that have something to do.
     pub jobs: Shelf<JobId, JobHandle>,
+    /// Runs that have blocks at a node.
+    pub runs_by_node: RunsByPeer<NodeId>,
+    /// Runs that have work or results at a worker.
+    pub runs_by_worker: RunsByPeer<WorkerId>,
     dispatcher: RwLock<Option<DispatcherHandle>>,
     allocator: RwLock<Option<AllocatorHandle>>,
     scheduler: RwLock<Option<SchedulerHandle>>,
@@ -124,6 +96,12 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// What a log line calls a node.
+    #[must_use]
+    pub fn node_name(&self, id: NodeId) -> Arc<str> {
+        self.node_names.get(id).unwrap_or_else(|| shown_name(id, None).into())
+    }
+
     /// Counts how often it changed who watches what: a choice among the workers holds as long as it has not.
     #[must_use]
     pub fn watches(&self) -> u64 {
@@ -244,6 +222,7 @@ pub struct Counts {
     planned_jobs: AtomicU64,
     fires: [AtomicU64; VERDICTS.len()],
     ended: [AtomicU64; ENDS.len()],
+    results_lost: AtomicU64,
 }
 
 /// What may become of a planned instant.
@@ -283,6 +262,17 @@ impl Counts {
         std::array::from_fn(|i| (ENDS[i], self.ended[i].load(Relaxed)))
     }
 
+    /// The results of a block were lost.
+    pub fn results_lost(&self) {
+        self.results_lost.fetch_add(1, Relaxed);
+    }
+
+    /// Blocks whose results were lost, since the start.
+    #[must_use]
+    pub fn lost_results(&self) -> u64 {
+        self.results_lost.load(Relaxed)
+    }
+
     /// Jobs in the agenda.
     #[must_use]
     pub fn agenda(&self) -> u64 {
@@ -301,6 +291,10 @@ pub struct House {
     pub times: Times,
     /// When the broker started.
     pub since: Timestamp,
+    /// The same, as its steady clock has it.
+    pub began: Timestamp,
+    /// What was there before this broker.
+    pub before: Arc<super::before::Before>,
     /// How late fires are.
     pub lateness: Arc<Lateness>,
     /// Numbers that somebody may want to see.
@@ -317,6 +311,8 @@ pub struct House {
     pub followers: Arc<Followers>,
     /// What each node has room for.
     pub fleet: Arc<Fleet>,
+    /// Whose turn it is at which site.
+    pub sites: Arc<Sites>,
     /// The packages that the broker keeps.
     pub packages: Arc<Packages>,
     /// What the broker knows of who leads.
@@ -341,6 +337,8 @@ impl House {
             directory: Arc::default(),
             times,
             since: Timestamp::now(),
+            began: Timestamp::steady(),
+            before: Arc::default(),
             lateness: Arc::default(),
             counts: Arc::default(),
             alarms: Arc::default(),
@@ -349,6 +347,7 @@ impl House {
             outbound: Arc::default(),
             followers: Arc::default(),
             fleet: Arc::default(),
+            sites: Arc::new(Sites::new(Vec::new(), &times)),
             packages: Arc::default(),
             brokers,
             lease_ms: LeaseConfig::default().ttl_ms,
@@ -372,6 +371,13 @@ impl House {
     #[must_use]
     pub fn with_packages(mut self, packages: Packages) -> Self {
         self.packages = Arc::new(packages);
+        self
+    }
+
+    /// With the operator's limits for sites.
+    #[must_use]
+    pub fn with_site_rules(mut self, rules: Vec<SiteRule>) -> Self {
+        self.sites = Arc::new(Sites::new(rules, &self.times));
         self
     }
 

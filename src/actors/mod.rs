@@ -1,13 +1,15 @@
 //! The actors, one room each: a pure core that decides (in `domain`), a shell that sends and stores.
 //!
 //! Other rooms hold handles, never addresses: what may be sent to an actor, and how, is said once, in its `message.rs`.
-//! Asks go down one rank (desk, registry and job, dispatcher and run, node and worker, store); sideways and up an actor
-//! tells, and is answered by another message.
+//! An actor waits only for what is below it (desk; job; run, task, application, callback; registry, dispatcher, allocator, node,
+//! worker; store); sideways and up it sends a message, and is answered by another one. `tests/tidy/asks.rs` checks that.
 
 pub mod alerts;
 pub mod allocator;
 pub mod application;
+pub mod before;
 pub mod brokers;
+pub mod budget;
 pub mod callback;
 pub mod desk;
 pub mod dispatcher;
@@ -15,6 +17,7 @@ mod ends;
 pub mod fleet;
 pub mod followers;
 pub mod house;
+pub mod involved;
 pub mod janitor;
 pub mod job;
 pub mod lateness;
@@ -26,6 +29,8 @@ pub mod reply;
 pub mod run;
 pub mod run_logs;
 pub mod scheduler;
+pub mod shelf;
+pub mod sites;
 pub mod supervision;
 pub mod task;
 pub mod worker;

@@ -4,6 +4,7 @@ use super::house::House;
 use super::reply::problem_of;
 use crate::domain::application::PACKAGES;
 use crate::domain::time::Timestamp;
+use crate::package::{Bounds, check};
 use crate::protocol::packages::{MAX_PACKAGE, PackageOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{DeletePackage, GetPackage, InsertPackage, ListPackages, PackageFiles, PackageRow, StoreError, Upload};
@@ -33,7 +34,7 @@ pub struct Incoming(Upload);
 
 fn failed(error: &io::Error) -> Problem {
     log::error!("a package could not be kept: {error}");
-    Problem::internal()
+    problem_of(&StoreError::Failed(error.to_string()))
 }
 
 /// Does what blocks beside the actors.
@@ -73,7 +74,7 @@ impl Packages {
     /// Keeps what came in.
     ///
     /// # Errors
-    /// The disk or the store refuses.
+    /// It is no package, or the disk or the store refuses.
     pub async fn finish(
         &self,
         house: &House,
@@ -82,6 +83,9 @@ impl Packages {
         media_type: String,
         create_by: Option<String>,
     ) -> Result<PackageOutput, Problem> {
+        let (file, packed) = incoming.0.written().map_err(|e| failed(&e))?;
+        let read = blocking(move || Ok(check(file, Bounds::new(packed, MAX_PACKAGE)))).await?;
+        read.map_err(|error| Problem::invalid("package", error.message))?;
         let _names = self.names.lock().await;
         let (sha256, size) = blocking(move || incoming.0.finish()).await?;
         crate::fault::point("package.named");

@@ -51,6 +51,18 @@ impl<T> Answer<T> {
     }
 }
 
+impl<T: 'static> Answer<T> {
+    /// Hands the answer on when it comes. Whoever asked does not wait for it: this is no ask, but a message that another one answers.
+    pub fn then(self, take: impl FnOnce(Result<T, Problem>) + 'static) {
+        actix::spawn(async move { take(self.wait().await) });
+    }
+
+    /// Hands the answers on, in their order, when all have come; as [`Answer::then`].
+    pub fn then_all(answers: Vec<Self>, take: impl FnOnce(Vec<Result<T, Problem>>) + 'static) {
+        actix::spawn(async move { take(futures_util::future::join_all(answers.into_iter().map(Self::wait)).await) });
+    }
+}
+
 /// What the store's errors mean to a client.
 #[must_use]
 pub fn problem_of(error: &StoreError) -> Problem {
@@ -60,6 +72,8 @@ pub fn problem_of(error: &StoreError) -> Problem {
         StoreError::Stale => Problem::busy("another broker owns the run"),
         StoreError::Conflict(what) => Problem::conflict("conflict", what.clone()),
         StoreError::NotFound => Problem::not_found("it is not stored"),
-        StoreError::Failed(_) | StoreError::Unknown(_) => Problem::internal(),
+        StoreError::Failed(_) | StoreError::Unknown(_) | StoreError::Unusable(_) => {
+            error.disk_trouble().map_or_else(Problem::internal, Problem::disk)
+        }
     }
 }

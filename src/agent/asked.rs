@@ -4,7 +4,7 @@ use super::failure::fetch_error;
 use crate::domain::fingerprint::Fingerprint;
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::protocol::push::check_url;
-use reqwest::header::{CONTENT_LENGTH, COOKIE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Url};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -22,6 +22,10 @@ struct Text<'a> {
     headers: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
     #[serde(borrow, default)]
     body: Option<Cow<'a, str>>,
+    #[serde(default)]
+    idempotent: Option<bool>,
+    #[serde(borrow, default)]
+    proxy: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -36,22 +40,40 @@ pub fn request_id(json: &str) -> Option<Fingerprint> {
     serde_json::from_str::<OnlyId>(json).ok().map(|only| only.request_id)
 }
 
+#[derive(Deserialize)]
+struct OnlyTries {
+    #[serde(default)]
+    tries: u32,
+}
+
+/// How often earlier nodes have tried a request, as the broker says.
+#[must_use]
+pub fn earlier_tries(json: &str) -> u32 {
+    serde_json::from_str::<OnlyTries>(json).map_or(0, |only| only.tries)
+}
+
 /// A request that can be sent, as often as need be.
 #[derive(Debug)]
 pub struct Asked {
-    method: Method,
+    /// How.
+    pub method: Method,
     /// Where to, without a fragment.
     pub url: Url,
-    headers: HeaderMap,
-    body: Option<String>,
+    /// Its own headers.
+    pub headers: HeaderMap,
+    /// What is sent.
+    pub body: Option<String>,
+    /// A proxy for this request alone.
+    pub proxy: Option<String>,
+    idempotent: bool,
 }
 
 impl Asked {
-    /// Reads a request. With `fixed_cookies` its own `Cookie` header is left out, for the run's to hold.
+    /// Reads a request.
     ///
     /// # Errors
     /// Kind *invalid*: it cannot be understood, or not be sent.
-    pub fn read(json: &str, fixed_cookies: bool) -> Result<Self, FetchError> {
+    pub fn read(json: &str) -> Result<Self, FetchError> {
         let invalid = |why: String| fetch_error(FetchErrorKind::Invalid, why);
         let text: Text<'_> = serde_json::from_str(json).map_err(|e| invalid(format!("the request cannot be read: {e}")))?;
         let url = check_url(&text.url).map_err(|problem| invalid(problem.detail))?;
@@ -64,26 +86,18 @@ impl Asked {
         for (name, value) in text.headers.iter().flatten() {
             let (name, value) = header(name, value).map_err(invalid)?;
             // The length of the body is the agent's own business.
-            if name != CONTENT_LENGTH && name != TRANSFER_ENCODING && !(fixed_cookies && name == COOKIE) {
+            if name != CONTENT_LENGTH && name != TRANSFER_ENCODING {
                 headers.append(name, value);
             }
         }
-        Ok(Self { method, url, headers, body: text.body.map(Cow::into_owned) })
+        let idempotent = text.idempotent.unwrap_or_else(|| method.is_idempotent());
+        let (body, proxy) = (text.body.map(Cow::into_owned), text.proxy.map(Cow::into_owned));
+        Ok(Self { method, url, headers, body, proxy, idempotent })
     }
 
-    /// One request of the client's kind.
-    ///
-    /// # Errors
-    /// Kind *invalid*: the client cannot send it.
-    pub fn build(&self, client: &reqwest::Client) -> Result<reqwest::Request, FetchError> {
-        let mut request = client.request(self.method.clone(), self.url.clone());
-        if !self.headers.is_empty() {
-            request = request.headers(self.headers.clone());
-        }
-        if let Some(body) = &self.body {
-            request = request.body(body.clone());
-        }
-        request.build().map_err(|e| fetch_error(FetchErrorKind::Invalid, e.without_url().to_string()))
+    /// Whether it may be sent once more when it is not known what became of it (RFC 9110, section 9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent
     }
 }
 
@@ -113,7 +127,7 @@ mod tests {
             (r#"{"url":"http://a/","headers":{"a":"b\nc"}}"#, "`a`"),
         ];
         for (json, word) in cases {
-            let error = Asked::read(json, false).expect_err(json);
+            let error = Asked::read(json).expect_err(json);
             assert_eq!(error.kind, FetchErrorKind::Invalid);
             assert!(error.message.contains(word), "{json}: {}", error.message);
         }
@@ -125,10 +139,24 @@ mod tests {
     fn a_request_is_taken_as_it_is_written() {
         let json = r##"{"requestId":"0123456789abcdef01234567","url":"HTTP://A/x#y","method":"post","headers":{"X-A":"é","cookie":"a=b",
             "Content-Length":"7"},"body":"b","meta":{"any":[1]},"more":1}"##;
-        let asked = Asked::read(json, true).expect("a request");
+        let asked = Asked::read(json).expect("a request");
         assert_eq!((asked.url.as_str(), asked.method.as_str()), ("http://a/x", "POST"));
-        assert_eq!(asked.headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-a"]);
+        assert_eq!(asked.headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-a", "cookie"]);
         assert_eq!(asked.body.as_deref(), Some("b"));
-        assert_eq!(Asked::read(json, false).expect("a request").headers["cookie"], "a=b");
+        assert_eq!(asked.headers["cookie"], "a=b");
+    }
+
+    #[test]
+    fn the_method_says_whether_a_request_may_be_repeated_unless_the_request_does() {
+        let may = |more: &str| Asked::read(&format!(r#"{{"url":"http://a/"{more}}}"#)).expect("a request").is_idempotent();
+        for method in ["GET", "head", "OPTIONS", "TRACE", "PUT", "delete"] {
+            assert!(may(&format!(r#","method":"{method}""#)), "{method}");
+            assert!(!may(&format!(r#","method":"{method}","idempotent":false"#)), "{method}");
+        }
+        for method in ["POST", "PATCH", "post", "PURGE"] {
+            assert!(!may(&format!(r#","method":"{method}""#)), "{method}");
+            assert!(may(&format!(r#","method":"{method}","idempotent":true"#)), "{method}");
+        }
+        assert!(may(r#","idempotent":null"#));
     }
 }

@@ -1,16 +1,18 @@
-//! One try: sent, answered, read to the end, within its time and its size.
+//! One request: sent, answered, read to the end, within its time and its size.
 
+use super::content::{codings, decode};
 use super::failure::{before_the_head, fetch_error, in_the_body};
+use super::memory::{FREE, Share};
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::protocol::pack::Head;
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Client, Request, Response, Url};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Request, Response, Url, Version};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// What is set aside for a body before any of it has come.
-const MOST_RESERVED: u64 = 1 << 20;
+/// A body that has this much more room than bytes gives it back.
+const MOST_UNUSED: usize = 64 << 10;
 
 /// What came of a try. With an error in the body the status and the head are kept, the part of the body is not.
 #[derive(Debug, Default)]
@@ -21,10 +23,16 @@ pub struct Answer {
     pub head: Head,
     /// The body, decompressed.
     pub body: Bytes,
+    /// The request certainly did not reach the site.
+    pub unsent: bool,
+    /// It did not begin, or not go on, since the turn at its site was over.
+    pub is_stopped: bool,
     /// How long the site asks to be left alone.
     pub retry_after: Option<Duration>,
     /// Why there is no answer, or not a whole one.
     pub error: Option<FetchError>,
+    /// The memory that the body has.
+    pub share: Option<Share>,
 }
 
 impl From<FetchError> for Answer {
@@ -33,50 +41,137 @@ impl From<FetchError> for Answer {
     }
 }
 
-/// Sends a request and reads its answer. `timeout` is for both together; `max_body` counts decompressed bytes.
-pub async fn attempt(client: &Client, request: Request, asked: &Url, timeout: Duration, max_body: u64) -> Answer {
-    let deadline = Instant::now() + timeout;
-    let late = |what: &str| fetch_error(FetchErrorKind::Timeout, format!("{what} within {} ms", timeout.as_millis()));
-    let response = match timeout_at(deadline, client.execute(request)).await {
-        Err(_) => return late("no answer").into(),
-        Ok(Err(error)) => return before_the_head(&error).into(),
-        Ok(Ok(response)) => response,
-    };
-    let mut answer = Answer {
-        status: response.status().as_u16(),
-        head: Head { target_url: target_url(asked, response.url()), headers: text_headers(response.headers()) },
-        retry_after: retry_after(response.headers()),
-        ..Answer::default()
-    };
-    match timeout_at(deadline, read_body(response, max_body)).await {
-        Err(_) => answer.error = Some(late("no whole answer")),
-        Ok(Err(error)) => answer.error = Some(error),
-        Ok(Ok(body)) => answer.body = body,
+impl Answer {
+    /// Of an answer whose body is not read yet. `asked` is the URL of the request, `answered` the one that redirects led to.
+    #[must_use]
+    pub fn head(response: &Response, asked: &Url, answered: &Url) -> Self {
+        Self {
+            status: response.status().as_u16(),
+            head: Head {
+                target_url: target_url(asked, answered),
+                headers: text_headers(response.headers()),
+                remote_address: response.remote_addr().map(|address| address.ip()),
+                protocol: (response.version() != Version::HTTP_11).then(|| format!("{:?}", response.version())),
+                ..Head::default()
+            },
+            retry_after: retry_after(response.headers()),
+            ..Self::default()
+        }
+    }
+}
+
+fn late(what: &str, timeout: Duration) -> FetchError {
+    fetch_error(FetchErrorKind::Timeout, format!("{what} within {} ms", timeout.as_millis()))
+}
+
+/// Sends a request. `timeout` is what `deadline` was made of.
+///
+/// # Errors
+/// The outcome, if there is no answer.
+pub async fn send(client: &Client, request: Request, deadline: Instant, timeout: Duration) -> Result<Response, Answer> {
+    match timeout_at(deadline, client.execute(request)).await {
+        Err(_) => Err(late("no answer", timeout).into()),
+        Ok(Err(error)) => Err(Answer { unsent: error.is_connect(), ..before_the_head(&error).into() }),
+        Ok(Ok(response)) => Ok(response),
+    }
+}
+
+/// A body that is read: its limits and its memory.
+pub struct Reading {
+    /// When it has to be there. Waiting for memory is not the site's fault, and moves it.
+    pub deadline: Instant,
+    /// What the deadline was made of.
+    pub timeout: Duration,
+    /// Bytes, decompressed.
+    pub max_body: u64,
+    /// What it has.
+    pub share: Share,
+}
+
+impl Reading {
+    /// Fails when the deadline has passed.
+    pub async fn in_time<T>(&self, step: impl Future<Output = Result<T, FetchError>>) -> Result<T, FetchError> {
+        timeout_at(self.deadline, step).await.unwrap_or_else(|_| Err(late("no whole answer", self.timeout)))
+    }
+
+    /// Waits for the memory of `size` bytes of a body, and for a step ahead. `expected`: more than this will not come.
+    pub async fn reserve(&mut self, size: usize, expected: u64) {
+        if size <= FREE || size <= self.share.bytes() {
+            return;
+        }
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX);
+        let step = self.share.bytes().max(FREE).saturating_mul(2).min(expected).max(size);
+        let wait = Instant::now();
+        self.share.grow(step).await;
+        self.deadline += wait.elapsed();
+    }
+}
+
+/// Reads an answer to its end; `answer` is its head.
+pub async fn read(response: Response, mut answer: Answer, mut reading: Reading) -> Answer {
+    match read_body(response, &mut reading).await {
+        Err(error) => answer.error = Some(error),
+        Ok((body, decoded)) => {
+            if reading.share.bytes() > 0 {
+                reading.share.shrink(body.len());
+                answer.share = Some(reading.share);
+            }
+            answer.body = body;
+            if decoded {
+                // They describe what was sent, and not what is handed on.
+                answer.head.headers.retain(|(name, _)| *name != CONTENT_ENCODING.as_str() && *name != CONTENT_LENGTH.as_str());
+            }
+        }
     }
     answer
 }
 
-async fn read_body(mut response: Response, max_body: u64) -> Result<Bytes, FetchError> {
+/// The body, and whether codings were undone.
+async fn read_body(mut response: Response, reading: &mut Reading) -> Result<(Bytes, bool), FetchError> {
+    if response.headers().contains_key(CONTENT_ENCODING) {
+        // An answer without a body, to HEAD perhaps, may name any coding.
+        let Some(first) = reading.in_time(next_chunk(&mut response)).await? else { return Ok((Bytes::new(), true)) };
+        let codings = codings(response.headers())?;
+        return Ok((decode(&mut response, first, &codings, reading).await?, true));
+    }
+    read_plain(response, reading).await.map(|body| (body, false))
+}
+
+async fn read_plain(mut response: Response, reading: &mut Reading) -> Result<Bytes, FetchError> {
+    let max_body = reading.max_body;
     let too_large = || fetch_error(FetchErrorKind::TooLarge, format!("the body is over {max_body} bytes"));
-    let announced = response.content_length().unwrap_or(0);
-    if announced > max_body {
+    let announced = response.content_length();
+    if announced.is_some_and(|announced| announced > max_body) {
         return Err(too_large());
     }
-    let Some(first) = next_chunk(&mut response).await? else { return Ok(Bytes::new()) };
+    let Some(first) = reading.in_time(next_chunk(&mut response)).await? else { return Ok(Bytes::new()) };
     if first.len() as u64 > max_body {
         return Err(too_large());
     }
     // Most pages come in one piece, and then nothing is copied.
-    let Some(second) = next_chunk(&mut response).await? else { return Ok(first) };
-    let mut body = Vec::with_capacity((first.len() + second.len()).max(announced.min(MOST_RESERVED) as usize));
+    let Some(second) = reading.in_time(next_chunk(&mut response)).await? else { return Ok(first) };
+    let announced = announced.and_then(|announced| usize::try_from(announced).ok());
+    let mut body = Vec::with_capacity(announced.unwrap_or(0).min(FREE).max(first.len() + second.len()));
     body.extend_from_slice(&first);
+    drop(first);
     let mut next = Some(second);
     while let Some(chunk) = next {
-        if (body.len() + chunk.len()) as u64 > max_body {
+        let size = body.len() + chunk.len();
+        if size as u64 > max_body {
             return Err(too_large());
         }
+        reading.reserve(size, announced.map_or(max_body, |announced| announced as u64)).await;
+        if size > body.capacity() {
+            // What is announced need not come, but room that is not used costs nothing.
+            let capacity = announced.unwrap_or(body.capacity() * 2).max(size);
+            body.reserve_exact(capacity - body.len());
+        }
         body.extend_from_slice(&chunk);
-        next = next_chunk(&mut response).await?;
+        drop(chunk);
+        next = reading.in_time(next_chunk(&mut response)).await?;
+    }
+    if body.capacity() - body.len() > MOST_UNUSED {
+        body.shrink_to_fit();
     }
     Ok(body.into())
 }
@@ -86,7 +181,12 @@ async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, FetchError
 }
 
 fn target_url(asked: &Url, answered: &Url) -> Option<String> {
-    (asked != answered).then(|| answered.as_str().to_owned())
+    (asked != answered).then(|| {
+        let mut url = answered.clone();
+        // A password is for the site alone; it can be taken from any URL that has a host.
+        let _ = (url.set_username(""), url.set_password(None));
+        url.into()
+    })
 }
 
 fn text_headers(headers: &HeaderMap) -> Vec<(String, String)> {

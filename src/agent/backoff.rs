@@ -31,7 +31,7 @@ impl Backoff {
 }
 
 /// From 0 to below 1. A random UUID is at hand; a crate for random numbers would be one more.
-fn random_fraction() -> f64 {
+pub fn random_fraction() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / (f64::from(u32::MAX) + 1.0)
 }
 

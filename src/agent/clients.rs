@@ -2,29 +2,37 @@
 //!
 //! The cache is bounded twice: by number, and by how long a client was not used.
 
-use super::asked::header;
+use super::content::ACCEPTED;
 use super::failure::fetch_error;
+use super::guard::{Guard, Place, Resolver};
+use crate::domain::download_targets::DownloadTargets;
 use crate::domain::ids::Identity;
+use crate::domain::origin::Began;
 use crate::domain::settings::{CookieMode, DownloadSettings};
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::tls;
 use lru::LruCache;
-use reqwest::cookie::Jar;
-use reqwest::header::{COOKIE, HeaderMap, HeaderValue, USER_AGENT};
+use reqwest::cookie::{CookieStore as _, Jar};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue, SET_COOKIE, USER_AGENT};
 use reqwest::{Client, Proxy, Url, redirect};
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::time::Instant;
 
 const MOST_SITES: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+/// Clients of a host: its ports, and the proxies on the way to it.
+const MOST_CLIENTS: usize = 16;
 /// Long, since a client's cookies go with it.
 const SITE_IDLE: Duration = Duration::from_secs(600);
 const CONNECTION_IDLE: Duration = Duration::from_secs(30);
 /// Headers of an answer; the client's own limit of 100 is below what some sites send.
 const MOST_HEADERS: usize = 512;
+/// The same by HTTP/2, in bytes.
+const MOST_HEADER_BYTES: u32 = 512 << 10;
 const DEFAULT_USER_AGENT: &str = concat!("webloom/", env!("CARGO_PKG_VERSION"));
 
 type SitesByRunAndHost = LruCache<(Identity, Box<str>), Rc<Site>>;
@@ -32,20 +40,26 @@ type SitesByRunAndHost = LruCache<(Identity, Box<str>), Rc<Site>>;
 /// All clients of the agent.
 pub struct Clients {
     sites: RefCell<SitesByRunAndHost>,
-}
-
-impl Default for Clients {
-    fn default() -> Self {
-        Self { sites: RefCell::new(LruCache::sparse(MOST_SITES)) }
-    }
+    targets: Arc<DownloadTargets>,
 }
 
 impl Clients {
+    /// None yet, for these targets.
+    #[must_use]
+    pub fn new(targets: DownloadTargets) -> Self {
+        Self { sites: RefCell::new(LruCache::sparse(MOST_SITES)), targets: Arc::new(targets) }
+    }
+
+    /// Where requests may go to.
+    pub fn targets(&self) -> &Arc<DownloadTargets> {
+        &self.targets
+    }
+
     /// The host of `url` as this run sees it.
     pub fn site(&self, run: Identity, settings: &DownloadSettings, url: &Url) -> Rc<Site> {
         let key = (run, Box::from(url.host_str().unwrap_or_default()));
         let mut sites = self.sites.borrow_mut();
-        let site = sites.get_or_insert(key, || Rc::new(Site::new(settings, url)));
+        let site = sites.get_or_insert(key, || Rc::new(Site::new(settings)));
         site.last_used.set(Instant::now());
         site.clone()
     }
@@ -68,41 +82,98 @@ impl Clients {
 /// One host as one run sees it.
 pub struct Site {
     /// Cookies that the site may change; `None` if the run's are fixed.
-    jar: Option<Arc<Jar>>,
-    /// The client, and for which address of this machine it was made.
-    client: RefCell<Option<(u64, Client)>>,
+    jar: Option<Jar>,
+    /// Hosts that the run's cookies are in the jar for.
+    given: RefCell<Vec<Box<str>>>,
+    clients: RefCell<Vec<(Needs, Client)>>,
+    /// The host has led to a public address.
+    was_public: Arc<AtomicBool>,
     next_start: Cell<Option<Instant>>,
     last_used: Cell<Instant>,
 }
 
+/// What a client is made for. Its connections go to one port of its host, so that each is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needs {
+    /// Counts the changes of the IP address. After one the connections begin at the new address; the cookies stay.
+    pub address: u64,
+    /// Where to.
+    pub target: Place,
+    /// Whether the run began there.
+    pub began: Began,
+    /// By which way.
+    pub proxy: Option<Url>,
+}
+
 impl Site {
-    fn new(settings: &DownloadSettings, url: &Url) -> Self {
-        let jar = (settings.cookie_mode == CookieMode::Initial).then(|| {
-            let jar = Jar::default();
-            if let Ok(root) = url.join("/") {
-                for pair in settings.cookies.iter().flat_map(|text| text.split(';')).map(str::trim).filter(|pair| !pair.is_empty()) {
-                    jar.add_cookie_str(pair, &root);
-                }
-            }
-            Arc::new(jar)
-        });
-        Self { jar, client: RefCell::default(), next_start: Cell::default(), last_used: Cell::new(Instant::now()) }
+    fn new(settings: &DownloadSettings) -> Self {
+        Self {
+            jar: (settings.cookie_mode == CookieMode::Initial).then(Jar::default),
+            given: RefCell::default(),
+            clients: RefCell::default(),
+            was_public: Arc::default(),
+            next_start: Cell::default(),
+            last_used: Cell::new(Instant::now()),
+        }
     }
 
-    /// The client. After a change of the IP address (`address` counts them) it is a new one, whose connections begin at
-    /// the new address; the cookies stay.
+    /// The client.
     ///
     /// # Errors
     /// Kind *invalid*: the run's settings make no client.
-    pub fn client(&self, settings: &DownloadSettings, address: u64) -> Result<Client, FetchError> {
-        let mut slot = self.client.borrow_mut();
-        match &*slot {
-            Some((made_for, client)) if *made_for == address => Ok(client.clone()),
-            _ => {
-                let client = build(settings, self.jar.clone()).map_err(|why| fetch_error(FetchErrorKind::Invalid, why))?;
-                *slot = Some((address, client.clone()));
-                Ok(client)
-            }
+    pub fn client(&self, needs: Needs, targets: &Arc<DownloadTargets>) -> Result<Client, FetchError> {
+        let mut clients = self.clients.borrow_mut();
+        if let Some((_, client)) = clients.iter().find(|(known, _)| *known == needs) {
+            return Ok(client.clone());
+        }
+        clients.retain(|(known, _)| known.address == needs.address);
+        if clients.len() == MOST_CLIENTS {
+            clients.remove(0);
+        }
+        let guard = Guard {
+            targets: targets.clone(),
+            target: needs.target.clone(),
+            began: needs.began.clone(),
+            was_public: self.was_public.clone(),
+            proxy: needs.proxy.as_ref().map(Place::of),
+        };
+        let client = build(guard, needs.proxy.as_ref()).map_err(|why| fetch_error(FetchErrorKind::Invalid, why))?;
+        clients.push((needs, client.clone()));
+        Ok(client)
+    }
+
+    /// Keeps the cookies that an answer from this URL sets.
+    pub fn keep_cookies(&self, url: &Url, headers: &HeaderMap) {
+        if let Some(jar) = &self.jar {
+            jar.set_cookies(&mut headers.get_all(SET_COOKIE).iter(), url);
+        }
+    }
+
+    /// The cookies for a URL. Those of the run, `initial`, go only where it is `in_scope`.
+    pub fn cookies(&self, url: &Url, initial: Option<&str>, in_scope: bool) -> Option<HeaderValue> {
+        let jar = self.jar.as_ref()?;
+        let Some(initial) = initial else { return jar.cookies(url) };
+        if in_scope {
+            self.give(jar, url, initial);
+            return jar.cookies(url);
+        }
+        // Cookies know no ports, the scope does.
+        let value = jar.cookies(url)?;
+        let text = value.to_str().ok()?;
+        let others: Vec<&str> = text.split("; ").filter(|pair| !pairs(initial).any(|own| own == *pair)).collect();
+        HeaderValue::from_str(&others.join("; ")).ok().filter(|value| !value.is_empty())
+    }
+
+    /// Puts the run's cookies into the jar, once for each host.
+    fn give(&self, jar: &Jar, url: &Url, initial: &str) {
+        let host = url.host_str().unwrap_or_default();
+        let mut given = self.given.borrow_mut();
+        if given.iter().any(|known| **known == *host) {
+            return;
+        }
+        given.push(host.into());
+        if let Ok(root) = url.join("/") {
+            pairs(initial).for_each(|pair| jar.add_cookie_str(pair, &root));
         }
     }
 
@@ -118,12 +189,28 @@ impl Site {
     }
 }
 
-fn build(settings: &DownloadSettings, jar: Option<Arc<Jar>>) -> Result<Client, String> {
-    let most = settings.max_redirects as usize;
+/// The cookies in the text of a `Cookie` header.
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(';').map(str::trim).filter(|pair| !pair.is_empty())
+}
+
+/// What each request carries that does not say otherwise.
+#[must_use]
+pub fn default_headers() -> HeaderMap {
+    let values = [(ACCEPT, "*/*"), (USER_AGENT, DEFAULT_USER_AGENT), (ACCEPT_ENCODING, ACCEPTED)];
+    values.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+}
+
+fn build(guard: Guard, proxy: Option<&Url>) -> Result<Client, String> {
+    let mut tls = tls::client();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls::client())
-        .default_headers(default_headers(settings)?)
-        .redirect(if most == 0 { redirect::Policy::none() } else { redirect::Policy::limited(most) })
+        .tls_backend_preconfigured(tls)
+        .http2_max_header_list_size(MOST_HEADER_BYTES)
+        .default_headers(default_headers())
+        .dns_resolver(Resolver(Arc::new(guard)))
+        // Redirects are followed hop by hop, each to where it may go.
+        .redirect(redirect::Policy::none())
         .referer(false)
         .tcp_nodelay(true)
         .pool_idle_timeout(CONNECTION_IDLE)
@@ -134,29 +221,8 @@ fn build(settings: &DownloadSettings, jar: Option<Arc<Jar>>) -> Result<Client, S
         .http1_max_headers(MOST_HEADERS)
         // A proxy is the job's word, not that of the environment which the agent was started in.
         .no_proxy();
-    if let Some(jar) = jar {
-        builder = builder.cookie_provider(jar);
-    }
-    if let Some(proxy) = settings.site.proxy.as_deref().filter(|proxy| !proxy.is_empty()) {
-        builder = builder.proxy(Proxy::all(proxy).map_err(|e| format!("site.proxy: {}", e.without_url()))?);
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(Proxy::all(proxy.clone()).map_err(|e| format!("the proxy: {}", e.without_url()))?);
     }
     builder.build().map_err(|e| format!("the settings make no HTTP client: {e}"))
-}
-
-fn default_headers(settings: &DownloadSettings) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    headers.insert(USER_AGENT, HeaderValue::from_static(DEFAULT_USER_AGENT));
-    for (name, value) in &settings.site.headers {
-        let (name, value) = header(name, value).map_err(|why| format!("site.headers: {why}"))?;
-        headers.insert(name, value);
-    }
-    if let Some(agent) = &settings.site.user_agent {
-        let value = HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| "site.userAgent cannot be sent".to_owned())?;
-        headers.insert(USER_AGENT, value);
-    }
-    if let (CookieMode::Fixed, Some(cookies)) = (settings.cookie_mode, &settings.cookies) {
-        let value = HeaderValue::from_bytes(cookies.as_bytes()).map_err(|_| "cookies cannot be sent".to_owned())?;
-        headers.insert(COOKIE, value);
-    }
-    Ok(headers)
 }

@@ -1,18 +1,27 @@
 //! One request from its text to its outcome: tries, waits between them, changes of the address.
 
 use super::asked::Asked;
-use super::attempt::{Answer, attempt};
+use super::attempt::Answer;
 use super::backoff::Backoff;
 use super::change_ip::Changer;
 use super::clients::Clients;
 use super::failure::fetch_error;
+use super::hops::Trip;
+use super::memory::{Account, Memory};
+use super::pace::{Gate, Hearing};
+use super::turn::End;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::Identity;
-use crate::domain::settings::{CookieMode, DownloadSettings};
-use crate::protocol::node::FetchErrorKind;
+use crate::domain::origin::Scope;
+use crate::domain::settings::DownloadSettings;
+use crate::domain::time::Timestamp;
+use crate::protocol::node::{FetchError, FetchErrorKind};
 use regex::bytes::Regex;
+use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// Changes of the address for one request.
@@ -27,8 +36,14 @@ pub struct Rules {
     pub identity: Identity,
     /// How to download.
     pub settings: DownloadSettings,
+    /// Where the run's cookies and headers go to.
+    pub scope: Scope,
     /// A body that matches asks for another address.
     pub change_ip_pattern: Option<Regex>,
+    /// The block was given to a node before: what is in it may have been sent.
+    pub is_given_again: bool,
+    /// Of a block that is reported as a whole: the memory of all its results. Else each has its own.
+    pub account: Option<Rc<Account>>,
 }
 
 /// What became of a request.
@@ -46,9 +61,18 @@ pub struct Outcome {
 pub struct Downloader {
     /// The clients in use.
     pub clients: Clients,
+    /// For large bodies.
+    pub memory: Rc<Memory>,
     changer: Rc<Changer>,
     retry_download: u32,
-    first_wait: Duration,
+    /// Before the second try of a request.
+    pub first_wait: Duration,
+    /// When the broker was heard.
+    pub hearing: Rc<Hearing>,
+    /// Requests to sites with a pace.
+    pub connections: Arc<Semaphore>,
+    /// Blocks with a pace at work.
+    pub paced: Cell<u32>,
 }
 
 impl Downloader {
@@ -56,38 +80,43 @@ impl Downloader {
     #[must_use]
     pub fn new(config: &AgentConfig) -> Self {
         Self {
-            clients: Clients::default(),
+            clients: Clients::new(config.targets.clone()),
+            memory: Memory::new((config.memory_mb as usize) << 20),
             changer: Rc::new(Changer::new(config.change_ip_command.clone(), config.waits.change_ip)),
             retry_download: config.retry_download,
             first_wait: config.waits.retry,
+            hearing: Hearing::new(),
+            connections: Arc::new(Semaphore::new(config.max_connections as usize)),
+            paced: Cell::new(0),
         }
+    }
+
+    /// Tries of a request after the first.
+    #[must_use]
+    pub fn retries(&self, rules: &Rules) -> u32 {
+        rules.settings.retry_download.unwrap_or(self.retry_download)
     }
 
     /// Downloads the request that `json` describes. Never fails: what goes wrong is the outcome.
     pub async fn fetch(&self, rules: &Rules, json: &str) -> Outcome {
         let mut outcome = Outcome::default();
-        let fixed_cookies = rules.settings.cookie_mode == CookieMode::Fixed && rules.settings.cookies.is_some();
-        let asked = match Asked::read(json, fixed_cookies) {
+        let asked = match to_send(rules, json) {
             Ok(asked) => asked,
-            Err(error) => {
-                outcome.answer = error.into();
-                return outcome;
-            }
+            Err(error) => return Outcome { answer: error.into(), ..outcome },
         };
-        let mut retries_left = rules.settings.retry_download.unwrap_or(self.retry_download);
+        let mut retries_left = self.retries(rules);
         let mut changes_left = if self.changer.is_able() { MOST_CHANGES } else { 0 };
         let mut backoff = Backoff::new(self.first_wait, MOST_WAIT);
         loop {
-            let address = self.try_once(rules, &asked, &mut outcome).await;
+            let address = self.try_once(rules, &asked, &mut outcome, None).await;
             if Self::asks_for_another_address(rules, &outcome.answer) {
-                if changes_left == 0 {
-                    let why = "the body matches the pattern that asks for another ip address";
-                    outcome.answer.error = Some(fetch_error(FetchErrorKind::ChangeIp, why));
+                if changes_left == 0 || !asked.is_idempotent() {
+                    outcome.answer.error = Some(asks_in_vain());
                     return outcome;
                 }
                 changes_left -= 1;
                 self.changer.change(address).await;
-            } else if retries_left > 0 && is_worth_another_try(&outcome.answer) {
+            } else if retries_left > 0 && is_worth_another_try(&outcome.answer) && (asked.is_idempotent() || outcome.answer.unsent) {
                 retries_left -= 1;
                 let asked_for = outcome.answer.retry_after.unwrap_or_default().min(MOST_RETRY_AFTER);
                 tokio::time::sleep(backoff.next_wait().max(asked_for)).await;
@@ -97,28 +126,92 @@ impl Downloader {
         }
     }
 
+    /// Tries the request once, in the turn of its block. Its address was changed for it so often before.
+    pub async fn fetch_in_turn(&self, rules: &Rules, json: &str, gate: &Gate, place: usize, changes: u32) -> (Outcome, End) {
+        let mut outcome = Outcome::default();
+        let asked = match to_send(rules, json) {
+            Ok(asked) => asked,
+            Err(error) => return (Outcome { answer: error.into(), ..outcome }, End::Done),
+        };
+        let address = self.try_once(rules, &asked, &mut outcome, Some((gate, place))).await;
+        let answer = &mut outcome.answer;
+        let may_repeat = asked.is_idempotent() || answer.unsent;
+        let end = if answer.is_stopped && (outcome.tries == 0 || may_repeat) {
+            End::Stopped
+        } else if answer.is_stopped {
+            answer.error = Some(fetch_error(FetchErrorKind::Redirect, "the site asked to be left alone before the redirect was followed"));
+            End::Done
+        } else if matches!(answer.status, 429 | 503) {
+            End::Hold(answer.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)), may_repeat)
+        } else if Self::asks_for_another_address(rules, answer) {
+            if self.changer.is_able() && changes < MOST_CHANGES && asked.is_idempotent() {
+                self.changer.change(address).await;
+                End::Moved
+            } else {
+                answer.error = Some(asks_in_vain());
+                End::Done
+            }
+        } else if answer.error.as_ref().is_some_and(is_trouble) {
+            End::Trouble(may_repeat)
+        } else if may_repeat && is_worth_another_try(answer) {
+            End::Failed
+        } else {
+            End::Done
+        };
+        (outcome, end)
+    }
+
     /// One try. Returns the number of the address that it was made from.
-    async fn try_once(&self, rules: &Rules, asked: &Asked, outcome: &mut Outcome) -> u64 {
+    async fn try_once(&self, rules: &Rules, asked: &Asked, outcome: &mut Outcome, gate: Option<(&Gate, usize)>) -> u64 {
         let settings = &rules.settings;
         let site = self.clients.site(rules.identity, settings, &asked.url);
-        site.turn(settings.sleep_time).await;
+        if gate.is_none() {
+            site.turn(settings.sleep_time).await;
+        }
         let pass = self.changer.pass().await;
-        let start = Instant::now();
-        let request = site.client(settings, pass.address()).and_then(|client| Ok((asked.build(&client)?, client)));
-        outcome.answer = match request {
-            Err(error) => error.into(),
-            Ok((request, client)) => {
-                outcome.tries += 1;
-                attempt(&client, request, &asked.url, Duration::from_millis(settings.timeout), settings.max_body).await
-            }
+        let (start, fetched_at) = (Instant::now(), Timestamp::now());
+        let account = &rules.account.clone().unwrap_or_else(|| self.memory.account());
+        let trip = Trip {
+            clients: &self.clients,
+            run: rules.identity,
+            settings,
+            scope: &rules.scope,
+            address: pass.address(),
+            account,
+            gate,
+            waited: Cell::default(),
         };
-        outcome.time = u32::try_from(start.elapsed().as_millis()).unwrap_or(u32::MAX);
+        // What an earlier try brought goes before the next one asks for memory.
+        outcome.answer = Answer::default();
+        outcome.answer = trip.make(asked, &site, &mut outcome.tries).await;
+        outcome.answer.head.fetched_at = Some(fetched_at);
+        outcome.time = u32::try_from(start.elapsed().saturating_sub(trip.waited.get()).as_millis()).unwrap_or(u32::MAX);
         pass.address()
     }
 
     fn asks_for_another_address(rules: &Rules, answer: &Answer) -> bool {
         answer.error.is_none() && rules.change_ip_pattern.as_ref().is_some_and(|pattern| pattern.is_match(&answer.body))
     }
+}
+
+/// A request that can be sent, and may be.
+fn to_send(rules: &Rules, json: &str) -> Result<Asked, FetchError> {
+    let asked = Asked::read(json)?;
+    if rules.is_given_again && !asked.is_idempotent() {
+        let why = "it may have been sent in an earlier attempt of its block, and is not idempotent: it is not sent again";
+        return Err(fetch_error(FetchErrorKind::NodeLost, why));
+    }
+    Ok(asked)
+}
+
+fn asks_in_vain() -> FetchError {
+    fetch_error(FetchErrorKind::ChangeIp, "the body matches the pattern that asks for another ip address")
+}
+
+/// What another request to the site is likely to meet too.
+fn is_trouble(error: &FetchError) -> bool {
+    use FetchErrorKind::{Connect, Dns, Timeout, Tls};
+    matches!(error.kind, Dns | Connect | Tls | Timeout)
 }
 
 /// A network error, a timeout, the site's own failure, or *too many requests*.

@@ -1,5 +1,6 @@
 //! What the agent tells of its machine.
 
+use crate::domain::node::{MOST_NAME, is_name};
 use sysinfo::System;
 
 const MB: u64 = 1 << 20;
@@ -42,6 +43,13 @@ impl Machine {
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.system.as_ref().map_or(0, System::total_memory) / MB
+    }
+
+    /// What the machine is called, as far as the broker takes it.
+    #[must_use]
+    pub fn host_name() -> Option<String> {
+        let name: String = System::host_name().ok()?.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
+        is_name(&name).then_some(name)
     }
 
     /// Processors that this process may use.

@@ -1,5 +1,6 @@
 //! From what the HTTP client says went wrong to the closed list of reasons.
 
+use super::guard::{Refused, refused};
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use std::error::Error;
 use std::io;
@@ -15,6 +16,9 @@ pub fn fetch_error(kind: FetchErrorKind, message: impl Into<String>) -> FetchErr
 /// Why there was no head of an answer.
 #[must_use]
 pub fn before_the_head(error: &reqwest::Error) -> FetchError {
+    if let Some(Refused(why)) = causes(error).find_map(|cause| cause.downcast_ref::<Refused>()) {
+        return refused(why);
+    }
     fetch_error(kind_before_the_head(error), words(error))
 }
 
@@ -26,10 +30,6 @@ pub fn in_the_body(error: &reqwest::Error) -> FetchError {
 }
 
 fn kind_before_the_head(error: &reqwest::Error) -> FetchErrorKind {
-    // The request was built before it was sent: what cannot be built now is where a redirect led.
-    if error.is_redirect() || error.is_builder() {
-        return FetchErrorKind::Redirect;
-    }
     if error.is_dns() {
         return FetchErrorKind::Dns;
     }

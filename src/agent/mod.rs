@@ -5,8 +5,9 @@
 //! the broker names, unless the machine's owner has allowed it in the agent's own settings: see `program`.
 //!
 //! One thread does it all, in an actix system. The way of a block: `session` takes it in, `holdings` remembers it,
-//! `block` downloads it request by request (`download`, `attempt`) with the `clients` of its sites, `report`
-//! delivers the pack.
+//! `block` downloads it request by request (`download`, `hops`, `attempt`, `content`) with the `clients` of its
+//! sites, which connect only where `guard` lets them; `parts` packs the results, `report` delivers each `parcel`. Large
+//! bodies wait for `memory`. The requests of a block with a pace begin when its `turn` lets them (`pace`, `paced`).
 
 mod asked;
 mod attempt;
@@ -14,20 +15,32 @@ mod backoff;
 mod block;
 mod change_ip;
 mod clients;
+mod content;
 mod download;
 mod facts;
 mod failure;
+mod guard;
 mod holdings;
+mod hops;
+mod memory;
 mod node_id;
+mod pace;
+mod paced;
+mod parcel;
+mod parts;
+mod port;
 mod program;
 mod report;
+mod sending;
 mod session;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::NodeId;
+use crate::domain::node::Instance;
 use crate::protocol::node::{Block, Holding};
 use backoff::Backoff;
 use bytes::Bytes;
@@ -47,11 +60,14 @@ use tokio::time::Instant;
 /// more than this means that the broker does not count.
 const MOST_WAITING: u32 = 3;
 
+/// Reasons for which there is no connection that are said before it is there again.
+const MOST_TOLD: usize = 8;
+
 /// Why an agent cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The broker answered 401 or 403.
-    #[error("the broker at {broker} refused this agent with status {status}: {}", if *.has_token { "its token is not the broker's" } else { "it has no token, and the broker asks for one" })]
+    #[error("the broker at {broker} refused this agent with status {status}: {}", if *.has_token { "this token is not one of role agent, the clock of this machine is wrong, or the node's id belongs to another token" } else { "the broker needs a token. Give one with --token or WEBLOOM_TOKEN" })]
     Refused {
         /// The broker.
         broker: String,
@@ -59,6 +75,12 @@ pub enum AgentError {
         status: u16,
         /// Whether a token was sent.
         has_token: bool,
+    },
+    /// The data folder is another agent's.
+    #[error("Another agent uses {}. Give each agent its own --data-dir.", dir.display())]
+    InUse {
+        /// The folder.
+        dir: PathBuf,
     },
     /// The node's id is not to be had.
     #[error("the node's id cannot be kept in {}: {why}", path.display())]
@@ -84,9 +106,10 @@ pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
 /// # Errors
 /// The broker refuses the token, or the node's id cannot be kept.
 pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
-    let node_id = node_id::resolve(&config)?;
+    let seat = node_id::resolve(&config)?;
+    let _ports = port::keep_free(&config.broker);
     let client = socket::client();
-    let agent = Rc::new(Agent::new(config, node_id, client.clone()));
+    let agent = Rc::new(Agent::new(config, &seat, client.clone()));
     agent.programs.find();
     let ended = agent.stay_connected(&client, pin!(stop.fuse())).await;
     agent.holdings.drop_all();
@@ -97,23 +120,28 @@ pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<
 struct Agent {
     config: AgentConfig,
     node_id: NodeId,
+    instance: Instance,
     downloader: download::Downloader,
     reporter: report::Reporter,
     holdings: holdings::Holdings,
     programs: Rc<program::Programs>,
     /// Places for blocks at work.
     places: Semaphore,
+    /// Places for blocks with a pace.
+    sites: Semaphore,
 }
 
 impl Agent {
-    fn new(config: AgentConfig, node_id: NodeId, client: awc::Client) -> Self {
+    fn new(config: AgentConfig, seat: &node_id::Seat, client: awc::Client) -> Self {
         Self {
             downloader: download::Downloader::new(&config),
             reporter: report::Reporter::new(&config, client),
             holdings: holdings::Holdings::default(),
             programs: program::Programs::new(&config),
             places: Semaphore::new(config.max_process_count as usize),
-            node_id,
+            sites: Semaphore::new(config.max_sites as usize),
+            node_id: seat.node_id,
+            instance: seat.instance,
             config,
         }
     }
@@ -127,11 +155,11 @@ impl Agent {
         let brokers = &self.config.broker;
         let patience = if brokers.are_several() { socket::BRIEF_CONNECT_TIMEOUT } else { socket::CONNECT_TIMEOUT };
         let mut backoff = Backoff::new(self.config.waits.reconnect, self.config.waits.reconnect_most);
-        // Said once for each change, not for each try.
-        let mut is_told_unreachable = false;
+        // Each reason is said once, not with each try.
+        let mut told: Vec<String> = Vec::new();
         loop {
             let (number, broker) = brokers.current();
-            let address = socket::address(&self.config, broker, self.node_id, &machine);
+            let address = socket::address(&self.config, broker, (self.node_id, self.instance), &machine);
             let opened = tokio::select! {
                 opened = Socket::open(client, &address, patience) => opened,
                 () = stop.as_mut() => break,
@@ -146,11 +174,10 @@ impl Agent {
                     End::Lost(why, was_welcome) => {
                         if was_welcome {
                             backoff.reset();
-                            is_told_unreachable = false;
+                            told.clear();
                         }
-                        if !is_told_unreachable {
-                            log::warn!("connection lost, trying on broker={broker} reason={why}");
-                            is_told_unreachable = true;
+                        if is_news(&mut told, &why) {
+                            log::warn!("connection lost, trying on broker={broker} node_id={} reason={why}", self.node_id);
                         }
                     }
                 },
@@ -158,9 +185,8 @@ impl Agent {
                     return Err(AgentError::Refused { broker: broker.to_string(), status, has_token: self.config.token.is_some() });
                 }
                 Err(OpenError::Unreachable(why)) => {
-                    if !is_told_unreachable {
+                    if is_news(&mut told, &why) {
                         log::warn!("broker not reached, trying on broker={broker} reason={why}");
-                        is_told_unreachable = true;
                     }
                 }
             }
@@ -223,24 +249,36 @@ impl Agent {
             log::debug!("a block comes again block={} attempt={}", block.block_id, block.attempt);
             return;
         }
-        if self.holdings.len() >= (self.config.max_process_count * (1 + MOST_WAITING)) as usize {
+        let is_paced = block.pace.is_some();
+        let most = if is_paced { self.config.max_sites } else { self.config.max_process_count };
+        if self.holdings.count(is_paced) >= (most * (1 + MOST_WAITING)) as usize {
             log::warn!("a block too many is not taken block={}", block.block_id);
             return;
         }
         let task = actix_rt::spawn(Rc::clone(self).carry_out(holding.clone(), block, bulk));
-        self.holdings.hold(holding, task.abort_handle());
+        self.holdings.hold(holding, is_paced, task.abort_handle());
     }
 
     /// From the block to its accepted report.
     async fn carry_out(self: Rc<Self>, holding: Holding, block: Block, bulk: Option<Bytes>) {
         // However it ends: a block that is neither reported nor listed is sent again.
         let _release = Release(&self.holdings, &holding);
-        if let Ok(_place) = self.places.acquire().await {
-            let pack = block::work(&self.downloader, self.node_id, &block, bulk.as_deref()).await;
-            drop((bulk, block));
-            self.reporter.send(holding.block_id, pack.into()).await;
+        // A site with a pace takes little of the machine, and its time is not to be waited away.
+        let places = if block.pace.is_some() { &self.sites } else { &self.places };
+        if let Ok(_place) = places.acquire().await {
+            let post = |parcel| self.reporter.send(holding.block_id, parcel).boxed_local();
+            block::work(&self.downloader, self.node_id, &block, bulk.as_deref(), &post).await;
         }
     }
+}
+
+/// It was not said before.
+fn is_news(told: &mut Vec<String>, why: &str) -> bool {
+    let is_news = told.len() < MOST_TOLD && !told.iter().any(|other| other == why);
+    if is_news {
+        told.push(why.to_owned());
+    }
+    is_news
 }
 
 /// The end of the agent.

@@ -1,33 +1,74 @@
-//! The node's id: made once and kept, so that the broker knows the machine again.
+//! Who the agent is: the node's id, made once and kept, so that the broker knows the machine again; and a mark of this start of
+//! it, so that the broker can tell it from another agent with the same id.
 
 use super::AgentError;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::NodeId;
+use crate::domain::node::Instance;
+use crate::private;
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use uuid::Uuid;
 
 const FILE: &str = "node-id";
+const INSTANCE_FILE: &str = "instance";
+const LOCK_FILE: &str = "agent.lock";
 
-/// The id that the settings give, or that was kept, or a new one.
+/// Who this agent is, as long as it runs.
+#[derive(Debug)]
+pub struct Seat {
+    /// The node's id.
+    pub node_id: NodeId,
+    /// Which start of it.
+    pub instance: Instance,
+    /// The data folder is this agent's alone.
+    _lock: Option<File>,
+}
+
+/// The id that the settings give, or that was kept, or a new one; and a new mark for this start.
 ///
 /// # Errors
-/// What was kept is no id, or cannot be read or written.
-pub fn resolve(config: &AgentConfig) -> Result<NodeId, AgentError> {
-    match (config.node_id, &config.data_dir) {
-        (Some(id), _) => Ok(id),
-        (None, Some(dir)) => kept(dir),
-        (None, None) => Ok(NodeId::random()),
+/// Another agent uses the data folder; what was kept is no id, or cannot be read or written.
+pub fn resolve(config: &AgentConfig) -> Result<Seat, AgentError> {
+    let Some(dir) = &config.data_dir else {
+        let instance = Instance { id: Uuid::new_v4(), after: None };
+        return Ok(Seat { node_id: config.node_id.unwrap_or_else(NodeId::random), instance, _lock: None });
+    };
+    let failed = |path: &Path, why: String| AgentError::NodeId { path: path.to_owned(), why };
+    std::fs::create_dir_all(dir).map_err(|e| failed(dir, e.to_string()))?;
+    let lock = lock(dir)?;
+    let node_id = config.node_id.map_or_else(|| kept(dir), Ok)?;
+    let path = dir.join(INSTANCE_FILE);
+    // Not there, or half-written in a crash: then it follows on nothing that is known.
+    let after = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    let instance = Instance { id: Uuid::new_v4(), after };
+    write(dir, INSTANCE_FILE, &instance.id.to_string()).map_err(|e| failed(&path, e.to_string()))?;
+    Ok(Seat { node_id, instance, _lock: Some(lock) })
+}
+
+/// The lock of the system: whoever dies loses it at once.
+fn lock(dir: &Path) -> Result<File, AgentError> {
+    let path = dir.join(LOCK_FILE);
+    let failed = |e: std::io::Error| AgentError::NodeId { path: path.clone(), why: e.to_string() };
+    let file = private::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(AgentError::InUse { dir: dir.to_owned() }),
+        Err(TryLockError::Error(e)) => log::warn!("the data folder cannot be locked, so a second agent would not be noticed error={e}"),
     }
+    Ok(file)
 }
 
 fn kept(dir: &Path) -> Result<NodeId, AgentError> {
     let path = dir.join(FILE);
     let failed = |why: String| AgentError::NodeId { path: path.clone(), why };
+    private::keep(&path);
     match std::fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().map_err(|e| failed(format!("{e}"))),
         Err(e) if e.kind() == ErrorKind::NotFound => {
             let id = NodeId::random();
-            write(dir, &path, id).map_err(|e| failed(e.to_string()))?;
+            write(dir, FILE, &id.to_string()).map_err(|e| failed(e.to_string()))?;
             Ok(id)
         }
         Err(e) => Err(failed(e.to_string())),
@@ -35,13 +76,12 @@ fn kept(dir: &Path) -> Result<NodeId, AgentError> {
 }
 
 /// Whole or not at all: a half-written id would keep the agent from ever starting again.
-fn write(dir: &Path, path: &Path, id: NodeId) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    let draft = dir.join(format!("{FILE}.{id}"));
-    let mut file = std::fs::File::create(&draft)?;
-    writeln!(file, "{id}")?;
+fn write(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let draft = dir.join(format!("{name}.draft"));
+    let mut file = private::options().write(true).create(true).truncate(true).open(&draft)?;
+    writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&draft, path)
+    std::fs::rename(&draft, dir.join(name))
 }
 
 #[cfg(test)]
@@ -53,10 +93,22 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let config = AgentConfig { data_dir: Some(dir.path().join("new")), ..AgentConfig::default() };
         let first = resolve(&config).expect("made");
-        assert_eq!(resolve(&config).expect("kept"), first);
+        let second = resolve(&config).expect_err("it is in use").to_string();
+        let folder = dir.path().join("new");
+        assert_eq!(second, format!("Another agent uses {}. Give each agent its own --data-dir.", folder.display()));
+        let (id, instance) = (first.node_id, first.instance);
+        drop(first);
+        let again = resolve(&config).expect("kept");
+        assert_eq!((again.node_id, again.instance.after), (id, Some(instance.id)), "it follows on the one before");
+        drop(again);
+        std::fs::write(folder.join(INSTANCE_FILE), "gar").expect("written");
+        let given = AgentConfig { node_id: Some(NodeId::random()), ..config.clone() };
+        let seat = resolve(&given).expect("given");
+        assert_eq!((Some(seat.node_id), seat.instance.after), (given.node_id, None));
+        drop(seat);
         std::fs::write(dir.path().join("new").join(FILE), "garbage").expect("written");
         assert!(resolve(&config).expect_err("no id").to_string().contains("node-id"));
         let none = AgentConfig::default();
-        assert_ne!(resolve(&none).expect("new"), resolve(&none).expect("another"));
+        assert_ne!(resolve(&none).expect("new").node_id, resolve(&none).expect("another").node_id);
     }
 }

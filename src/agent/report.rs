@@ -1,15 +1,15 @@
 //! Results on their way to the broker: posted again and again until they are accepted, or refused for good.
 //!
-//! They stay in memory until then. How many there are at once is bounded by the blocks that the broker hands out.
+//! They stay in memory until then; how much that may be, see `memory`.
 
 use super::backoff::Backoff;
+use super::parcel::Parcel;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::BlockId;
 use crate::protocol::BULK;
 use awc::http::StatusCode;
 use awc::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use bytes::Bytes;
 use std::time::Duration;
 use tokio::sync::Notify;
 use url::Url;
@@ -51,15 +51,15 @@ impl Reporter {
         }
     }
 
-    /// Sends the results of a block. Returns when the broker has said its last word on them.
-    pub async fn send(&self, block_id: BlockId, pack: Bytes) {
+    /// Sends results of a block. Returns when the broker has said its last word on them: whether it accepted them.
+    pub async fn send(&self, block_id: BlockId, parcel: Parcel) -> bool {
         let mut backoff = self.backoff.clone();
         let mut is_delayed = false;
         loop {
             let online = self.online.notified();
             let (number, broker) = self.brokers.current();
             let posted = tokio::select! {
-                posted = self.post(broker, pack.clone()) => posted,
+                posted = self.post(broker, &parcel) => posted,
                 // A broker that hangs holds on to what it was sent.
                 () = self.brokers.left(number) => Verdict::Again("another broker may lead".to_owned(), Duration::ZERO),
             };
@@ -68,11 +68,11 @@ impl Reporter {
                     if is_delayed {
                         log::info!("results accepted after a delay block={block_id}");
                     }
-                    return;
+                    return true;
                 }
                 Verdict::Refused(why) => {
-                    log::warn!("results refused block={block_id} reason={why}");
-                    return;
+                    log::warn!("results refused block={block_id} part={} reason={why}", parcel.is_part());
+                    return false;
                 }
                 Verdict::Again(why, asked_for) => (why, asked_for),
             };
@@ -91,7 +91,8 @@ impl Reporter {
         }
     }
 
-    async fn post(&self, broker: &Url, pack: Bytes) -> Verdict {
+    async fn post(&self, broker: &Url, parcel: &Parcel) -> Verdict {
+        let pack = parcel.body();
         let limit = TIMEOUT + Duration::from_secs((pack.len() >> 20) as u64);
         let mut request = self.client.post(format!("{broker}node/block")).timeout(limit).insert_header((CONTENT_TYPE, BULK));
         if let Some(token) = &self.token {

@@ -6,7 +6,9 @@ use super::{Agent, Ending};
 use crate::protocol::node::{FromNode, Heartbeat, ToNode};
 use bytes::Bytes;
 use futures_util::future::FusedFuture;
-use std::pin::Pin;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
@@ -50,6 +52,8 @@ impl Drop for Connection<'_> {
 pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, mut stop: Pin<&mut impl FusedFuture<Output = ()>>) -> End {
     let mut silence = LEAST_SILENCE;
     let mut heard = Instant::now();
+    // When nothing had come that was not read.
+    let quiet = Cell::new(heard);
     let mut is_welcome = false;
     let mut heartbeat = ticks(agent.config.heartbeat);
     let mut course = Course::On;
@@ -57,8 +61,11 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
     let _connection = Connection(agent);
     loop {
         let step: Result<(), String> = tokio::select! {
-            incoming = socket.next() => {
+            incoming = noting(socket.next(), &quiet) => {
                 heard = Instant::now();
+                if incoming.is_ok() {
+                    agent.downloader.hearing.hear(quiet.get());
+                }
                 match incoming {
                     Err(why) => Err(why),
                     Ok(None) => Ok(()),
@@ -132,6 +139,19 @@ impl Course {
             }
         }
     }
+}
+
+/// Notes when there was nothing to read.
+async fn noting<T>(next: impl Future<Output = T>, quiet: &Cell<Instant>) -> T {
+    let mut next = pin!(next);
+    poll_fn(|context| {
+        let polled = next.as_mut().poll(context);
+        if polled.is_pending() {
+            quiet.set(Instant::now());
+        }
+        polled
+    })
+    .await
 }
 
 fn ticks(every: Duration) -> tokio::time::Interval {

@@ -3,14 +3,17 @@
 use super::facts::Machine;
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::NodeId;
+use crate::domain::node::Instance;
+use crate::domain::time::Timestamp;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, FromNode, ToNode};
-use crate::protocol::{MAX_FRAME, sign::sign};
+use crate::protocol::{MAX_FRAME, sign::sign_at};
+use crate::sockets::Checked;
 use actix_codec::Framed;
 use actix_http::ws::Item;
 use awc::error::{WsClientError, WsProtocolError};
 use awc::http::StatusCode;
-use awc::ws::{CloseCode, Codec, Frame, Message};
+use awc::ws::{CloseCode, Frame, Message};
 use awc::{BoxedSocket, Client, Connector};
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};
@@ -40,7 +43,7 @@ pub type Incoming = (ToNode, Option<Bytes>);
 
 /// An open socket.
 pub struct Socket {
-    framed: Framed<BoxedSocket, Codec>,
+    framed: Framed<BoxedSocket, Checked>,
     part: Option<(bool, BytesMut)>,
 }
 
@@ -58,7 +61,7 @@ pub fn client() -> Client {
 
 /// The address of the socket: the seeds' parameters in the seeds' spelling, then ours.
 #[must_use]
-pub fn address(config: &AgentConfig, broker: &Url, node_id: NodeId, machine: &Machine) -> Url {
+pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId, Instance), machine: &Machine) -> Url {
     let mut url = broker.clone();
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     url.set_scheme(scheme).expect("ws and http are of one kind");
@@ -70,10 +73,15 @@ pub fn address(config: &AgentConfig, broker: &Url, node_id: NodeId, machine: &Ma
         .append_pair("memory", &machine.memory().to_string())
         .append_pair("nodetype", &config.node_type)
         .append_pair("group", &config.group);
+    if let Some(name) = config.name.clone().or_else(Machine::host_name) {
+        query.append_pair("name", &name);
+    }
     if let Some(token) = &config.token {
-        query.append_pair("sign", &sign(token, node_id));
+        let now = Timestamp::now();
+        query.append_pair("sign", &sign_at(token, node_id, now)).append_pair("signtime", &now.0.to_string());
     }
     query.append_pair("maxprocesscount", &config.max_process_count.to_string());
+    query.append_pair("maxsites", &config.max_sites.to_string());
     // So that no program is sent where none is started.
     query.append_pair("applications", if config.programs.are_allowed { "true" } else { "false" });
     query.append_pair("maxprograms", &config.programs.max_programs.to_string());
@@ -81,6 +89,10 @@ pub fn address(config: &AgentConfig, broker: &Url, node_id: NodeId, machine: &Ma
         query.append_pair("ip", &ip.to_string());
     }
     query.append_pair("encoding", "zstd");
+    query.append_pair("instance", &instance.id.to_string());
+    if let Some(after) = instance.after {
+        query.append_pair("after", &after.to_string());
+    }
     drop(query);
     url
 }
@@ -99,7 +111,7 @@ impl Socket {
             }
             Ok(Err(WsClientError::InvalidResponseStatus(status))) => Err(OpenError::Unreachable(format!("it answered {status}"))),
             Ok(Err(error)) => Err(OpenError::Unreachable(error.to_string())),
-            Ok(Ok((_, framed))) => Ok(Self { framed, part: None }),
+            Ok(Ok((_, framed))) => Ok(Self { framed: framed.into_map_codec(Checked), part: None }),
         }
     }
 

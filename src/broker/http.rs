@@ -2,27 +2,33 @@
 //! not turned away.
 
 use super::BootError;
+use super::wire::Wire;
 use crate::config::broker::BrokerConfig;
+use crate::edge::shell::shell;
 use crate::edge::standby::{gate, standby_routes};
+use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, routes};
+use crate::private;
 use actix_http::HttpService;
 use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, map_config};
-use actix_tls::accept::rustls_0_23::TlsStream;
+use actix_tls::accept::rustls_0_23::Acceptor;
 use actix_web::body::MessageBody;
 use actix_web::dev::{AppConfig, Extensions, Server, ServerHandle, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
-use actix_web::{App, Error, HttpServer};
+use actix_web::{App, Error};
+use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Seconds that requests under way have at a shutdown.
-const SHUTDOWN_SECONDS: u64 = 5;
+/// How long calls that are at work, and then what is being sent, are waited for at the end.
+const END: Duration = Duration::from_secs(5);
+/// Bytes that the system keeps of an answer before they are on their way. More would hide a peer that does not read.
+const UNSENT: u32 = 128 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
 const ALLOW_HALF_CLOSED: bool = false;
-/// Connections that wait to be taken.
-const BACKLOG: u32 = 1_024;
 
 /// Where the broker listens, and what it shows there.
 #[derive(Debug)]
@@ -33,10 +39,13 @@ pub(super) struct Door {
 
 impl Door {
     /// Listens; to be called inside a runtime.
-    pub(super) fn open(config: &BrokerConfig) -> Result<Self, BootError> {
+    pub(super) async fn open(config: &BrokerConfig) -> Result<Self, BootError> {
+        if let Some(files) = &config.tls {
+            private::warn_if_open("TLS key", &files.key);
+        }
         let tls = config.tls.as_ref().map(|files| crate::tls::server(&files.certificate, &files.key)).transpose();
-        let listener = bind(config.listen).map_err(|e| BootError::Listen(config.listen, e));
-        Ok(Self { tls: tls.map_err(BootError::Tls)?, listener: listener? })
+        let tls = tls.map_err(BootError::Tls)?;
+        Ok(Self { tls, listener: super::bind::listen(config.listen).await? })
     }
 
     /// Under which URL it is found from this machine.
@@ -45,100 +54,140 @@ impl Door {
         Ok(format!("{scheme}://{}", self.listener.local_addr()?))
     }
 
+    pub(super) fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 }
 
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
-    // A broker that is started again finds connections of the last one in the system.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)?.into_std()
+/// A server that runs.
+#[derive(Debug)]
+pub(super) struct Serving {
+    handle: ServerHandle,
+    traffic: Traffic,
 }
 
-/// Serves the whole table.
-pub(super) fn serve(config: &BrokerConfig, door: &Door, edge: Edge) -> std::io::Result<ServerHandle> {
-    let routes = routes(edge);
-    start(config.threads, door, move || App::new().configure(routes.clone()))
-}
+impl Serving {
+    /// Begins the end: no new connection is taken, none that waits for a call stays open, and bodies are not waited for.
+    pub(super) async fn begin_end(&self) {
+        self.handle.pause().await;
+        self.traffic.end();
+    }
 
-/// Serves what a broker has that stands by.
-pub(super) fn serve_standby(door: &Door, edge: Edge) -> std::io::Result<ServerHandle> {
-    let routes = standby_routes(edge);
-    start(1, door, move || App::new().wrap(from_fn(gate)).configure(routes.clone()))
-}
+    /// Waits until every call is answered, as far as the actors are concerned.
+    pub(super) async fn calls_over(&self) {
+        let left = self.traffic.calls_over(END).await;
+        if left > 0 {
+            log::warn!("calls are cut off since the broker ends calls={left}");
+        }
+    }
 
-/// Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
-/// for the end acknowledges 40 ms late.
-fn send_at_once(connection: &dyn std::any::Any, _: &mut Extensions) {
-    let by_tls = || Some(connection.downcast_ref::<TlsStream<TcpStream>>()?.get_ref().0);
-    if let Some(stream) = connection.downcast_ref::<TcpStream>().or_else(by_tls)
-        && let Err(error) = stream.set_nodelay(true)
-    {
-        log::debug!("a connection keeps its delay: {error}");
+    /// Ends, when the last answers are sent.
+    pub(super) async fn end(&self) {
+        self.begin_end().await;
+        let left = self.traffic.connections_over(END).await;
+        if left > 0 {
+            log::warn!("connections are cut off since the broker ends connections={left}");
+        }
+        self.handle.stop(false).await;
+    }
+
+    /// Takes no connection any more.
+    pub(super) async fn pause(&self) {
+        self.handle.pause().await;
     }
 }
 
-fn start<T, B>(threads: usize, door: &Door, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<ServerHandle>
+/// Serves the whole table.
+pub(super) fn serve(config: &BrokerConfig, door: &Door, edge: Edge) -> std::io::Result<Serving> {
+    let (routes, traffic) = (routes(edge.clone()), edge.traffic.clone());
+    start(config.threads, door, traffic, move || App::new().wrap(from_fn(shell)).configure(routes.clone()))
+}
+
+/// Serves what a broker has that stands by.
+pub(super) fn serve_standby(door: &Door, edge: Edge) -> std::io::Result<Serving> {
+    let (routes, traffic) = (standby_routes(edge.clone()), edge.traffic.clone());
+    start(1, door, traffic, move || App::new().wrap(from_fn(gate)).wrap(from_fn(shell)).configure(routes.clone()))
+}
+
+/// Sets up a connection that was just taken.
+fn set_up(connection: &TcpStream) {
+    // Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
+    // for the end acknowledges 40 ms late.
+    if let Err(error) = connection.set_nodelay(true) {
+        log::debug!("a connection keeps its delay: {error}");
+    }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Err(error) = socket2::SockRef::from(connection).set_tcp_notsent_lowat(UNSENT) {
+        log::debug!("a connection keeps its buffer: {error}");
+    }
+}
+
+fn start<T, B>(threads: usize, door: &Door, traffic: Traffic, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<Serving>
 where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,
 {
-    let listener = door.listener.try_clone()?;
-    let server = match &door.tls {
-        Some(tls) => start_tls(threads, listener, tls.clone(), app)?,
-        None => HttpServer::new(app)
-            .workers(threads)
-            .on_connect(send_at_once)
-            .keep_alive(KEEP_ALIVE)
-            .shutdown_timeout(SHUTDOWN_SECONDS)
-            .h1_allow_half_closed(ALLOW_HALF_CLOSED)
-            .disable_signals()
-            .listen(listener)?
-            .run(),
-    };
+    let server = server(threads, door, traffic.clone(), app)?;
     let handle = server.handle();
     actix::spawn(async move {
         if let Err(error) = server.await {
             log::error!("the server ended: {error}");
         }
     });
-    Ok(handle)
+    Ok(Serving { handle, traffic })
 }
 
-/// The same by TLS, as `HttpServer` does it, but without HTTP/2: there, actix-http goes on with a request whose caller has hung up,
-/// and what a poll would have brought is lost to it.
-fn start_tls<T, B>(
-    threads: usize,
-    listener: TcpListener,
-    mut tls: rustls::ServerConfig,
-    app: impl Fn() -> App<T> + Send + Clone + 'static,
-) -> std::io::Result<Server>
+/// What `HttpServer` of actix-web does, with our own connections below it, and without HTTP/2: there, actix-http goes on with a
+/// request whose caller has hung up, and what a poll would have brought is lost to it.
+fn server<T, B>(threads: usize, door: &Door, traffic: Traffic, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<Server>
 where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,
 {
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let builder = Server::build().workers(threads).shutdown_timeout(SHUTDOWN_SECONDS).disable_signals();
-    let ends = builder.graceful_shutdown_signal();
-    let service = move || {
-        let ends = ends.clone();
-        let app = app().into_factory().map_err(|error: Error| error.error_response());
-        HttpService::build()
-            .graceful_shutdown_signal(move || {
-                let ends = ends.clone();
-                async move { ends.notified().await }
-            })
-            .keep_alive(KEEP_ALIVE)
-            .h1_allow_half_closed(ALLOW_HALF_CLOSED)
-            // As it is without TLS: who still sends when he is answered is heard out.
-            .client_disconnect_timeout(Duration::from_secs(1))
-            .on_connect_ext(|io: &TlsStream<TcpStream>, more: &mut Extensions| send_at_once(io, more))
-            .h1(map_config(app, |()| AppConfig::default()))
-            .rustls_0_23(tls.clone())
+    let (listener, ends) = (door.listener.try_clone()?, traffic.clone());
+    macro_rules! http {
+        () => {{
+            let ends = ends.clone();
+            let app = app().into_factory().map_err(|error: Error| error.error_response());
+            HttpService::build()
+                .graceful_shutdown_signal(move || ends.ending())
+                .keep_alive(KEEP_ALIVE)
+                .h1_allow_half_closed(ALLOW_HALF_CLOSED)
+                // Who still sends when he is answered is heard out.
+                .client_disconnect_timeout(Duration::from_secs(1))
+                .on_connect_ext(|wire: &Wire<_>, more: &mut Extensions| drop(more.insert(Arc::clone(&wire.line))))
+                .h1(map_config(app, |()| AppConfig::default()))
+        }};
+    }
+    let builder = Server::build().workers(threads).disable_signals();
+    let Some(tls) = &door.tls else {
+        let service = move || {
+            let traffic = traffic.clone();
+            let connect = move |connection: TcpStream| {
+                set_up(&connection);
+                let peer = connection.peer_addr().ok();
+                ready(Ok((Wire::new(connection, traffic.connection()), peer)))
+            };
+            actix_service::fn_service(connect).and_then(http!())
+        };
+        return Ok(builder.listen("http", listener, service)?.run());
     };
-    Ok(builder.listen("tls", listener, service)?.run())
+    let mut tls = tls.clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let service = move || {
+        let traffic = traffic.clone();
+        Acceptor::new(tls.clone())
+            .map(move |connection| {
+                set_up(connection.get_ref().0);
+                let peer = connection.get_ref().0.peer_addr().ok();
+                (Wire::new(connection, traffic.connection()), peer)
+            })
+            .map_err(|_| actix_http::error::DispatchError::HandlerDroppedPayload)
+            .and_then(http!())
+    };
+    Ok(builder.listen("https", listener, service)?.run())
 }

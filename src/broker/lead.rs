@@ -2,7 +2,9 @@
 
 use super::lease::Keeper;
 use super::{BootError, WRITE_QUEUE, http};
+use crate::actors::before::Before;
 use crate::actors::brokers::{Brokers, Role};
+use crate::actors::budget::Budget;
 use crate::actors::callback::Outbound;
 use crate::actors::desk::Desk;
 use crate::actors::house::{House, Times};
@@ -10,10 +12,14 @@ use crate::actors::packages::Packages;
 use crate::actors::registry::{Registry, RegistryHandle};
 use crate::config::broker::BrokerConfig;
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::sites::SiteState;
 use crate::domain::time::Timestamp;
-use crate::edge::Edge;
-use crate::store::{CloseWorkers, Leadership, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError, UnsettledJobs};
-use actix_web::dev::ServerHandle;
+use crate::edge::traffic::Traffic;
+use crate::edge::{Edge, Guard, Owners};
+use crate::store::{
+    CloseWorkers, CountNodes, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError,
+    UnsettledJobs,
+};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
@@ -21,15 +27,15 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub(super) struct Leader {
     me: Member,
-    server: ServerHandle,
+    server: http::Serving,
     registry: RegistryHandle,
     store: Store,
     /// Ends with the reason why it does not lead any more.
     keeper: JoinHandle<String>,
 }
 
-/// What was left open when the last leader ended: runs, and jobs that had something to deal with.
-type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>);
+/// What was left open when the last leader ended: runs, jobs that had something to deal with, and who was there.
+type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>, Before);
 
 impl Leader {
     pub(super) async fn start(config: &BrokerConfig, door: &http::Door, me: Member, leadership: Leadership) -> Result<Self, BootError> {
@@ -38,9 +44,14 @@ impl Leader {
         let role = Role::Leader { term: leadership.term };
         let keeper = Keeper { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms };
         let keeper = actix::spawn(keeper.keep());
-        let (open_runs, unsettled) = left_open(&store).await.map_err(failed)?;
-        let house = house(config, store.clone(), Brokers::new(me.clone(), role));
+        let (open_runs, unsettled, before) = left_open(&store).await.map_err(failed)?;
+        let house = house(config, store.clone(), Brokers::new(me.clone(), role)).with_before(before);
+        let sites = store.read(LoadSites).await.map_err(failed)?;
+        load_sites(&house, sites).await.map_err(failed)?;
         if !open_runs.is_empty() {
+            // Nodes may have turns of the last broker, and go on with them for so long.
+            let now = Timestamp::steady();
+            house.sites.board().quiet(now, now.plus_ms(house.sites.right_ms as i64));
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }
         let registry = Registry::start(&house, open_runs);
@@ -56,42 +67,66 @@ impl Leader {
         (&mut self.keeper).await.unwrap_or_else(|_| "whoever keeps the lease panicked".to_owned())
     }
 
-    /// Stops: peers are told first, since an open socket would keep the server waiting; then the requests under way are
-    /// answered; what was answered is on disk already. The last write says that others may take over at once.
+    /// Stops: calls that wait are answered and peers are told, then the calls that are at work are. What was answered is on disk
+    /// already. The last write says that others may take over at once; whoever reads his last answer slowly does not hold them up.
     pub(super) async fn stop(self) {
+        self.server.begin_end().await;
         if let Err(problem) = self.registry.shutdown().wait().await {
             log::warn!("the registry did not say good-bye: {problem}");
         }
-        self.server.stop(true).await;
+        self.server.calls_over().await;
         self.keeper.abort();
         match self.store.write(ReleaseLease(self.me)).await {
             Ok(()) => {}
             Err(error) => log::error!("the last writes failed: {error}"),
         }
         self.store.close().await;
+        self.server.end().await;
     }
 }
 
+/// What is known of sites. Holds that are over are forgotten: nobody may have asked their sites since.
+async fn load_sites(house: &House, sites: Vec<(Arc<str>, SiteState)>) -> Result<(), StoreError> {
+    let now = Timestamp::steady();
+    let (over, known): (Vec<_>, Vec<_>) = sites.into_iter().partition(|(_, state)| state.is_forgettable(now));
+    house.sites.board().load(known, now);
+    for (name, _) in over {
+        house.store.write(KeepSite { name, state: None, now: Timestamp::now() }).await?;
+    }
+    Ok(())
+}
+
 pub(super) fn store_config(config: &BrokerConfig) -> StoreConfig {
-    StoreConfig { database: config.database.clone(), write_queue: WRITE_QUEUE, readers: 1 }
+    StoreConfig { database: config.database.clone(), write_queue: WRITE_QUEUE, readers: 1, accept_lost_data: config.accept_lost_data }
 }
 
 pub(super) fn house(config: &BrokerConfig, store: Store, brokers: Brokers) -> House {
     House::new(store, times(config), Arc::new(brokers))
         .with_settings(config.alerts.clone(), config.keep)
         .with_outbound(Outbound::new(config.targets()))
+        .with_site_rules(config.site_rules.clone())
         .with_packages(Packages::beside(&config.database))
         .with_lease(config.lease.ttl_ms)
 }
 
 pub(super) fn edge(config: &BrokerConfig, desk: Desk) -> Edge {
-    Edge { desk, tokens: config.tokens.clone(), scheduler_net: config.scheduler_net.clone() }
+    Edge {
+        desk,
+        tokens: config.tokens.clone(),
+        guard: Guard::default(),
+        owners: Owners::default(),
+        scheduler_net: config.scheduler_net.clone(),
+        budget: Budget::new(config.in_flight_bytes),
+        traffic: Traffic::default(),
+        is_tls: config.tls.is_some(),
+    }
 }
 
 async fn left_open(store: &Store) -> Result<LeftOpen, StoreError> {
     // Whoever watched when the last broker died will say so again.
-    store.write(CloseWorkers { now: Timestamp::now() }).await?;
-    Ok((store.read(OpenRuns).await?, store.read(UnsettledJobs).await?))
+    let names = store.write(CloseWorkers { now: Timestamp::now() }).await?.into_iter().collect();
+    let before = Before { names, nodes: store.read(CountNodes).await? };
+    Ok((store.read(OpenRuns).await?, store.read(UnsettledJobs).await?, before))
 }
 
 fn times(config: &BrokerConfig) -> Times {

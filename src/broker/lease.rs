@@ -7,6 +7,9 @@ use crate::store::{GetLease, Leadership, Member, RenewLease, Store, StoreError};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
+/// Between two tries to get the lock.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What it takes to renew.
 pub(super) struct Keeper {
     pub(super) store: Store,
@@ -24,7 +27,8 @@ impl Keeper {
         let every = Duration::from_millis(tenure.every_ms());
         loop {
             let began = clock.now_ms();
-            let mut renewal = std::pin::pin!(self.renewal());
+            let is_locked = self.leadership.holds_lock();
+            let mut renewal = std::pin::pin!(self.renewal(is_locked));
             let done = loop {
                 tokio::select! {
                     done = &mut renewal => break done,
@@ -46,13 +50,21 @@ impl Keeper {
             }
             tokio::select! {
                 () = sleep(every) => {}
+                () = self.lock(), if !is_locked => {}
                 () = self.store.deposed() => return self.deposed(),
             }
         }
     }
 
-    fn renewal(&self) -> impl Future<Output = Result<(), StoreError>> + use<> {
-        let is_locked = self.leadership.holds_lock();
+    /// Ready when the lock is held, which the last leader may have for a moment after it released the lease. Without it others
+    /// notice the death of this one only by its silence.
+    async fn lock(&self) {
+        while !self.leadership.holds_lock() {
+            sleep(LOOK).await;
+        }
+    }
+
+    fn renewal(&self, is_locked: bool) -> impl Future<Output = Result<(), StoreError>> + use<> {
         self.store.insist(RenewLease { me: self.me.clone(), ttl_ms: self.ttl_ms, is_locked, now: Timestamp::now() })
     }
 

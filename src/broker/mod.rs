@@ -1,10 +1,12 @@
 //! The broker: one that leads or one that stands by, boot in short steps, shutdown in order.
 
+mod bind;
 mod clock;
 mod http;
 mod lead;
 mod lease;
 mod standby;
+mod wire;
 
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
@@ -26,12 +28,18 @@ pub enum BootError {
     /// The database.
     #[error("the database {0} cannot be used: {1}")]
     Store(std::path::PathBuf, StoreError),
+    /// The file of the database, in a sentence of its own.
+    #[error("{0}")]
+    File(StoreError),
     /// Another broker leads, and this one is not to stand by.
     #[error("another broker has {0} open")]
     Taken(std::path::PathBuf),
     /// The address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    /// Another program listens there.
+    #[error("cannot listen on {0}: another program uses port {1} (\"ss -tanp | grep {1}\" shows which). Choose another with --listen")]
+    PortInUse(SocketAddr, u16),
     /// What it is to show those who connect.
     #[error("{0}")]
     Tls(String),
@@ -77,11 +85,14 @@ impl Broker {
     /// The database cannot be opened, the address not be listened on, or another leads and this one is not to stand by.
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
-        let failed = |e| BootError::Store(config.database.clone(), e);
+        let failed = |e| match e {
+            StoreError::Unusable(_) => BootError::File(e),
+            e => BootError::Store(config.database.clone(), e),
+        };
         let deaf = |e| BootError::Listen(config.listen, e);
-        let door = Door::open(config)?;
+        let door = Door::open(config).await?;
         let (address, url) = (door.address().map_err(deaf)?, door.url().map_err(deaf)?);
-        let me = member(config, &url);
+        let me = member(&url, advertised(config, address, door.speaks_tls()));
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;
         let mut broker = Self { address, url, config: config.clone(), door, me, part: Part::None };
         match candidate.look() {
@@ -148,7 +159,23 @@ impl Broker {
     }
 }
 
-fn member(config: &BrokerConfig, own: &str) -> Member {
-    let url = config.lease.advertise.as_ref().map_or_else(|| own.to_owned(), |url| url.as_str().trim_end_matches('/').to_owned());
+/// Where others are to find it, if that is not simply where it listens.
+fn advertised(config: &BrokerConfig, address: SocketAddr, by_tls: bool) -> Option<String> {
+    if let Some(url) = &config.lease.advertise {
+        return Some(url.as_str().trim_end_matches('/').to_owned());
+    }
+    if !address.ip().is_unspecified() {
+        return None;
+    }
+    let url = bind::reachable(address, by_tls);
+    match &url {
+        Some(url) => log::info!("address chosen for others url={url} listen={address}; --advertise sets another"),
+        None => log::warn!("no address for others found listen={address}; set --advertise, or clients and other brokers cannot find it"),
+    }
+    url.or_else(|| Some(format!("{}://localhost:{}", if by_tls { "https" } else { "http" }, address.port())))
+}
+
+fn member(own: &str, advertised: Option<String>) -> Member {
+    let url = advertised.unwrap_or_else(|| own.to_owned());
     Member { id: BrokerId::random(), url, version: env!("CARGO_PKG_VERSION").to_owned(), started_at: Timestamp::now() }
 }

@@ -8,7 +8,6 @@ use crate::actors::desk::Desk;
 use crate::config::broker::BrokerConfig;
 use crate::domain::leader::{Reason, Tenure, Watch};
 use crate::store::{Leadership, Look, Member, Seat, Store, StoreError, StoredLease, Tables};
-use actix_web::dev::ServerHandle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -26,7 +25,7 @@ pub(super) type Won = Result<(Leadership, Reason), StoreError>;
 
 /// See the module's text.
 pub(super) struct Standby {
-    server: ServerHandle,
+    server: http::Serving,
     brokers: Arc<Brokers>,
     is_stopped: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -89,7 +88,7 @@ impl Standby {
             // A server that is stopped drops what it has accepted and not yet looked at; one that is paused serves it.
             server.pause().await;
             tokio::time::sleep(LINGER).await;
-            server.stop(true).await;
+            server.end().await;
         });
     }
 
@@ -97,7 +96,7 @@ impl Standby {
     pub(super) async fn stop(self) {
         self.is_stopped.store(true, Relaxed);
         self.thread.thread().unpark();
-        self.server.stop(true).await;
+        self.server.end().await;
         if self.thread.join().is_err() {
             log::error!("whoever watches the leader panicked");
         }

@@ -1,8 +1,10 @@
 //! `webloom agent`
 
+use super::value::why_unreadable;
 use crate::agent;
 use crate::config::agent::AgentLayer;
 use crate::config::programs::AtStop;
+use crate::private;
 use crate::protocol::application::ProgramLimits;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
@@ -24,6 +26,15 @@ pub struct Args {
     /// Blocks at once [default: 5]
     #[arg(long, env = "WEBLOOM_MAX_PROCESS_COUNT")]
     max_process_count: Option<u32>,
+    /// Sites with a pace of their own that are at work at once, besides these blocks [default: 512]
+    #[arg(long, env = "WEBLOOM_MAX_SITES")]
+    max_sites: Option<u32>,
+    /// Requests under way at once, to all sites with a pace of their own [default: 256]
+    #[arg(long, env = "WEBLOOM_MAX_CONNECTIONS")]
+    max_connections: Option<u32>,
+    /// MB of memory for the bodies over 256 KiB and for results that wait to be reported, of all blocks together [default: 256]
+    #[arg(long, env = "WEBLOOM_MEMORY_MB")]
+    memory_mb: Option<u32>,
     /// Seconds between two heartbeats [default: 5]
     #[arg(long, env = "WEBLOOM_HEARTBEAT")]
     heartbeat: Option<u64>,
@@ -36,6 +47,9 @@ pub struct Args {
     /// Console or Web [default: Console]
     #[arg(long, env = "WEBLOOM_NODE_TYPE")]
     node_type: Option<String>,
+    /// What people call this node: 1 to 100 characters [default: the host's name]
+    #[arg(long, env = "WEBLOOM_NODE_NAME")]
+    name: Option<String>,
     /// This node's id [default: kept in the file node-id in the data directory]
     #[arg(long, env = "WEBLOOM_NODE_ID")]
     node_id: Option<String>,
@@ -48,6 +62,13 @@ pub struct Args {
     /// The address to be known by, where the broker cannot see it
     #[arg(long, env = "WEBLOOM_IP")]
     ip: Option<String>,
+    /// Private, loopback and link-local places that downloads may go to, besides those that their run began at: networks like
+    /// 10.0.0.0/8, addresses, host, host:port, *.suffix [default: none]
+    #[arg(long, env = "WEBLOOM_DOWNLOAD_ALLOW", value_delimiter = ',')]
+    download_allow: Option<Vec<String>>,
+    /// Places that downloads may not go to, whatever else is said; written like those of --download-allow [default: none]
+    #[arg(long, env = "WEBLOOM_DOWNLOAD_DENY", value_delimiter = ',')]
+    download_deny: Option<Vec<String>>,
     /// Let the broker start programs on this machine [default: false]
     #[arg(long, env = "WEBLOOM_APPLICATIONS", num_args = 0..=1, default_missing_value = "true")]
     applications: Option<bool>,
@@ -102,7 +123,7 @@ pub fn launch(args: &LaunchArgs) -> ExitCode {
 }
 
 fn read(path: &Path) -> Result<AgentLayer, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(|e| why_unreadable(path, &e))?;
     toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
@@ -111,19 +132,29 @@ fn read(path: &Path) -> Result<AgentLayer, String> {
 /// # Errors
 /// A setting is wrong, or the broker does not want it.
 pub fn run(args: Args) -> Result<(), String> {
+    private::hide_process();
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
+    if let Some(path) = args.config.as_deref().filter(|_| file.token.is_some()) {
+        private::warn_if_open("token in the settings", path);
+    }
     let flags = AgentLayer {
         max_process_count: args.max_process_count,
+        max_sites: args.max_sites,
+        max_connections: args.max_connections,
+        memory_mb: args.memory_mb,
         broker: args.broker,
         token: args.token,
         heartbeat: args.heartbeat,
         retry_download: args.retry_download,
         group: args.group,
         node_type: args.node_type,
+        name: args.name,
         node_id: args.node_id,
         data_dir: args.data_dir,
         change_ip_command: args.change_ip_command,
         ip: args.ip,
+        download_allow: args.download_allow,
+        download_deny: args.download_deny,
         applications: args.applications,
         package_hosts: args.package_hosts,
         application_users: args.application_users,

@@ -1,16 +1,38 @@
 //! `webloom alert`: who is told of what happens to jobs.
 
-use super::client::Client;
-use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, some, some_time, time};
+use super::failure::Failure;
+use super::find::{ALERT, find};
+use super::remote::{Remote, Shell};
+use super::table::{Column, card, cell, list as table, some};
+use super::times::some_time;
 use super::value::{document, text_or_file};
+use super::words::one_of;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Alerts that are looked through for a name, at most.
+/// Alerts that are listed, at most.
 const MOST: usize = 100_000;
+
+const COLUMNS: [Column; 6] = [
+    Column::id("ID", "id"),
+    Column::text("NAME", "name"),
+    Column::text("KIND", "kind"),
+    Column::text("ENABLED", "isEnabled"),
+    Column::text("TARGET", "target"),
+    Column::of("OF", filter),
+];
+
+const EVENTS: [Column; 7] = [
+    Column::time("AT", "at"),
+    Column::text("EVENT", "event"),
+    Column::of("JOB", |event| some(event, "jobName").unwrap_or_else(|| cell(event, "jobId"))),
+    Column::id("RUN", "runId"),
+    Column::of("TOLD", told),
+    Column::text("REASON", "reason"),
+    Column::text("ID", "id").wide(),
+];
 
 /// Flags of `webloom alert`.
 #[derive(Debug, ClapArgs)]
@@ -51,7 +73,7 @@ enum AlertCommand {
 /// An alert.
 #[derive(Debug, ClapArgs)]
 struct AlertRef {
-    /// The alert: its name, its id or its number
+    /// The alert: its name, its id or at least 4 digits of it, or its number
     alert: String,
 }
 
@@ -73,8 +95,8 @@ struct Input {
     /// What is sent to a webhook is signed with it; @FILE reads it from a file
     #[arg(long)]
     secret: Option<String>,
-    /// Only of this: failed, missed, late, silent, recovered, disabled. May be repeated
-    #[arg(long = "event", value_name = "EVENT")]
+    /// Only of this. May be repeated
+    #[arg(long = "event", value_name = "EVENT", value_parser = one_of(&["failed", "missed", "late", "silent", "recovered", "disabled"]))]
     events: Vec<String>,
     /// Only of this job, by its name or id. May be repeated
     #[arg(long = "job", value_name = "JOB")]
@@ -132,16 +154,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     args.remote.run(async |shell| match command {
         AlertCommand::List => {
             let answer = shell.client.list(&["alerts"], &[], MOST).await?;
-            shell.show(&answer, |alerts| {
-                table(alerts, "there are no alerts", &["ID", "NAME", "KIND", "ENABLED", "TARGET", "OF"], |alert| {
-                    let mut row = ["id", "name", "kind", "isEnabled", "target"].map(|key| cell(alert, key)).to_vec();
-                    row.push(filter(alert));
-                    row
-                })
-            })
+            shell.show(&answer, |alerts| table(alerts, "there are no alerts", &COLUMNS))
         }
         AlertCommand::Show(AlertRef { alert }) => {
-            let id = find(&shell.client, &alert).await?;
+            let id = find(&shell.client, ALERT, &alert).await?;
             let answer = shell.client.get(&["alerts", &id], &[]).await?;
             shell.show(&answer, describe)
         }
@@ -151,12 +167,12 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
         AlertCommand::Update { alert, input } => update(&shell, &alert.alert, &input).await,
         AlertCommand::Delete(AlertRef { alert }) => {
-            let id = find(&shell.client, &alert).await?;
+            let id = find(&shell.client, ALERT, &alert).await?;
             let answer = shell.client.delete(&["alerts", &id]).await?;
             shell.show(&answer, |_| format!("deleted alert {id}"))
         }
         AlertCommand::Test(AlertRef { alert }) => {
-            let id = find(&shell.client, &alert).await?;
+            let id = find(&shell.client, ALERT, &alert).await?;
             let answer = shell.client.post(&["alerts", &id, "test"], &[], &json!({})).await?;
             let is_ok = answer.value()?["ok"] == true;
             shell.show(&answer, |test| match some(test, "error") {
@@ -167,22 +183,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
         AlertCommand::Events { limit } => {
             let answer = shell.client.list(&["alerts", "events"], &[], limit as usize).await?;
-            shell.show(&answer, |events| {
-                table(events, "nothing has happened", &["ID", "AT", "EVENT", "JOB", "RUN", "TOLD", "REASON"], |event| {
-                    let told: Vec<String> =
-                        event["deliveries"].as_array().into_iter().flatten().map(|delivery| cell(delivery, "state")).collect();
-                    let job = some(event, "jobName").unwrap_or_else(|| cell(event, "jobId"));
-                    let told = if told.is_empty() { "-".to_owned() } else { told.join(",") };
-                    let reason = some(event, "reason").unwrap_or_default();
-                    vec![cell(event, "id"), time(event, "at"), cell(event, "event"), job, cell(event, "runId"), told, reason]
-                })
-            })
+            shell.show(&answer, |events| table(events, "nothing has happened", &EVENTS))
         }
     })
 }
 
+/// How the messages about an event fared.
+fn told(event: &Value) -> String {
+    let states = event["deliveries"].as_array().into_iter().flatten().map(|delivery| cell(delivery, "state"));
+    states.collect::<Vec<_>>().join(",")
+}
+
 async fn update(shell: &Shell, alert: &str, input: &Input) -> Result<ExitCode, Failure> {
-    let id = find(&shell.client, alert).await?;
+    let id = find(&shell.client, ALERT, alert).await?;
     let before = shell.client.get(&["alerts", &id], &[]).await?.value()?;
     let mut input = input.value(&before)?;
     if input.as_object().is_some_and(Map::is_empty) {
@@ -193,12 +206,6 @@ async fn update(shell: &Shell, alert: &str, input: &Input) -> Result<ExitCode, F
     }
     let answer = shell.client.put(&["alerts", &id], &input).await?;
     shell.show(&answer, |alert| format!("changed alert {} {}", cell(alert, "id"), cell(alert, "name")))
-}
-
-async fn find(client: &Client, alert: &str) -> Result<String, Failure> {
-    let alerts = client.list(&["alerts"], &[], MOST).await?.value()?;
-    let found = items(&alerts).iter().find(|found| found["name"] == alert || found["id"] == alert || found["number"] == alert);
-    found.map(|found| cell(found, "id")).ok_or_else(|| Failure::Refused(format!("there is no alert `{alert}`")))
 }
 
 /// What it wants to hear of, in one line.

@@ -1,17 +1,20 @@
 //! `webloom broker`
 
-use super::remote::Failure;
+use super::failure::Failure;
 use super::{say, say_error};
 use crate::broker::{BootError, Broker};
 use crate::config::alerts::{AlertConfig, MailConfig};
-use crate::config::broker::{BrokerConfig, SchedulerNet, Times, TlsFiles};
+use crate::config::broker::{BrokerConfig, IN_FLIGHT_BYTES, LEAST_IN_FLIGHT_BYTES, SchedulerNet, Times, TlsFiles};
+use crate::config::database::parse_database;
 use crate::config::keep::KeepConfig;
 use crate::config::lease::{LeaseConfig, advertised};
 use crate::config::tokens::Tokens;
+use crate::domain::sites::SiteRules;
 use crate::domain::targets::Rule;
+use crate::private;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use url::Url;
@@ -23,24 +26,39 @@ const DEPOSED: u8 = 75;
 /// Flags of `webloom broker`.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// Address and port to listen on; other than loopback only with a token
-    #[arg(long, env = "WEBLOOM_LISTEN", default_value = "127.0.0.1:55626")]
+    /// Address or host name, and port, to listen on; other than loopback only with a token
+    #[arg(long, env = "WEBLOOM_LISTEN", default_value = "127.0.0.1:55626", value_parser = listen)]
     listen: SocketAddr,
     /// The SQLite file; results lie beside it, in a folder of its name with `-results`
     #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db")]
     database: PathBuf,
+    /// Start though files beside the database show that something of it was lost: an empty database beside results or packages, or
+    /// a missing -wal file
+    #[arg(long)]
+    accept_lost_data: bool,
     /// The certificate that it shows, and the chain from there to an authority (PEM): it then speaks TLS and nothing else
     #[arg(long, env = "WEBLOOM_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// The key of that certificate (PEM)
     #[arg(long, env = "WEBLOOM_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// A token, `role:text` with role admin, readonly, agent or worker; without a role it is an admin's. May be repeated
+    /// A token, `role:text` with role admin, readonly, agent or worker; a text without a colon is an admin's. May be repeated.
+    /// At least 16 characters, unless the broker listens on loopback only
     #[arg(long = "token", env = "WEBLOOM_TOKEN", value_delimiter = ',', hide_env_values = true)]
     tokens: Vec<String>,
+    /// A file with more tokens, one `role:text` a line; `#` begins a comment. It is read again on SIGHUP
+    #[arg(long, env = "WEBLOOM_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Refuse nodes whose `sign` has no time, as agents before this version send it: one that was copied holds for ever
+    #[arg(long, env = "WEBLOOM_REQUIRE_SIGN_TIME")]
+    require_sign_time: bool,
     /// Threads that serve HTTP
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Megabytes that are held in memory at once for those who are connected: bodies and frames that come in, answers and frames
+    /// that are not sent yet. Those who come with one token get three quarters of it
+    #[arg(long, env = "WEBLOOM_IN_FLIGHT_MB", default_value_t = IN_FLIGHT_BYTES >> 20, value_parser = in_flight_mb)]
+    in_flight_mb: usize,
     /// Milliseconds between two heartbeats of a node
     #[arg(long, default_value_t = Times::default().node_heartbeat)]
     node_heartbeat: u64,
@@ -66,7 +84,7 @@ pub struct Args {
     #[arg(long, default_value_t = KeepConfig::default().runs)]
     keep_runs: u32,
     /// Days for which ended runs, the ledger of fires, changes of jobs and alerts are kept
-    #[arg(long, default_value_t = KeepConfig::default().age_ms as f64 / KeepConfig::DAY_MS as f64)]
+    #[arg(long, default_value_t = KeepConfig::default().age_ms as f64 / KeepConfig::DAY_MS as f64, allow_negative_numbers = true)]
     keep_days: f64,
     /// Megabytes of logs of runs that are kept, the newest
     #[arg(long, default_value_t = KeepConfig::default().log_bytes >> 20)]
@@ -78,19 +96,45 @@ pub struct Args {
     /// there; else to every public address, and without tokens to this machine
     #[arg(long, env = "WEBLOOM_CALLBACK_ALLOW", value_delimiter = ',')]
     callback_allow: Vec<Rule>,
+    /// Limits for the sites whose host matches, for all jobs: `PATTERN delay=MS connections=N`, one limit or both. PATTERN is host,
+    /// host:port, *.suffix, an address, a network or `*`. The slowest of all rules that match, the job and robots.txt wins. May be
+    /// repeated; in the environment a comma or a line break separates rules
+    #[arg(long = "site", env = "WEBLOOM_SITE", value_name = "RULE")]
+    sites: Vec<SiteRules>,
     /// Cron expression by which clients of Scheduler.NET say: do not schedule. May be repeated
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_IGNORE", value_delimiter = ';', default_values_t = SchedulerNet::default().ignored)]
     scheduler_net_ignore: Vec<String>,
     /// Time zone of the cron expressions of Scheduler.NET's clients; that of this machine unless given
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_ZONE")]
     scheduler_net_zone: Option<String>,
-    /// Where clients and other brokers find this one [default: http:// or https:// and the address that it listens on]
+    /// Where clients and other brokers find this one [default: http:// or https:// and the address that it listens on; of
+    /// 0.0.0.0 and [::] the address of this machine in its network, or with TLS its name]
     #[arg(long, env = "WEBLOOM_ADVERTISE", value_parser = advertised, value_name = "URL")]
     advertise: Option<Url>,
     /// Milliseconds without a sign of the leader after which a broker on the same database takes over; a leader that is killed
     /// is followed at once
     #[arg(long, env = "WEBLOOM_LEASE_MS", default_value_t = LeaseConfig::default().ttl_ms, value_parser = clap::value_parser!(u64).range(LeaseConfig::TTL_MS))]
     lease_ms: u64,
+}
+
+fn in_flight_mb(text: &str) -> Result<usize, String> {
+    let least = LEAST_IN_FLIGHT_BYTES >> 20;
+    let megabytes = text.parse().ok().filter(|mb| (least..=1 << 20).contains(mb));
+    megabytes.ok_or_else(|| format!("{least} to {} megabytes are expected", 1 << 20))
+}
+
+/// Where to listen: an address, or a name that this machine has. Of several addresses one of IPv4 is taken.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    const EXPECTED: &str = "an IP address or a host name, and a port, are expected, for example 127.0.0.1:55626";
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if text.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+        return Err(EXPECTED.to_owned());
+    }
+    let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|e| format!("{e}; {EXPECTED}"))?.collect();
+    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    address.copied().ok_or_else(|| format!("this name has no address; {EXPECTED}"))
 }
 
 impl Args {
@@ -101,11 +145,12 @@ impl Args {
             worker_offline: self.worker_offline,
             grace: self.grace,
         };
-        let tokens = Tokens::parse(&self.tokens)?;
+        let mut tokens = Tokens::read(self.tokens, self.token_file)?;
+        tokens.needs_sign_time = self.require_sign_time;
         let mail = MailConfig::parse(self.smtp_url.as_deref(), self.mail_from.as_deref())?;
         let alerts = AlertConfig { mail, gather_ms: self.alert_gather };
         if !(self.keep_days.is_finite() && self.keep_days >= 0.0) {
-            return Err(format!("--keep-days: {} is no number of days", self.keep_days));
+            return Err(format!("--keep-days: a number of days from 0 is expected, not {}", self.keep_days));
         }
         let keep = KeepConfig {
             runs: self.keep_runs,
@@ -116,14 +161,18 @@ impl Args {
         };
         let config = BrokerConfig {
             listen: self.listen,
-            database: self.database,
+            // Not by clap, which would repeat the whole of it, with the password of a URL.
+            database: parse_database(&self.database).map_err(|e| format!("--database: {e}"))?,
+            accept_lost_data: self.accept_lost_data,
             tls: TlsFiles::of(self.tls_cert, self.tls_key)?,
             tokens,
             threads: self.threads.max(1),
+            in_flight_bytes: self.in_flight_mb << 20,
             times,
             alerts,
             keep,
             callback_allow: self.callback_allow,
+            site_rules: self.sites.into_iter().flat_map(|rules| rules.0).collect(),
             scheduler_net: SchedulerNet {
                 ignored: self.scheduler_net_ignore,
                 zone: self.scheduler_net_zone.unwrap_or_else(SchedulerNet::zone_of_machine),
@@ -140,8 +189,13 @@ impl Args {
 /// It cannot start, or stands by and cannot take over.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config().map_err(Failure::Refused)?;
+    private::hide_process();
     let refused = |error: BootError| Failure::Refused(error.to_string());
     actix_rt::System::new().block_on(async move {
+        if let Some(file) = config.tokens.file() {
+            private::warn_if_open("token file", file);
+            actix_rt::spawn(reload_tokens(config.clone()));
+        }
         let mut broker = Broker::start(&config).await.map_err(refused)?;
         // Scripts wait for this line, and read the port in it.
         say(&format!("listening on {}", broker.url));
@@ -159,4 +213,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             Err(error) => Err(refused(error)),
         }
     })
+}
+
+/// Reads the token file again whenever the process gets SIGHUP.
+async fn reload_tokens(config: BrokerConfig) {
+    use actix_rt::signal::unix::{SignalKind, signal};
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+    while hangup.recv().await.is_some() {
+        if let Some(file) = config.tokens.file() {
+            private::warn_if_open("token file", file);
+        }
+        match config.tokens.reload(config.least_token()) {
+            Ok(()) => log::info!("tokens reloaded tokens={:?}", config.tokens),
+            Err(why) => log::error!("tokens not reloaded, the old ones stay: {why}"),
+        }
+    }
 }

@@ -1,9 +1,20 @@
 //! `webloom brokers`: who leads, and who stands by.
 
-use super::remote::{Failure, Remote};
-use super::table::{cell, list as table, some, time};
+use super::failure::Failure;
+use super::remote::Remote;
+use super::table::{Column, list as table};
 use clap::Args as ClapArgs;
 use std::process::ExitCode;
+
+const COLUMNS: [Column; 7] = [
+    Column::text("ROLE", "role"),
+    Column::text("URL", "url"),
+    Column::text("TERM", "term"),
+    Column::text("VERSION", "version"),
+    Column::time("STARTED", "startedAt"),
+    Column::time("SEEN", "lastSeen"),
+    Column::id("ID", "id").wide(),
+];
 
 /// Flags of `webloom brokers`.
 #[derive(Debug, ClapArgs)]
@@ -19,18 +30,6 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     args.remote.run(async |shell| {
         let answer = shell.client.get(&["brokers"], &[]).await?;
-        shell.show(&answer, |brokers| {
-            table(brokers, "there are no brokers", &["ROLE", "URL", "TERM", "VERSION", "STARTED", "SEEN", "ID"], |broker| {
-                vec![
-                    cell(broker, "role"),
-                    cell(broker, "url"),
-                    some(broker, "term").unwrap_or_default(),
-                    cell(broker, "version"),
-                    time(broker, "startedAt"),
-                    time(broker, "lastSeen"),
-                    cell(broker, "id"),
-                ]
-            })
-        })
+        shell.show(&answer, |brokers| table(brokers, "there are no brokers", &COLUMNS))
     })
 }

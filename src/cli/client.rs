@@ -1,6 +1,7 @@
 //! A small client of the REST API: sends, reads problems, follows cursors.
 
-use super::remote::Failure;
+use super::connect::{self, Stage};
+use super::failure::Failure;
 use crate::config::addresses::Addresses;
 use crate::protocol::problem::Problem;
 use crate::tls;
@@ -38,6 +39,8 @@ pub struct Client {
 pub struct Answer {
     /// JSON, unless something else was asked for.
     pub text: String,
+    /// Whose answer it is.
+    broker: Url,
 }
 
 impl Answer {
@@ -49,7 +52,7 @@ impl Answer {
         if self.text.trim().is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_str(&self.text).map_err(|e| Failure::Refused(format!("this is not the answer of a broker: {e}")))
+        serde_json::from_str(&self.text).map_err(|_| no_broker(&self.broker, "its answer is not JSON"))
     }
 }
 
@@ -72,7 +75,7 @@ impl Client {
         Ok(Self { brokers, token, http })
     }
 
-    /// Reads.
+    /// Reads. A path is below `/api/v1`, or, if its first part is empty, below the broker's own address.
     ///
     /// # Errors
     /// The broker refuses or cannot be reached; so for all that follow.
@@ -132,30 +135,32 @@ impl Client {
     /// A list, page after page, of at most `limit` items: one document again.
     pub async fn list(&self, path: &[&str], query: Query<'_>, limit: usize) -> Result<Answer, Failure> {
         let mut all = Page { items: Vec::new(), next_cursor: None };
-        loop {
+        let broker = loop {
             let mut asked = query.to_vec();
             asked.push(("limit", Some((limit - all.items.len()).clamp(1, PAGE).to_string())));
             asked.push(("cursor", all.next_cursor.take()));
             let answer = self.get(path, &asked).await?;
-            let page: Page =
-                serde_json::from_str(&answer.text).map_err(|e| Failure::Refused(format!("this is not the answer of a broker: {e}")))?;
+            let page: Page = serde_json::from_str(&answer.text).map_err(|_| no_broker(&answer.broker, "its answer is not a list"))?;
             let is_empty = page.items.is_empty();
             all.items.extend(page.items);
             all.next_cursor = page.next_cursor;
             if is_empty || all.next_cursor.is_none() || all.items.len() >= limit {
-                break;
+                break answer.broker;
             }
-        }
+        };
         // Lists that the broker gives whole are longer than what was asked for.
         all.items.truncate(limit);
         let text = serde_json::to_string(&all).expect("raw JSON is JSON");
-        Ok(Answer { text })
+        Ok(Answer { text, broker })
     }
 
     fn request(&self, broker: &Url, method: Method, path: &[&str], query: Query<'_>) -> RequestBuilder {
         let mut url = broker.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+            match path {
+                ["", path @ ..] => segments.pop_if_empty().extend(path),
+                path => segments.pop_if_empty().extend(["api", "v1"]).extend(path),
+            };
         }
         url.set_query(None);
         for (name, value) in query.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
@@ -179,7 +184,10 @@ impl Client {
             segments.pop_if_empty().push("healthz");
         }
         let asked = self.http.get(url).timeout(SIGN_OF_LIFE).send().await;
-        asked.map(drop).map_err(|error| unreachable(broker, &error))
+        match asked {
+            Ok(_) => Ok(()),
+            Err(error) => Err(unreachable(broker, &error).await),
+        }
     }
 
     /// Sends to one broker after the other, until one answers that does not stand by. What one may have done is not sent to
@@ -202,7 +210,7 @@ impl Client {
             let answer = match finish(self.request(broker, method.clone(), path, query)).send().await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    let failure = unreachable(broker, &error);
+                    let failure = unreachable(broker, &error).await;
                     if !error.is_connect() {
                         return Err(failure);
                     }
@@ -213,12 +221,23 @@ impl Client {
                 }
             };
             let status = answer.status();
-            let text = answer.text().await.map_err(|e| unreachable(broker, &e))?;
+            let text = match answer.text().await {
+                Ok(text) => text,
+                Err(error) => return Err(unreachable(broker, &error).await),
+            };
             if status.is_success() {
-                return Ok(Answer { text });
+                return Ok(Answer { text, broker: broker.clone() });
             }
-            let failure = Failure::Refused(refusal(status, &text));
-            if !serde_json::from_str::<Problem>(&text).is_ok_and(|problem| problem.is_standby()) {
+            if status == StatusCode::UNAUTHORIZED {
+                return Err(Failure::Refused(unauthorized(broker, self.token.is_some())));
+            }
+            let problem: Problem = match serde_json::from_str(&text) {
+                Ok(problem) => problem,
+                Err(_) => return Err(no_broker(broker, &format!("it answered {status}"))),
+            };
+            let is_standby = problem.is_standby();
+            let failure = Failure::of(problem);
+            if !is_standby {
                 return Err(failure);
             }
             self.brokers.leave(number);
@@ -228,38 +247,37 @@ impl Client {
     }
 }
 
-fn unreachable(broker: &Url, error: &reqwest::Error) -> Failure {
+async fn unreachable(broker: &Url, error: &reqwest::Error) -> Failure {
     if error.is_builder() {
-        return Failure::Usage("the token holds a character that cannot be sent".to_owned());
+        return Failure::Usage("the token holds a character that cannot be sent in a header: check --token or WEBLOOM_TOKEN".to_owned());
     }
-    // The innermost reason is the one that helps: connection refused, name not known.
-    let mut reason: &dyn std::error::Error = error;
-    while let Some(source) = reason.source() {
-        reason = source;
-    }
-    let why = if error.is_timeout() { "no answer in time".to_owned() } else { reason.to_string() };
-    Failure::Refused(format!("no broker answers at {}: {why}", broker))
+    let stage = match (error.is_timeout(), error.is_connect()) {
+        (true, _) => Stage::TimedOut,
+        (_, true) => Stage::Connecting,
+        _ => Stage::Talking,
+    };
+    connect::unreachable(broker, stage, error).await
 }
 
-/// What a refusal says to a person.
-fn refusal(status: StatusCode, text: &str) -> String {
-    match serde_json::from_str::<Problem>(text) {
-        Ok(Problem { title, detail, field: Some(field), .. }) => format!("{title}: {detail} ({field})"),
-        Ok(Problem { title, detail, .. }) => format!("{title}: {detail}"),
-        Err(_) => format!("the answer is {status}, and none of a broker"),
+/// Something else listens there.
+fn no_broker(address: &Url, why: &str) -> Failure {
+    let base = address.as_str().trim_end_matches('/');
+    Failure::Refused(format!("the server at {base} is not a Webloom broker: {why}. Check --broker or WEBLOOM_BROKER"))
+}
+
+/// The broker knows no such token, or got none.
+fn unauthorized(broker: &Url, has_token: bool) -> String {
+    let broker = broker.as_str().trim_end_matches('/');
+    if has_token {
+        format!("The broker at {broker} did not accept the token. Check --token or WEBLOOM_TOKEN.")
+    } else {
+        format!("The broker at {broker} needs a token. Give one with --token or WEBLOOM_TOKEN.")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_refusal_names_its_field() {
-        let problem = serde_json::to_string(&Problem::invalid("cron", "no such minute")).unwrap();
-        assert_eq!(refusal(StatusCode::UNPROCESSABLE_ENTITY, &problem), "A value is not allowed: no such minute (cron)");
-        assert_eq!(refusal(StatusCode::BAD_GATEWAY, "<html>"), "the answer is 502 Bad Gateway, and none of a broker");
-    }
 
     #[test]
     fn an_address_is_put_together() {

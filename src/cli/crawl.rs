@@ -3,14 +3,18 @@
 use super::house::House;
 use super::say;
 use crate::config::agent::AgentConfig;
-use crate::config::broker::{BrokerConfig, SchedulerNet, Times};
+use crate::config::broker::{BrokerConfig, IN_FLIGHT_BYTES, SchedulerNet, Times};
 use crate::config::lease::LeaseConfig;
 use crate::config::tokens::Tokens;
-use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, drive, serve};
+use crate::crawl::{CrawlOptions, Outcome, Site, State, Summary, check_outputs, drive, serve};
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// The time that downloads under way have when the crawl is told to end.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// Flags of `webloom crawl`.
 #[derive(Debug, ClapArgs)]
@@ -38,13 +42,16 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
     let config = BrokerConfig {
         listen,
         database,
+        accept_lost_data: false,
         tls: None,
         tokens: Tokens::default(),
         threads: 1,
+        in_flight_bytes: IN_FLIGHT_BYTES,
         times: Times::default(),
         alerts,
         keep,
         callback_allow: Vec::new(),
+        site_rules: Vec::new(),
         scheduler_net: SchedulerNet::default(),
         // Two crawls of one folder would each take the other's pages.
         lease: LeaseConfig { stands_by: false, ..LeaseConfig::default() },
@@ -56,7 +63,9 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
 async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(House, Summary), String> {
     let mut state = State::prepare(options).map_err(|e| e.to_string())?;
     let mut house = House::start(broker_config(listen, state.database())?).await?;
-    let agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
+    let mut agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
+    // What is cut off is downloaded again by --resume; whoever presses Ctrl-C waits for it.
+    agent.waits.drain = DRAIN;
     let driven = match house.start_agent(agent) {
         Ok(()) => drive(&house.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
         Err(error) => Err(error),
@@ -76,7 +85,11 @@ async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(H
 /// It could not begin, or ended early.
 pub fn crawl(args: CrawlArgs) -> Result<(), String> {
     actix_rt::System::new().block_on(async move {
-        let options = &args.options;
+        let mut options = args.options;
+        options.read_starts().map_err(|e| e.to_string())?;
+        let options = &options;
+        // Before anything of an earlier crawl is touched.
+        check_outputs(options).map_err(|e| e.to_string())?;
         let summary = if let Some(broker) = &options.broker {
             let mut state = State::prepare(options).map_err(|e| e.to_string())?;
             drive(broker, options.token.as_deref(), options, &mut state, stop_signal()).await.map_err(|e| e.to_string())?
@@ -86,7 +99,10 @@ pub fn crawl(args: CrawlArgs) -> Result<(), String> {
             summary
         };
         match summary.outcome {
-            Outcome::Finished if summary.pages == 0 && summary.failed > 0 => Err("not one page could be downloaded".to_owned()),
+            Outcome::Finished if summary.pages == 0 && summary.failed > 0 => {
+                let why = summary.first_failure.map_or(String::new(), |why| format!(": {why}"));
+                Err(format!("not one page could be downloaded{why}"))
+            }
             Outcome::Finished | Outcome::Interrupted => Ok(()),
             Outcome::Failed(reason) => Err(reason),
         }
@@ -117,7 +133,7 @@ async fn show(args: &DemoArgs, site: Site, folder: &std::path::Path) -> Result<(
     let url = site.url().parse().map_err(|e| format!("the address of the demo site: {e}"))?;
     let output = args.output.clone().or_else(|| Some(folder.join("pages.jsonl")));
     let options = CrawlOptions { output, state: Some(folder.to_owned()), fresh: true, ..CrawlOptions::new(url) };
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    crate::private::make_folder(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     say(&format!("a small site was generated and is served at {}: crawling it", site.url()));
     let (house, summary) = crawl_in_house(&options, args.listen).await?;
     let done = match &summary.outcome {
@@ -136,7 +152,7 @@ async fn show(args: &DemoArgs, site: Site, folder: &std::path::Path) -> Result<(
         Outcome::Failed(reason) => Err(reason.clone()),
     };
     if done.is_ok() && !args.exit && summary.outcome == Outcome::Finished {
-        say(&format!("open {} in a browser to see the actors; Ctrl-C ends", house.url()));
+        say(&format!("open {} in a browser to see the crawl: its run, its pages and its log; press Ctrl-C to end", house.url()));
         stop_signal().await;
     }
     house.end().await;

@@ -1,14 +1,23 @@
 //! `webloom group`: names that jobs and nodes go by.
 
 use super::client::Client;
-use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, since, some, time};
+use super::failure::Failure;
+use super::find::{GROUP, find as find_id};
+use super::remote::{Remote, Shell};
+use super::table::{Column, card, cell, list as table, some};
+use super::times::since;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Groups that are looked through for a name, at most.
-const MOST: usize = 100_000;
+const COLUMNS: [Column; 6] = [
+    Column::id("ID", "id"),
+    Column::text("NAME", "name"),
+    Column::text("JOBS", "jobs"),
+    Column::text("NODES", "nodes"),
+    Column::time("CHANGED", "updateTime"),
+    Column::text("DESCRIPTION", "description"),
+];
 
 /// Flags of `webloom group`.
 #[derive(Debug, ClapArgs)]
@@ -37,12 +46,12 @@ enum GroupCommand {
     },
     /// Show a group
     Show {
-        /// The group: its name, its id or its number
+        /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
     },
     /// Give a group another name, or another description
     Rename {
-        /// The group: its name, its id or its number
+        /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
         /// Its name from now on
         name: String,
@@ -52,17 +61,17 @@ enum GroupCommand {
     },
     /// Delete a group
     Delete {
-        /// The group: its name, its id or its number
+        /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
     },
     /// Enable all jobs of a group
     Enable {
-        /// The group: its name, its id or its number
+        /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
     },
     /// Disable all jobs of a group
     Disable {
-        /// The group: its name, its id or its number
+        /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
         /// Why, for people
         #[arg(long)]
@@ -113,13 +122,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 
 async fn list(shell: &Shell, limit: usize) -> Result<ExitCode, Failure> {
     let answer = shell.client.list(&["groups"], &[], limit).await?;
-    shell.show(&answer, |groups| {
-        table(groups, "there are no groups", &["ID", "NAME", "JOBS", "NODES", "CHANGED", "DESCRIPTION"], |group| {
-            let mut row = ["id", "name", "jobs", "nodes"].map(|key| cell(group, key)).to_vec();
-            row.extend([time(group, "updateTime"), some(group, "description").unwrap_or_default()]);
-            row
-        })
-    })
+    shell.show(&answer, |groups| table(groups, "there are no groups", &COLUMNS))
 }
 
 fn describe(group: &Value) -> String {
@@ -137,10 +140,9 @@ fn input(name: &str, description: Option<String>) -> Value {
 
 /// The id and the name of a group.
 async fn find(client: &Client, group: &str) -> Result<(String, String), Failure> {
-    let groups = client.list(&["groups"], &[], MOST).await?.value()?;
-    let found = items(&groups).iter().find(|found| found["name"] == group || found["id"] == group || found["number"] == group);
-    let found = found.ok_or_else(|| Failure::Refused(format!("there is no group `{group}`")))?;
-    Ok((cell(found, "id"), found["name"].as_str().unwrap_or_default().to_owned()))
+    let id = find_id(client, GROUP, group).await?;
+    let found = client.get(&["groups", &id], &[]).await?.value()?;
+    Ok((id, cell(&found, "name")))
 }
 
 /// Enables or disables all jobs of a group.

@@ -5,30 +5,42 @@ mod alert;
 mod broker;
 mod brokers;
 mod client;
+mod connect;
 mod crawl;
+mod examples;
+mod failure;
+mod find;
 mod group;
 mod house;
 mod job;
+mod look;
 mod node;
 mod package;
 mod remote;
 mod run;
+mod site;
+mod status;
 mod table;
+mod times;
 mod value;
 mod verify_history;
+mod version;
+mod words;
 mod worker;
 
-use clap::{Parser, Subcommand};
-use remote::Failure;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use failure::Failure;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Schedules work and carries it out on a fleet of machines.
 #[derive(Debug, Parser)]
-#[command(name = "webloom", version, about, max_term_width = 100)]
+#[command(name = "webloom", version = version::text(), about, max_term_width = 100)]
 struct Cli {
     /// Certificates (PEM) of authorities that are trusted beside the usual ones, in all connections by TLS
-    #[arg(long, env = "WEBLOOM_CA_FILE", global = true, value_name = "FILE")]
+    #[arg(long, env = "WEBLOOM_CA_FILE", global = true, value_name = "FILE", help_heading = remote::CONNECTION)]
     ca_file: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -57,14 +69,25 @@ enum Command {
     Group(group::Args),
     /// The machines that carry work out
     Node(node::NodeArgs),
+    /// The sites that runs ask: list, hold and release them
+    Site(site::Args),
     /// Packages: programs that nodes fetch from the broker
     Package(package::Args),
     /// The programs that say what is to be done
     Worker(worker::Args),
     /// Alerts: who is told when a job fails, is missed, late or silent
     Alert(alert::Args),
+    /// Show on one screen who leads, nodes, workers, runs, failures, and what needs attention
+    Status(status::Args),
     /// Prove from a store file that every planned instant stands in the ledger, and nothing else
     VerifyHistory(verify_history::Args),
+    /// Print a script that completes commands and flags, for your shell to read
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print version, commit and date of the commit, target, and the version of SQLite
+    Version,
 }
 
 /// A number of items, at least one.
@@ -72,20 +95,47 @@ fn limit() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1_000_000)
 }
 
+/// The whole command line, with its examples.
+fn command() -> clap::Command {
+    examples::add(Cli::command(), "")
+}
+
+/// The command that was given, with its arguments: of `webloom job list` that of `list`.
+fn leaf<'a>(root: &'a clap::Command, matches: &'a ArgMatches) -> (&'a clap::Command, &'a ArgMatches) {
+    let (mut command, mut matches) = (root, matches);
+    while let Some((name, below)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { break };
+        (command, matches) = (found, below);
+    }
+    (command, matches)
+}
+
+/// What is logged unless `RUST_LOG` says otherwise. Requests that are no HTTP are the fault of whoever sends them, and actix-http
+/// logs each as an error.
+const QUIET: &str = "warn,actix_http::h1=off";
+const LOUD: &str = "info,actix_server=warn,actix_http::h1=off";
+
 /// Runs the program. What goes wrong is told on standard error, with exit code 1 (2 for a wrong command line).
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut root = command();
+    let read = root.try_get_matches_from_mut(std::env::args_os());
+    let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut root))?, matches)));
+    let (cli, matches) = match read {
+        Ok(read) => read,
+        Err(error) => return misread(&error),
+    };
     let quiet = !matches!(cli.command, Command::Broker(_) | Command::Agent(_));
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { "warn" } else { "info,actix_server=warn" }))
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { QUIET } else { LOUD }))
         .format_timestamp_millis()
         .init();
     if let Some(file) = &cli.ca_file
         && let Err(why) = crate::tls::trust(file)
     {
-        return Failure::Usage(format!("--ca-file: {why}")).tell();
+        return Failure::Usage(format!("--ca-file: {why}")).tell(None);
     }
-    let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(Failure::Refused);
+    let why = |why: String| if why.ends_with(crate::crawl::UNREAD) { Failure::Unread } else { Failure::Refused(why) };
+    let done = |ended: Result<(), String>| ended.map(|()| ExitCode::SUCCESS).map_err(why);
     let result = match cli.command {
         Command::Broker(args) => broker::run(args),
         Command::Brokers(args) => brokers::run(args),
@@ -97,21 +147,65 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Group(args) => group::run(args),
         Command::Node(args) => node::run(args),
+        Command::Site(args) => site::run(args),
         Command::Package(args) => package::run(args),
         Command::Worker(args) => worker::run(args),
         Command::Alert(args) => alert::run(args),
+        Command::Status(args) => status::run(args),
         Command::VerifyHistory(args) => verify_history::run(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut root, "webloom", &mut script);
+            remote::print(String::from_utf8_lossy(&script).trim_end()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Version => remote::print(&format!("webloom {}", version::text())).map(|()| ExitCode::SUCCESS),
     };
-    result.unwrap_or_else(|failure| failure.tell())
+    result.unwrap_or_else(|failure| failure.tell(Some(leaf(&root, &matches))))
 }
 
-#[expect(clippy::print_stderr, reason = "the one place that tells a person why the program ends")]
+/// What libraries say of a value, and what it means.
+const PLAIN: [(&str, &str); 7] = [
+    ("relative URL without a base", "a URL is expected, for example http://broker.example:55626"),
+    ("invalid digit found in string", "a whole number is expected, for example 3"),
+    ("cannot parse integer from empty string", "a whole number is expected, for example 3"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("number too small to fit in target type", "the number is too small"),
+    ("invalid float literal", "a number is expected, for example 1.5"),
+    ("invalid socket address syntax", "an IP address and a port are expected, for example 127.0.0.1:55626"),
+];
+
+/// For a command line that cannot be read, or asks for help.
+fn misread(error: &clap::Error) -> ExitCode {
+    let written = if error.kind() == ErrorKind::ValueValidation {
+        let mut stderr = std::io::stderr().lock();
+        let text = if stderr.is_terminal() { error.render().ansi().to_string() } else { error.render().to_string() };
+        let text = PLAIN.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours));
+        stderr.write_all(text.as_bytes())
+    } else {
+        error.print()
+    };
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Failure::Unread.tell(None),
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+    }
+}
+
+/// Tells the person at the terminal why the program ends, on standard error.
 fn say_error(error: &str) {
-    eprintln!("webloom: {error}");
+    // Nobody is left to be told if that cannot be written.
+    let _ = writeln!(std::io::stderr(), "webloom: {error}");
 }
 
 /// Tells the person at the terminal, on standard output.
-#[expect(clippy::print_stdout, reason = "the one place that speaks to the person at the terminal")]
 fn say(text: &str) {
-    println!("{text}");
+    // A reader that has seen enough does not end what goes on.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::command().debug_assert();
+    }
 }

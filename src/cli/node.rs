@@ -1,12 +1,39 @@
 //! `webloom node`: the machines that carry work out.
 
-use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, list as table, since, some, some_time, time};
+use super::failure::Failure;
+use super::find::{NODE, find};
+use super::remote::{Remote, Shell};
+use super::table::{Column, card, cell, list as table, some};
+use super::times::{since, some_time};
 use super::value::instant;
 use crate::domain::time::Timestamp;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
+
+const COLUMNS: [Column; 14] = [
+    Column::text("NAME", "name"),
+    Column::id("ID", "nodeId"),
+    Column::of("STATE", |node| state(node).to_owned()),
+    Column::text("GROUP", "group"),
+    Column::text("ADDRESS", "ipAddress"),
+    Column::text("BLOCKS", "holding"),
+    Column::text("PROGRAMS", "programs"),
+    Column::of("CPU %", |node| cell(&node["load"], "cpu")),
+    Column::time("LAST SEEN", "lastOnlineTime"),
+    Column::text("TYPE", "nodeType").wide(),
+    Column::text("SYSTEM", "operatingSystem").wide(),
+    Column::text("AT MOST", "maxProcessCount").wide(),
+    Column::of("FREE MB", |node| cell(&node["load"], "freeMemory")).wide(),
+    Column::text("REASON", "reason").wide(),
+];
+
+const STATUSES: [Column; 4] = [
+    Column::exact("AT", "creationTime"),
+    Column::text("AT WORK", "processCount"),
+    Column::text("CPU %", "cpu"),
+    Column::text("FREE MB", "freeMemory"),
+];
 
 /// Flags of `webloom node`.
 #[derive(Debug, ClapArgs)]
@@ -20,7 +47,7 @@ pub struct NodeArgs {
 /// A node.
 #[derive(Debug, ClapArgs)]
 struct NodeRef {
-    /// The node: its id or its number
+    /// The node: its id or at least 4 digits of it, its number, or its name if no other node has it
     node: String,
 }
 
@@ -82,33 +109,15 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
     args.remote.run(async |shell| match command {
         NodeCommand::List => {
             let answer = shell.client.get(&["nodes"], &[]).await?;
-            shell.show(&answer, |nodes| {
-                let columns =
-                    ["ID", "STATE", "TYPE", "GROUP", "ADDRESS", "SYSTEM", "BLOCKS", "PROGRAMS", "AT MOST", "CPU %", "FREE MB", "LAST SEEN"];
-                table(nodes, "there are no nodes", &columns, |node| {
-                    let load = &node["load"];
-                    vec![
-                        cell(node, "nodeId"),
-                        state(node).to_owned(),
-                        cell(node, "nodeType"),
-                        cell(node, "group"),
-                        cell(node, "ipAddress"),
-                        cell(node, "operatingSystem"),
-                        cell(node, "holding"),
-                        cell(node, "programs"),
-                        cell(node, "maxProcessCount"),
-                        cell(load, "cpu"),
-                        cell(load, "freeMemory"),
-                        time(node, "lastOnlineTime"),
-                    ]
-                })
-            })
+            shell.show(&answer, |nodes| table(nodes, "there are no nodes", &COLUMNS))
         }
         NodeCommand::Show(NodeRef { node }) => {
+            let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.get(&["nodes", &node], &[]).await?;
             shell.show(&answer, describe)
         }
         NodeCommand::Enable(NodeRef { node }) => {
+            let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.post(&["nodes", &node, "enable"], &[], &json!({})).await?;
             shell.show(&answer, |_| format!("node {node} is given work"))
         }
@@ -116,28 +125,24 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
         NodeCommand::Drain(args) => set_work(&shell, &args, "drain", "finishes what it has, and ends").await,
         NodeCommand::Exit(args) => set_work(&shell, &args, "exit", "is told to end").await,
         NodeCommand::Remove { node: NodeRef { node }, force } => {
+            let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.delete_with(&["nodes", &node], &[("force", force.then(|| "true".to_owned()))]).await?;
             shell.show(&answer, |_| format!("node {node} is removed"))
         }
         NodeCommand::History { node: NodeRef { node }, from, to, limit } => {
+            let node = find(&shell.client, NODE, &node).await?;
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
             let query = [("from", at(from)), ("to", at(to))];
             let answer = shell.client.list(&["nodes", &node, "statuses"], &query, limit as usize).await?;
-            shell.show(&answer, |rows| {
-                table(rows, "nothing is known of it", &["AT", "AT WORK", "CPU %", "FREE MB"], |row| {
-                    let mut cells = vec![time(row, "creationTime")];
-                    cells.extend(["processCount", "cpu", "freeMemory"].map(|key| cell(row, key)));
-                    cells
-                })
-            })
+            shell.show(&answer, |rows| table(rows, "nothing is known of it", &STATUSES))
         }
     })
 }
 
 async fn set_work(shell: &Shell, args: &WorkArgs, what: &str, says: &str) -> Result<ExitCode, Failure> {
-    let node = &args.node.node;
+    let node = find(&shell.client, NODE, &args.node.node).await?;
     let body = args.reason.as_ref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
-    let answer = shell.client.post(&["nodes", node, what], &[], &body).await?;
+    let answer = shell.client.post(&["nodes", &node, what], &[], &body).await?;
     shell.show(&answer, |_| format!("node {node} {says}"))
 }
 
@@ -158,6 +163,7 @@ fn state(node: &Value) -> &'static str {
 fn describe(node: &Value) -> String {
     let load = &node["load"];
     card(&[
+        ("name", some(node, "name")),
         ("id", some(node, "nodeId")),
         ("number", some(node, "number")),
         ("state", Some(state(node).to_owned())),

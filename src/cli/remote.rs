@@ -1,12 +1,19 @@
 //! What the commands that ask a broker have in common: where it is, how its answers are shown, how the program ends.
 
-use super::client::Client;
+use super::client::{Answer, Client};
+use super::failure::Failure;
+use super::look::{Format, Look};
+use super::table::names;
 use crate::config::addresses::Addresses;
+use crate::protocol::token::own;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 use std::future::Future;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
+
+/// Whose token is taken where there are several: the one that may do the most.
+const CALLERS: [&str; 4] = ["admin", "readonly", "worker", "agent"];
 
 /// Flags of every command that asks a broker.
 #[derive(ClapArgs)]
@@ -18,49 +25,34 @@ pub struct Remote {
         default_value = "http://127.0.0.1:55626",
         global = true,
         value_name = "URL",
-        help_heading = "The broker"
+        help_heading = CONNECTION
     )]
     broker: Addresses,
     /// The token to show it, if it asks for one; of several (`admin:…,agent:…`) the admin's
-    #[arg(long, env = "WEBLOOM_TOKEN", global = true, hide_env_values = true, help_heading = "The broker")]
+    #[arg(long, env = "WEBLOOM_TOKEN", global = true, hide_env_values = true, help_heading = CONNECTION)]
     token: Option<String>,
-    /// Print the broker's answer as JSON, one document, instead of a table
-    #[arg(long, global = true, help_heading = "The broker")]
-    pub(super) json: bool,
+    /// How the answer is printed [default: table]
+    #[arg(long, short, global = true, value_name = "FORMAT", help_heading = OUTPUT)]
+    output: Option<Format>,
+    /// The same as --output json
+    #[arg(long, global = true, conflicts_with = "output", help_heading = OUTPUT)]
+    json: bool,
+    /// Tables without their first line
+    #[arg(long, global = true, help_heading = OUTPUT)]
+    no_headers: bool,
+    /// Exact times in UTC, instead of `3 min ago`
+    #[arg(long, global = true, help_heading = OUTPUT)]
+    utc: bool,
 }
+
+/// Headings of flags that many commands have.
+pub const CONNECTION: &str = "Connection";
+const OUTPUT: &str = "Output";
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the token.
-        f.debug_struct("Remote").field("broker", &self.broker).field("json", &self.json).finish_non_exhaustive()
-    }
-}
-
-/// Why a command ends before its end.
-#[derive(Debug)]
-pub enum Failure {
-    /// The broker refused it or could not be reached, or there is nothing of that name: exit code 1.
-    Refused(String),
-    /// The command line, or a file that it names, cannot be understood: exit code 2.
-    Usage(String),
-    /// Nobody reads what is printed any more (`| head`): that is no fault.
-    Unread,
-}
-
-impl Failure {
-    /// Tells the person at the terminal, and says how the program ends.
-    pub fn tell(&self) -> ExitCode {
-        match self {
-            Self::Refused(why) => {
-                super::say_error(why);
-                ExitCode::FAILURE
-            }
-            Self::Usage(why) => {
-                super::say_error(why);
-                ExitCode::from(2)
-            }
-            Self::Unread => ExitCode::SUCCESS,
-        }
+        f.debug_struct("Remote").field("broker", &self.broker).field("output", &self.output).finish_non_exhaustive()
     }
 }
 
@@ -69,29 +61,28 @@ impl Failure {
 pub struct Shell {
     /// The broker.
     pub client: Client,
-    /// As JSON.
-    pub json: bool,
+    /// As a document for programs.
+    pub is_document: bool,
 }
 
 impl Remote {
+    /// Sets how answers are to be shown, and gives it.
+    pub fn look(&self) -> Look {
+        let format = if self.json { Format::Json } else { self.output.unwrap_or_default() };
+        let look = Look { format, no_headers: self.no_headers, utc: self.utc };
+        look.set();
+        look
+    }
+
     /// Runs a command against the broker.
     ///
     /// # Errors
     /// What the command says.
     pub fn run<F: Future<Output = Result<ExitCode, Failure>>>(self, command: impl FnOnce(Shell) -> F) -> Result<ExitCode, Failure> {
-        let client = Client::new(self.broker, self.token.as_deref().map(own_token))?;
-        actix_rt::System::new().block_on(command(Shell { client, json: self.json }))
+        let is_document = self.look().is_document();
+        let client = Client::new(self.broker, self.token.as_deref().map(|text| own(text, &CALLERS).1.to_owned()))?;
+        actix_rt::System::new().block_on(command(Shell { client, is_document }))
     }
-}
-
-/// The token that may do the most: a shell that runs a broker has all of its tokens in the same variable.
-fn own_token(text: &str) -> String {
-    let rank = |role: &str| ["admin", "readonly", "read-only", "worker", "agent"].iter().position(|name| *name == role);
-    let split = |entry: &str| match entry.split_once(':') {
-        Some((role, token)) if rank(role).is_some() => (rank(role).unwrap_or(usize::MAX), token.to_owned()),
-        _ => (0, entry.to_owned()),
-    };
-    text.split(',').map(|entry| split(entry.trim())).min_by_key(|(rank, _)| *rank).map(|(_, token)| token).unwrap_or_default()
 }
 
 impl Shell {
@@ -99,14 +90,29 @@ impl Shell {
     ///
     /// # Errors
     /// It is not JSON, or nobody reads.
-    pub fn show(&self, answer: &super::client::Answer, show: impl FnOnce(&Value) -> String) -> Result<ExitCode, Failure> {
-        if self.json {
-            print(answer.text.trim_end())?;
-        } else {
-            print(&show(&answer.value()?))?;
+    pub fn show(&self, answer: &Answer, show: impl FnOnce(&Value) -> String) -> Result<ExitCode, Failure> {
+        let value = answer.value()?;
+        match Look::get().format {
+            // As it came, with all its digits.
+            Format::Json => print(answer.text.trim_end())?,
+            Format::Yaml => print_document(&value)?,
+            Format::Name => print(&names(&value))?,
+            Format::Table | Format::Wide => print(&show(&value))?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Prints a value as JSON or as YAML.
+///
+/// # Errors
+/// Nobody reads, or it cannot be written.
+pub fn print_document(value: &Value) -> Result<(), Failure> {
+    if Look::get().format != Format::Yaml {
+        return print(&value.to_string());
+    }
+    let text = serde_saphyr::to_string(value).map_err(|e| Failure::Refused(format!("the answer cannot be written as YAML: {e}")))?;
+    print(text.trim_end())
 }
 
 /// Prints lines on standard output; of an empty text nothing.
@@ -123,22 +129,4 @@ pub fn print(text: &str) -> Result<(), Failure> {
         ErrorKind::BrokenPipe => Failure::Unread,
         _ => Failure::Refused(format!("standard output: {error}")),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::own_token;
-
-    #[test]
-    fn of_several_tokens_the_admin_s_is_taken() {
-        for (text, token) in [
-            ("secret", "secret"),
-            ("admin:secret", "secret"),
-            ("agent:a,admin:b,worker:c", "b"),
-            ("agent:a, readonly:b", "b"),
-            ("with:colon", "with:colon"),
-        ] {
-            assert_eq!(own_token(text), token, "{text}");
-        }
-    }
 }

@@ -1,40 +1,172 @@
 //! Answers for people: tables without lines, that grep and awk can read, and texts that cannot play tricks on a terminal.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use super::look::{Format, Look};
+use super::times;
 use comfy_table::{Cell, Color, ContentArrangement, presets};
 use serde_json::Value;
+use std::borrow::Cow;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// What stands in a place that has nothing.
-const NOTHING: &str = "-";
+pub const NOTHING: &str = "-";
 
-/// A table: one line for each row, never wrapped, columns two blanks apart.
-pub struct Table(comfy_table::Table);
+/// Columns of text that a table has at most, unless the terminal is wider.
+const WIDTH: usize = 100;
+/// Digits of an id, if they tell it from all others of the table.
+const SHORT: usize = 8;
+/// A column is not cut to less than this.
+const NARROWEST: usize = 8;
 
-impl Table {
-    /// An empty one with these columns.
-    pub fn new(columns: &[&str]) -> Self {
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(columns);
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
-        }
-        Self(table)
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub struct Column {
+    head: Cow<'static, str>,
+    kind: Kind,
+    is_wide: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Text(&'static str),
+    Of(fn(&Value) -> String),
+    Id(&'static str),
+    Time(&'static str),
+    Exact(&'static str),
+}
+
+impl Column {
+    const fn new(head: &'static str, kind: Kind) -> Self {
+        Self { head: Cow::Borrowed(head), kind, is_wide: false }
     }
 
-    /// Appends a row.
-    pub fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
-        self.0.add_row(cells.into_iter().map(|text| {
-            let cell = Cell::new(&text);
-            match colour_of(&text) {
+    /// A member.
+    pub const fn text(head: &'static str, key: &'static str) -> Self {
+        Self::new(head, Kind::Text(key))
+    }
+
+    /// What is made of several members.
+    pub const fn of(head: &'static str, cell: fn(&Value) -> String) -> Self {
+        Self::new(head, Kind::Of(cell))
+    }
+
+    /// An id: its last digits, since ids that are made at one time begin alike; all of them in a wide table.
+    pub const fn id(head: &'static str, key: &'static str) -> Self {
+        Self::new(head, Kind::Id(key))
+    }
+
+    /// An instant, as `3 min ago`.
+    pub const fn time(head: &'static str, key: &'static str) -> Self {
+        Self::new(head, Kind::Time(key))
+    }
+
+    /// An instant that is always exact.
+    pub const fn exact(head: &'static str, key: &'static str) -> Self {
+        Self::new(head, Kind::Exact(key))
+    }
+
+    /// Only in wide tables.
+    pub const fn wide(mut self) -> Self {
+        self.is_wide = true;
+        self
+    }
+
+    /// Under another head.
+    pub fn under(mut self, head: String) -> Self {
+        self.head = head.into();
+        self
+    }
+
+    fn cell(&self, item: &Value) -> String {
+        match self.kind {
+            Kind::Text(key) | Kind::Id(key) => cell(item, key),
+            Kind::Of(cell) => Some(cell(item)).filter(|text| !text.is_empty()).unwrap_or_else(|| NOTHING.to_owned()),
+            Kind::Time(key) => times::time(item, key),
+            Kind::Exact(key) => times::exact_time(item, key),
+        }
+    }
+
+    fn can_be_cut(&self) -> bool {
+        matches!(self.kind, Kind::Text(_) | Kind::Of(_))
+    }
+}
+
+/// A table of these items of a list; `none` if there are none. Says if there are more than are shown.
+pub fn list(answer: &Value, none: &str, columns: &[Column]) -> String {
+    let items = items(answer);
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    let more = if answer["nextCursor"].is_string() { "\n… there are more; --limit shows more of them" } else { "" };
+    format!("{}{more}", table(items, columns, Look::get(), width()))
+}
+
+fn width() -> usize {
+    comfy_table::Table::new().width().map_or(WIDTH, |columns| usize::from(columns).max(WIDTH))
+}
+
+/// One line for each item, never wrapped, columns two blanks apart.
+fn table(items: &[Value], columns: &[Column], look: Look, width: usize) -> String {
+    let is_wide = look.format == Format::Wide;
+    let columns: Vec<&Column> = columns.iter().filter(|column| is_wide || !column.is_wide).collect();
+    let mut cells: Vec<Vec<String>> = columns
+        .iter()
+        .map(|column| {
+            let texts: Vec<String> = items.iter().map(|item| column.cell(item)).collect();
+            if matches!(column.kind, Kind::Id(_)) && !is_wide { shorten(texts) } else { texts }
+        })
+        .collect();
+    if !is_wide {
+        fit(&columns, &mut cells, width);
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if !look.no_headers {
+        table.set_header(columns.iter().map(|column| column.head.as_ref()));
+    }
+    for row in 0..items.len() {
+        table.add_row(cells.iter().map(|column| {
+            let cell = Cell::new(&column[row]);
+            match colour_of(&column[row]) {
                 Some(colour) => cell.fg(colour),
                 None => cell,
             }
         }));
     }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    // Colours only if standard output is a terminal.
+    table.trim_fmt()
+}
 
-    /// As text; colours only if standard output is a terminal.
-    pub fn text(&self) -> String {
-        self.0.trim_fmt()
+/// The last digits of ids, as many as tell all of them apart.
+fn shorten(ids: Vec<String>) -> Vec<String> {
+    let end = |id: &str, length: usize| match id.len().checked_sub(length) {
+        Some(from) if id.is_ascii() => id[from..].to_owned(),
+        _ => id.to_owned(),
+    };
+    let longest = ids.iter().map(String::len).max().unwrap_or(0);
+    let tells_apart = |length: &usize| {
+        let mut by_end = std::collections::HashMap::new();
+        ids.iter().all(|id| *by_end.entry(end(id, *length)).or_insert(id) == id)
+    };
+    let length = (SHORT..longest).find(tells_apart).unwrap_or(longest);
+    ids.iter().map(|id| end(id, length)).collect()
+}
+
+/// Cuts the widest columns of text until the table is as narrow as this.
+fn fit(columns: &[&Column], cells: &mut [Vec<String>], width: usize) {
+    let of = |column: &Column, texts: &[String]| texts.iter().map(|text| text.width()).chain([column.head.width()]).max().unwrap_or(0);
+    let mut widths: Vec<usize> = columns.iter().zip(cells.iter()).map(|(column, texts)| of(column, texts)).collect();
+    while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > width {
+        let can_give = |at: &usize| columns[*at].can_be_cut() && widths[*at] > NARROWEST.max(columns[*at].head.width());
+        let Some(widest) = (0..widths.len()).filter(can_give).max_by_key(|at| widths[*at]) else { break };
+        widths[widest] -= 1;
+    }
+    for (texts, width) in cells.iter_mut().zip(widths) {
+        for text in texts {
+            *text = cut(text, width);
+        }
     }
 }
 
@@ -56,23 +188,21 @@ pub fn card(rows: &[(&str, Option<String>)]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A table of these items of a list, made row by row; `none` if there are none. Says if there are more than are shown.
-pub fn list(answer: &Value, none: &str, columns: &[&str], row: impl Fn(&Value) -> Vec<String>) -> String {
-    let items = items(answer);
-    if items.is_empty() {
-        return none.to_owned();
-    }
-    let mut table = Table::new(columns);
-    for item in items {
-        table.row(row(item));
-    }
-    let more = if answer["nextCursor"].is_string() { "\n… there are more; --limit shows more of them" } else { "" };
-    format!("{}{more}", table.text())
-}
-
 /// The items of a list, with a frame around it or without.
 pub fn items(answer: &Value) -> &[Value] {
     answer["items"].as_array().or_else(|| answer.as_array()).map_or(&[], Vec::as_slice)
+}
+
+/// What the things of an answer are called by, one a line: the name where it is unique, else the id.
+pub fn names(answer: &Value) -> String {
+    let things = if answer.is_array() || answer["items"].is_array() { items(answer) } else { std::slice::from_ref(answer) };
+    let keys = |thing: &Value| match thing["classNames"].is_array() {
+        // Several workers may have one name.
+        true => ["id", "name", "", "", ""],
+        false => ["identity", "nodeId", "sha256", "name", "id"],
+    };
+    let name = |thing: &Value| keys(thing).iter().find_map(|key| some(thing, key));
+    things.iter().filter_map(name).collect::<Vec<_>>().join("\n")
 }
 
 /// A member as a text, if it is there.
@@ -92,48 +222,27 @@ pub fn cell(value: &Value, key: &str) -> String {
     some(value, key).unwrap_or_else(|| NOTHING.to_owned())
 }
 
-/// An instant, if it is there.
-pub fn some_time(value: &Value, key: &str) -> Option<String> {
-    value[key].as_str().map(short_time)
-}
-
-/// An instant and who it was, if they are there.
-pub fn since(value: &Value, at: &str, by: &str) -> Option<String> {
-    let by = some(value, by).map(|by| format!(" by {by}")).unwrap_or_default();
-    some_time(value, at).map(|at| format!("{at}{by}"))
-}
-
-/// An instant for a cell.
-pub fn time(value: &Value, key: &str) -> String {
-    some_time(value, key).unwrap_or_else(|| NOTHING.to_owned())
-}
-
-/// An instant in UTC; milliseconds only if they are not zero, so that what is copied is exact.
-pub fn short_time(text: &str) -> String {
-    let Ok(time) = DateTime::parse_from_rfc3339(text) else { return plain(text) };
-    let form = if time.timestamp_subsec_millis() == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
-    time.with_timezone(&Utc).to_rfc3339_opts(form, true)
-}
-
-/// A span of time in words: `1h 30m`.
-pub fn span(ms: u64) -> String {
-    if ms == 0 {
-        return "0s".to_owned();
-    }
-    humantime::format_duration(std::time::Duration::from_millis(ms)).to_string()
-}
-
 /// Without characters that move a terminal's cursor, change its colours or break a line.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { if matches!(c, '\n' | '\t' | '\r') { ' ' } else { '\u{fffd}' } } else { c }).collect()
 }
 
-/// At most so many characters.
+/// At most so many columns of a terminal.
 pub fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+    if text.width() <= most {
         return text.to_owned();
     }
-    text.chars().take(most - 1).chain(['…']).collect()
+    let mut kept = String::new();
+    let mut width = 1;
+    for c in text.chars() {
+        width += c.width().unwrap_or(0);
+        if width > most {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.push('…');
+    kept
 }
 
 #[cfg(test)]
@@ -141,25 +250,62 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn a_table_is_lines_and_blanks() {
-        let answer = json!({ "items": [{ "name": "a", "n": 1 }, { "name": "longer\nname", "on": true }], "nextCursor": "x" });
-        let text = list(&answer, "none", &["NAME", "N", "ON"], |item| ["name", "n", "on"].map(|key| cell(item, key)).to_vec());
-        assert_eq!(text, "NAME         N  ON\na            1  -\nlonger name  -  yes\n… there are more; --limit shows more of them");
-        assert_eq!(list(&json!({ "items": [] }), "none", &[], |_| Vec::new()), "none");
+    fn shown(items: &Value, columns: &[Column], look: Look) -> Vec<String> {
+        table(items.as_array().unwrap(), columns, look, WIDTH).lines().map(str::to_owned).collect()
     }
 
     #[test]
-    fn times_are_short_and_exact() {
-        assert_eq!(short_time("2026-11-21T06:18:59.000Z"), "2026-11-21T06:18:59Z");
-        assert_eq!(short_time("2026-11-21T07:18:59.120+01:00"), "2026-11-21T06:18:59.120Z");
-        assert_eq!(span(5_400_000), "1h 30m");
+    fn a_table_is_lines_and_blanks() {
+        let answer = json!({ "items": [{ "name": "a", "n": 1 }, { "name": "longer\nname", "on": true }], "nextCursor": "x" });
+        let columns = [Column::text("NAME", "name"), Column::text("N", "n"), Column::text("ON", "on"), Column::text("W", "n").wide()];
+        let text = list(&answer, "none", &columns);
+        assert_eq!(text, "NAME         N  ON\na            1  -\nlonger name  -  yes\n… there are more; --limit shows more of them");
+        assert_eq!(list(&json!({ "items": [] }), "none", &columns), "none");
+        let bare = Look { no_headers: true, format: Format::Wide, ..Look::default() };
+        assert_eq!(shown(&answer["items"], &columns, bare), ["a            1  -    1", "longer name  -  yes  -"]);
+    }
+
+    #[test]
+    fn a_table_fits_100_columns_and_keeps_ids_and_times() {
+        let id = "0193b2c4d5e67f809a0b1c2d3e4f5a6b";
+        let long = "n".repeat(300);
+        let rows = json!([{ "id": id, "name": long, "reason": "漢".repeat(90), "at": "2026-11-21T06:18:59.123Z" }]);
+        let columns = [
+            Column::id("ID", "id"),
+            Column::text("NAME", "name"),
+            Column::exact("AT", "at"),
+            Column::text("STATE", "none"),
+            Column::text("REASON", "reason"),
+        ];
+        let lines = shown(&rows, &columns, Look::default());
+        assert!(lines.iter().all(|line| line.width() <= WIDTH), "{lines:#?}");
+        assert!(lines[1].starts_with("3e4f5a6b  nnnn") && lines[1].contains("n…  2026-11-21T06:18:59.123Z  -      漢"), "{lines:#?}");
+        let wide = shown(&rows, &columns, Look { format: Format::Wide, ..Look::default() });
+        assert!(wide[1].starts_with(id) && wide[1].contains(&long), "{wide:#?}");
+    }
+
+    #[test]
+    fn ids_are_as_short_as_they_may_be() {
+        let of = |ids: &[&str]| shorten(ids.iter().map(|id| (*id).to_owned()).collect());
+        assert_eq!(of(&["00000000111111112222", "00000000111111113333"]), ["11112222", "11113333"]);
+        assert_eq!(
+            of(&["aa00000000111111112222", "aa00000001111111112222", "-"]),
+            ["0111111112222", "1111111112222", "-"].map(|s| s.to_owned())
+        );
+        assert_eq!(of(&["aa00000000111111112222"; 2]), ["11112222"; 2]);
+    }
+
+    #[test]
+    fn names_are_what_things_are_called_by() {
+        assert_eq!(names(&json!({ "items": [{ "id": "1", "name": "a" }, { "identity": "2", "jobName": "b" }] })), "a\n2");
+        assert_eq!(names(&json!([{ "id": "1", "name": "a", "classNames": [] }])), "1");
+        assert_eq!(names(&json!({ "nodeId": "3", "name": "host" })), "3");
     }
 
     #[test]
     fn a_terminal_is_not_played_with() {
         assert_eq!(plain("a\u{1b}[2Jb\tc"), "a\u{fffd}[2Jb c");
-        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!((cut("abcdef", 4), cut("漢字漢字", 5)), ("abc…".to_owned(), "漢字…".to_owned()));
         assert_eq!(card(&[("a", Some("1".into())), ("long", None), ("bcd", Some("2".into()))]), "a    1\nbcd  2");
     }
 }

@@ -1,10 +1,11 @@
 //! Values as people write them on a command line, and files that hold jobs.
 
-use super::remote::Failure;
+use super::failure::Failure;
 use crate::domain::time::Timestamp;
-use chrono::DateTime;
+use crate::domain::zone::Zone;
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde_json::Value;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read, in bytes.
@@ -12,37 +13,84 @@ const MOST: u64 = 64 << 20;
 
 /// A span of time in milliseconds: `500ms`, `30s`, `1h 30m`, `1d`, `0`.
 pub fn duration_ms(text: &str) -> Result<u64, String> {
-    let wrong = |why: String| format!("{why}; 500ms, 30s, 5m, 2h or 1d is expected");
-    if text.trim() == "0" {
+    const EXPECTED: &str = "a time with its unit is expected: 500ms, 30s, 5m, 2h or 1d";
+    let text = text.trim();
+    if text == "0" {
         return Ok(0);
     }
-    let span = humantime::parse_duration(text.trim()).map_err(|e| wrong(e.to_string()))?;
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("it needs a unit: {text}s, {text}m or {text}h"));
+    }
+    let span = humantime::parse_duration(text).map_err(|_| EXPECTED.to_owned())?;
     match u64::try_from(span.as_millis()) {
         Ok(ms) if ms > 0 || span.is_zero() => Ok(ms),
-        _ => Err(wrong("whole milliseconds are counted".to_owned())),
+        Ok(_) => Err("the shortest time is 1ms".to_owned()),
+        Err(_) => Err("it is too long".to_owned()),
     }
 }
 
-/// An instant: RFC 3339, `now`, or a span of time from now (`+2h`, `-30m`).
+const INSTANT: &str = "an instant is expected: 2026-12-24T18:00:00Z, 2026-12-24 (its midnight), now, +2h or -30m";
+
+/// An instant: RFC 3339, a date (its midnight in UTC), `now`, or a span of time from now (`+2h`, `-30m`).
 pub fn instant(text: &str) -> Result<Timestamp, String> {
-    let text = text.trim();
-    let now = Timestamp::now();
-    let moved = |span: &str, sign: i64| duration_ms(span).map(|ms| now.plus_ms(sign * i64::try_from(ms).unwrap_or(i64::MAX)));
-    match (text, text.strip_prefix('+'), text.strip_prefix('-')) {
-        ("now", _, _) => Ok(now),
-        (_, Some(span), _) => moved(span, 1),
-        (_, _, Some(span)) => moved(span, -1),
-        _ => DateTime::parse_from_rfc3339(text)
-            .map(|time| Timestamp(time.timestamp_millis()))
-            .map_err(|e| format!("{e}; 2026-12-24T18:00:00Z, now, +2h or -30m is expected")),
+    text.parse::<When>().and_then(|when| when.at(None))
+}
+
+/// An instant as it is written: what a date means depends on the zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum When {
+    /// This very instant.
+    At(Timestamp),
+    /// The midnight of a date.
+    Date(String),
+}
+
+impl std::str::FromStr for When {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let now = Timestamp::now();
+        let moved = |span: &str, sign: i64| duration_ms(span).map(|ms| Self::At(now.plus_ms(sign * i64::try_from(ms).unwrap_or(i64::MAX))));
+        match (text, text.strip_prefix('+'), text.strip_prefix('-')) {
+            ("now", _, _) => Ok(Self::At(now)),
+            (_, Some(span), _) => moved(span, 1),
+            (_, _, Some(span)) => moved(span, -1),
+            _ if NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok() => Ok(Self::Date(text.to_owned())),
+            _ if text.len() > 10 && NaiveDateTime::parse_from_str(text.replacen(' ', "T", 1).as_str(), "%Y-%m-%dT%H:%M:%S").is_ok() => {
+                Err(format!("it has no zone: write {}Z for UTC, or an offset like +01:00", text.replacen(' ', "T", 1)))
+            }
+            _ => {
+                DateTime::parse_from_rfc3339(text).map(|time| Self::At(Timestamp(time.timestamp_millis()))).map_err(|_| INSTANT.to_owned())
+            }
+        }
     }
+}
+
+impl When {
+    /// The instant; of a date the midnight in this zone, or in UTC.
+    ///
+    /// # Errors
+    /// It is out of range.
+    pub fn at(&self, zone: Option<&str>) -> Result<Timestamp, String> {
+        match self {
+            Self::At(at) => Ok(*at),
+            // That there is no such zone is told where it is given.
+            Self::Date(text) => zone.and_then(|name| Zone::named(name).ok()).unwrap_or_else(Zone::utc).instant(text),
+        }
+    }
+}
+
+/// The name of a time zone.
+pub fn zone(text: &str) -> Result<String, String> {
+    Zone::named(text).map(|_| text.to_owned()).map_err(|e| format!("{e}; Europe/Berlin, America/New_York and UTC are some"))
 }
 
 /// `KEY=VALUE`.
 pub fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
-        _ => Err("KEY=VALUE is expected".to_owned()),
+        _ => Err("KEY=VALUE is expected, for example ThreadNum=4".to_owned()),
     }
 }
 
@@ -50,7 +98,7 @@ pub fn property(text: &str) -> Result<(String, String), String> {
 pub fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        _ => Err("`Name: value` is expected".to_owned()),
+        _ => Err("`Name: value` is expected, for example `Accept: text/html`".to_owned()),
     }
 }
 
@@ -70,8 +118,25 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     } else {
         std::fs::File::open(path).and_then(|file| file.take(MOST).read_to_string(&mut text))
     };
-    result.map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))?;
+    result.map_err(|e| unreadable(path, &e))?;
     Ok(text)
+}
+
+/// A file that cannot be read.
+pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Usage(why_unreadable(path, error))
+}
+
+/// Why a file cannot be read.
+pub fn why_unreadable(path: &Path, error: &std::io::Error) -> String {
+    let why = match error.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::PermissionDenied => "there is no permission to read it".to_owned(),
+        ErrorKind::IsADirectory => "it is a folder, and a file is expected".to_owned(),
+        ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("cannot read {}: {why}", path.display())
 }
 
 /// It is JSON by its first character; everything else is YAML.
@@ -90,7 +155,9 @@ pub fn document(path: Option<&PathBuf>) -> Result<Option<Value>, Failure> {
     };
     match value {
         Ok(value @ Value::Object(_)) => Ok(Some(value)),
-        Ok(_) => Err(Failure::Usage(format!("{}: one document with names and values is expected", path.display()))),
+        Ok(_) => {
+            Err(Failure::Usage(format!("{}: one document with names and values is expected, for example `name: nightly`", path.display())))
+        }
         Err(why) => Err(Failure::Usage(format!("{}: {why}", path.display()))),
     }
 }
@@ -104,8 +171,8 @@ mod tests {
         for (text, ms) in [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h 30m", 5_400_000), ("1d", 86_400_000), ("0", 0)] {
             assert_eq!(duration_ms(text), Ok(ms), "{text}");
         }
-        for text in ["", "30", "1us", "-5s", "5 apples"] {
-            assert!(duration_ms(text).is_err(), "{text}");
+        for (text, why) in [("", "500ms"), ("30", "30s, 30m or 30h"), ("1us", "1ms"), ("-5s", "500ms"), ("5 apples", "its unit")] {
+            assert!(duration_ms(text).is_err_and(|error| error.contains(why)), "{text}");
         }
     }
 
@@ -115,8 +182,20 @@ mod tests {
         let (before, now) = (Timestamp::now(), instant("now").unwrap());
         assert!(before <= now && now <= Timestamp::now());
         let ahead = instant("+2h").unwrap().since_ms(instant("-30m").unwrap());
-        assert!((9_000_000..9_005_000).contains(&ahead), "{ahead}");
-        assert!(instant("tomorrow").is_err() && instant("2026-01-01").is_err());
+        // The second "now" is read later than the first.
+        assert!((8_995_000..=9_000_000).contains(&ahead), "{ahead}");
+        assert_eq!(instant("2026-01-01"), Ok(Timestamp(1_767_225_600_000)));
+        let date: When = "2026-01-01".parse().unwrap();
+        assert_eq!(date.at(Some("Europe/Berlin")), Ok(Timestamp(1_767_222_000_000)));
+        for (text, why) in [
+            ("tomorrow", "2026-12-24T18:00:00Z"),
+            ("2026-13-01", "+2h"),
+            ("2026-01-01T10:00:00", "write 2026-01-01T10:00:00Z"),
+            ("+5", "+2h"),
+        ] {
+            let error = instant(text).unwrap_err();
+            assert!(error.contains(why) || text == "+5" && error.contains("unit"), "{text}: {error}");
+        }
     }
 
     #[test]

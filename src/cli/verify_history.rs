@@ -1,7 +1,9 @@
 //! `webloom verify-history`: the proof, from a store file alone, that nothing planned was lost.
 
-use super::remote::{Failure, print};
+use super::failure::Failure;
+use super::remote::print;
 use super::table::plain;
+use crate::config::database::parse_database;
 use crate::store::verify::{History, Report};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
@@ -31,7 +33,8 @@ pub struct Args {
 /// The file is no store.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let refused = |e: crate::store::StoreError| Failure::Refused(e.to_string());
-    let report = History::open(&args.database).and_then(|mut history| history.verify(args.job.as_deref())).map_err(refused)?;
+    let database = parse_database(&args.database).map_err(|e| Failure::Refused(format!("--database: {e}")))?;
+    let report = History::open(&database).and_then(|mut history| history.verify(args.job.as_deref())).map_err(refused)?;
     print(&if args.json { serde_json::to_string(&report).expect("a report is JSON") } else { text(&report) })?;
     Ok(if report.discrepancies.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

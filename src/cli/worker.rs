@@ -1,15 +1,36 @@
 //! `webloom worker`: the programs that say what is to be done, and what an operator says of them.
 
-use super::client::Client;
-use super::remote::{Failure, Remote, Shell};
-use super::table::{card, cell, items, list as table, since, some, some_time, time};
-use crate::domain::ids::{Number, WorkerId};
+use super::failure::Failure;
+use super::find::{WORKER, find};
+use super::remote::{Remote, Shell};
+use super::table::{Column, card, cell, list as table, some};
+use super::times::{since, some_time, time};
+use super::words::words;
+use crate::domain::worker::WorkerState;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// More workers than this are not looked through for a name.
-const MOST: usize = 100_000;
+const COLUMNS: [Column; 11] = [
+    Column::id("ID", "id"),
+    Column::text("NAME", "name"),
+    Column::text("ONLINE", "isOnline"),
+    Column::text("STATE", "state"),
+    Column::text("GROUP", "group"),
+    Column::of("TASKS", tasks),
+    Column::text("SLOTS", "slots"),
+    Column::of("WATCHES", |worker| texts(worker, "classNames")),
+    Column::time("LAST SEEN", "lastSeen"),
+    Column::text("VERSION", "version").wide(),
+    Column::text("REASON", "reason").wide(),
+];
+
+const WATCHES: [Column; 4] = [
+    Column::id("WORKER", "connectionId"),
+    Column::text("CLASS", "fullClassName"),
+    Column::time("SINCE", "connectTime"),
+    Column::of("UNTIL", |watch| if watch["disconnectTime"].is_null() { "now".to_owned() } else { time(watch, "disconnectTime") }),
+];
 
 /// Flags of `webloom worker`.
 #[derive(Debug, ClapArgs)]
@@ -23,7 +44,7 @@ pub struct Args {
 /// A worker.
 #[derive(Debug, ClapArgs)]
 struct WorkerRef {
-    /// The worker: its id, its number, or its name if no other worker has it
+    /// The worker: its id or at least 4 digits of it, its number, or its name if no other worker has it
     worker: String,
 }
 
@@ -53,8 +74,14 @@ enum WorkerCommand {
     Kick(Word),
     /// Let a worker in again that was put out
     Allow(WorkerRef),
-    /// Forget a worker that is not there
-    Forget(WorkerRef),
+    /// Delete a worker that is not connected
+    Forget {
+        #[command(flatten)]
+        worker: WorkerRef,
+        /// Also if it is connected: it is put out, and what it has goes to others
+        #[arg(long)]
+        force: bool,
+    },
     /// List who watched which class from when to when
     Watches {
         /// At most so many
@@ -72,8 +99,8 @@ struct ListArgs {
     /// Only those that are not there
     #[arg(long)]
     offline: bool,
-    /// Only those in this state: enabled, disabled, draining, kicked
-    #[arg(long)]
+    /// Only those in this state
+    #[arg(long, value_parser = words::<WorkerState>())]
     state: Option<String>,
     /// Only those of this group
     #[arg(long)]
@@ -92,7 +119,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     args.remote.run(async |shell| match command {
         WorkerCommand::List(args) => list(&shell, args).await,
         WorkerCommand::Show(worker) => {
-            let id = find(&shell.client, &worker).await?;
+            let id = find(&shell.client, WORKER, &worker.worker).await?;
             let answer = shell.client.get(&["workers", &id], &[]).await?;
             shell.show(&answer, describe)
         }
@@ -101,35 +128,17 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         WorkerCommand::Drain(word) => order(&shell, &word.worker, "drain", word.reason, "finishes what it has, and leaves").await,
         WorkerCommand::Kick(word) => order(&shell, &word.worker, "kick", word.reason, "is put out").await,
         WorkerCommand::Allow(worker) => order(&shell, &worker, "allow", None, "may come again").await,
-        WorkerCommand::Forget(worker) => {
-            let id = find(&shell.client, &worker).await?;
-            let answer = shell.client.delete(&["workers", &id]).await?;
+        WorkerCommand::Forget { worker, force } => {
+            let id = find(&shell.client, WORKER, &worker.worker).await?;
+            let answer = shell.client.delete_with(&["workers", &id], &[("force", force.then(|| "true".to_owned()))]).await?;
             shell.show(&answer, |_| format!("worker {id} is forgotten"))
         }
         WorkerCommand::Watches { limit } => watches(&shell, limit).await,
     })
 }
 
-/// The id of the worker that is meant.
-async fn find(client: &Client, WorkerRef { worker }: &WorkerRef) -> Result<String, Failure> {
-    if let Ok(id) = worker.parse::<WorkerId>() {
-        return Ok(id.to_string());
-    }
-    let found = client.list(&["workers"], &[], MOST).await?.value()?;
-    let named: Vec<&Value> = items(&found).iter().filter(|one| one["name"] == worker.as_str()).collect();
-    // A program that takes a new id at each start leaves others of its name behind.
-    let online: Vec<&Value> = named.iter().copied().filter(|one| one["isOnline"] == true).collect();
-    let ids = |some: &[&Value]| some.iter().filter_map(|one| one["id"].as_str()).collect::<Vec<_>>().join("\n  ");
-    match (&named[..], &online[..]) {
-        ([one], _) | (_, [one]) => Ok(cell(one, "id")),
-        ([], _) if worker.parse::<Number>().is_ok() => client.numbered("workers", worker, "id").await,
-        ([], _) => Err(Failure::Refused(format!("there is no worker `{worker}`"))),
-        (several, _) => Err(Failure::Refused(format!("several workers are called `{worker}`; say which by its id:\n  {}", ids(several)))),
-    }
-}
-
 async fn order(shell: &Shell, worker: &WorkerRef, word: &str, reason: Option<String>, done: &str) -> Result<ExitCode, Failure> {
-    let id = find(&shell.client, worker).await?;
+    let id = find(&shell.client, WORKER, &worker.worker).await?;
     let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
     let answer = shell.client.post(&["workers", &id, word], &[], &body).await?;
     shell.show(&answer, |_| format!("worker {id} {done}"))
@@ -139,24 +148,7 @@ async fn list(shell: &Shell, args: ListArgs) -> Result<ExitCode, Failure> {
     let online = (args.online || args.offline).then(|| args.online.to_string());
     let query = [("online", online), ("state", args.state), ("group", args.group)];
     let answer = shell.client.list(&["workers"], &query, args.limit as usize).await?;
-    shell.show(&answer, |workers| {
-        let columns = ["ID", "NAME", "ONLINE", "STATE", "GROUP", "VERSION", "TASKS", "SLOTS", "WATCHES", "LAST SEEN", "REASON"];
-        table(workers, "there are no workers", &columns, |worker| {
-            vec![
-                cell(worker, "id"),
-                cell(worker, "name"),
-                if worker["isOnline"] == true { "yes" } else { "no" }.to_owned(),
-                cell(worker, "state"),
-                cell(worker, "group"),
-                cell(worker, "version"),
-                tasks(worker),
-                cell(worker, "slots"),
-                texts(worker, "classNames"),
-                time(worker, "lastSeen"),
-                some(worker, "reason").unwrap_or_default(),
-            ]
-        })
-    })
+    shell.show(&answer, |workers| table(workers, "there are no workers", &COLUMNS))
 }
 
 fn tasks(worker: &Value) -> String {
@@ -192,14 +184,5 @@ fn describe(worker: &Value) -> String {
 
 async fn watches(shell: &Shell, limit: u32) -> Result<ExitCode, Failure> {
     let answer = shell.client.list(&["workers", "watches"], &[], limit as usize).await?;
-    shell.show(&answer, |watches| {
-        table(watches, "nobody watched anything", &["WORKER", "CLASS", "SINCE", "UNTIL"], |watch| {
-            vec![
-                cell(watch, "connectionId"),
-                cell(watch, "fullClassName"),
-                time(watch, "connectTime"),
-                some_time(watch, "disconnectTime").unwrap_or_else(|| "now".to_owned()),
-            ]
-        })
-    })
+    shell.show(&answer, |watches| table(watches, "no worker has watched anything", &WATCHES))
 }

@@ -89,11 +89,16 @@ impl fmt::Debug for Addresses {
 
 fn address(text: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("`{text}`: {why}");
-    let mut url = Url::parse(text).map_err(|e| wrong(&e.to_string()))?;
+    const EXPECTED: &str = "a URL is expected, for example http://127.0.0.1:55626";
+    // `host:55626` reads as a URL whose scheme is `host`.
+    if !text.is_empty() && !text.contains("://") && Url::parse(&format!("http://{text}")).is_ok() {
+        return Err(wrong(&format!("{EXPECTED}; did you mean http://{text}?")));
+    }
+    let mut url = Url::parse(text).map_err(|_| wrong(EXPECTED))?;
     match url.scheme() {
         "http" | "https" if url.username().is_empty() && url.password().is_none() => {}
-        "http" | "https" => return Err(wrong("no user and no password are taken here; see `token`")),
-        other => return Err(wrong(&format!("the scheme `{other}` is not taken: http or https is expected"))),
+        "http" | "https" => return Err(wrong("a user or a password does not belong here: use --token")),
+        other => return Err(wrong(&format!("the scheme must be http or https, not {other}"))),
     }
     url.set_query(None);
     url.set_fragment(None);
@@ -122,7 +127,15 @@ mod tests {
 
     #[test]
     fn one_that_is_none_is_named() {
-        for (text, why) in [("http://a,,http://b", "``: "), ("ftp://x/", "`ftp://x/`: "), ("http://u:p@x", "password"), ("", "``: ")] {
+        for (text, why) in [
+            ("http://a,,http://b", "``: "),
+            ("ftp://x/", "`ftp://x/`: "),
+            ("http://u:p@x", "password"),
+            ("", "``: "),
+            ("host:1", "did you mean http://host:1?"),
+            ("127.0.0.1:1", "http://127.0.0.1:1?"),
+            ("host/", "http://host/?"),
+        ] {
             let error = text.parse::<Addresses>().expect_err(text);
             assert!(error.contains(why), "{text}: {error}");
         }

@@ -5,8 +5,12 @@
 
 use super::addresses::Addresses;
 use super::programs::{AtStop, ProgramLayer, ProgramSettings};
+use crate::domain::download_targets::DownloadTargets;
 use crate::domain::ids::NodeId;
+use crate::domain::node::is_name;
+use crate::domain::targets::Rule;
 use crate::protocol::application::ProgramLimits;
+use crate::protocol::token::own;
 use serde::Deserialize;
 use std::fmt;
 use std::net::IpAddr;
@@ -25,6 +29,12 @@ const MOST_NAME: usize = 50;
 pub struct AgentLayer {
     /// Blocks at once.
     pub max_process_count: Option<u32>,
+    /// Sites with a pace of their own at once, besides these blocks.
+    pub max_sites: Option<u32>,
+    /// Requests under way at once, to all sites with a pace.
+    pub max_connections: Option<u32>,
+    /// MB of memory for large bodies.
+    pub memory_mb: Option<u32>,
     /// Where the broker is: an `http` or `https` address, or several with commas between them.
     pub broker: Option<String>,
     /// What the broker knows its agents by.
@@ -37,6 +47,8 @@ pub struct AgentLayer {
     pub group: Option<String>,
     /// Console or Web.
     pub node_type: Option<String>,
+    /// What people call the node; the host's name unless said.
+    pub name: Option<String>,
     /// The node's id; without one it is kept in the file `node-id` in the data directory.
     pub node_id: Option<String>,
     /// Where the agent keeps what it must not forget.
@@ -45,6 +57,10 @@ pub struct AgentLayer {
     pub change_ip_command: Option<Vec<String>>,
     /// The address to be known by, where the broker cannot see it.
     pub ip: Option<String>,
+    /// Private, loopback and link-local places that downloads may go to.
+    pub download_allow: Option<Vec<String>>,
+    /// Places that downloads may not go to.
+    pub download_deny: Option<Vec<String>>,
     /// Whether the broker may start programs here.
     pub applications: Option<bool>,
     /// Hosts, besides the broker, that packages of programs may come from.
@@ -83,16 +99,22 @@ impl AgentLayer {
         let programs = self.programs().over(below.programs());
         Self {
             max_process_count: self.max_process_count.or(below.max_process_count),
+            max_sites: self.max_sites.or(below.max_sites),
+            max_connections: self.max_connections.or(below.max_connections),
+            memory_mb: self.memory_mb.or(below.memory_mb),
             broker: self.broker.or(below.broker),
             token: self.token.or(below.token),
             heartbeat: self.heartbeat.or(below.heartbeat),
             retry_download: self.retry_download.or(below.retry_download),
             group: self.group.or(below.group),
             node_type: self.node_type.or(below.node_type),
+            name: self.name.or(below.name),
             node_id: self.node_id.or(below.node_id),
             data_dir: self.data_dir.or(below.data_dir),
             change_ip_command: self.change_ip_command.or(below.change_ip_command),
             ip: self.ip.or(below.ip),
+            download_allow: self.download_allow.or(below.download_allow),
+            download_deny: self.download_deny.or(below.download_deny),
             applications: programs.applications,
             package_hosts: programs.package_hosts,
             application_users: programs.application_users,
@@ -113,14 +135,31 @@ impl AgentLayer {
         let defaults = AgentConfig::default();
         let broker = broker(self.broker.as_deref().unwrap_or(DEFAULT_BROKER), &mut wrong);
         let max_process_count = within("maxProcessCount", self.max_process_count, 1..=1_000, defaults.max_process_count, &mut wrong);
+        let max_sites = within("maxSites", self.max_sites, 1..=100_000, defaults.max_sites, &mut wrong);
+        let max_connections = within("maxConnections", self.max_connections, 1..=65_536, defaults.max_connections, &mut wrong);
+        let memory_mb = within("memoryMb", self.memory_mb, 1..=1_048_576, defaults.memory_mb, &mut wrong);
         let programs = self.programs().validate(max_process_count, &mut wrong);
         let heartbeat = within("heartbeat", self.heartbeat, 1..=3_600, defaults.heartbeat.as_secs(), &mut wrong);
         let retry_download = within("retryDownload", self.retry_download, 0..=20, defaults.retry_download, &mut wrong);
         let group = name("group", self.group, defaults.group.clone(), &mut wrong);
         let node_type = name("nodeType", self.node_type, defaults.node_type.clone(), &mut wrong);
+        if self.name.as_deref().is_some_and(|name| !is_name(name)) {
+            wrong.push(format!("name: 1 to {} characters are expected, none of them a control character", crate::domain::node::MOST_NAME));
+        }
         let node_id = parsed("nodeId", self.node_id.as_deref(), &mut wrong);
         let ip: Option<IpAddr> = parsed("ip", self.ip.as_deref(), &mut wrong);
+        let targets = DownloadTargets {
+            allow: rules("downloadAllow", self.download_allow, &mut wrong),
+            deny: rules("downloadDeny", self.download_deny, &mut wrong),
+        };
         let token = self.token.filter(|token| !token.is_empty());
+        let token = token.map(|text| match own(&text, &["agent", "admin"]) {
+            (Some(role @ ("readonly" | "worker")), _) => {
+                wrong.push(format!("token: it is of role {role}; an agent needs one of role agent"));
+                String::new()
+            }
+            (_, token) => token.to_owned(),
+        });
         if token.as_ref().is_some_and(|token| !token.bytes().all(|b| b.is_ascii_graphic())) {
             wrong.push("token: only visible ASCII characters, without blanks, can be sent in a header".to_owned());
         }
@@ -134,14 +173,19 @@ impl AgentLayer {
             broker,
             token,
             max_process_count,
+            max_sites,
+            max_connections,
+            memory_mb,
             heartbeat: Duration::from_secs(heartbeat),
             retry_download,
             group,
             node_type,
+            name: self.name,
             node_id,
             data_dir: Some(self.data_dir.unwrap_or_else(|| PathBuf::from("."))),
             change_ip_command: self.change_ip_command.unwrap_or_default(),
             ip,
+            targets,
             programs,
             ..defaults
         })
@@ -175,6 +219,10 @@ fn parsed<T: std::str::FromStr<Err: fmt::Display>>(key: &str, text: Option<&str>
     text?.parse().map_err(|e| wrong.push(format!("{key}: {e}"))).ok()
 }
 
+fn rules(key: &str, texts: Option<Vec<String>>, wrong: &mut Vec<String>) -> Vec<Rule> {
+    texts.unwrap_or_default().iter().filter_map(|text| parsed(key, Some(text), wrong)).collect()
+}
+
 /// Checked settings. [`AgentConfig::default`] is what `crawl` begins with: a node that is new each time.
 #[derive(Clone)]
 pub struct AgentConfig {
@@ -184,6 +232,12 @@ pub struct AgentConfig {
     pub token: Option<String>,
     /// Blocks at once.
     pub max_process_count: u32,
+    /// Sites with a pace of their own at once.
+    pub max_sites: u32,
+    /// Requests under way at once, to all sites with a pace.
+    pub max_connections: u32,
+    /// MB of memory for large bodies.
+    pub memory_mb: u32,
     /// The longest time between two heartbeats.
     pub heartbeat: Duration,
     /// Tries of a download after the first, unless the job says otherwise.
@@ -192,6 +246,8 @@ pub struct AgentConfig {
     pub group: String,
     /// Console or Web.
     pub node_type: String,
+    /// What people call the node; none: the host's name.
+    pub name: Option<String>,
     /// The node's id.
     pub node_id: Option<NodeId>,
     /// Where to keep the id if none is given; without either the id is a new one.
@@ -200,6 +256,8 @@ pub struct AgentConfig {
     pub change_ip_command: Vec<String>,
     /// The address to be known by.
     pub ip: Option<IpAddr>,
+    /// Where downloads may go to.
+    pub targets: DownloadTargets,
     /// What the broker may run here.
     pub programs: ProgramSettings,
     /// How long the agent waits for this and that. Not for users; tests shorten it.
@@ -241,14 +299,19 @@ impl Default for AgentConfig {
             broker: DEFAULT_BROKER.parse().expect("the default is a URL"),
             token: None,
             max_process_count: 5,
+            max_sites: 512,
+            max_connections: 256,
+            memory_mb: 256,
             heartbeat: Duration::from_secs(5),
             retry_download: 3,
             group: "default".to_owned(),
             node_type: "Console".to_owned(),
+            name: None,
             node_id: None,
             data_dir: None,
             change_ip_command: Vec::new(),
             ip: None,
+            targets: DownloadTargets::default(),
             programs: ProgramSettings::default(),
             waits: Waits::default(),
         }
@@ -262,10 +325,14 @@ impl fmt::Debug for AgentConfig {
             .field("broker", &self.broker)
             .field("has_token", &self.token.is_some())
             .field("max_process_count", &self.max_process_count)
+            .field("max_sites", &self.max_sites)
+            .field("max_connections", &self.max_connections)
+            .field("memory_mb", &self.memory_mb)
             .field("heartbeat", &self.heartbeat)
             .field("retry_download", &self.retry_download)
             .field("group", &self.group)
             .field("node_type", &self.node_type)
+            .field("name", &self.name)
             .field("node_id", &self.node_id)
             .field("data_dir", &self.data_dir)
             .field("programs", &self.programs)
@@ -312,21 +379,39 @@ mod tests {
     #[test]
     fn every_bad_setting_is_named_at_once() {
         let bad = layer(
-            r#"{"maxProcessCount":0,"broker":"ftp://x/","token":"a b","heartbeat":0,"retryDownload":99,"group":"","nodeType":"",
-                "nodeId":"7","changeIpCommand":[""],"ip":"here"}"#,
+            r#"{"maxProcessCount":0,"maxSites":0,"maxConnections":0,"memoryMb":0,"broker":"ftp://x/","token":"a b","heartbeat":0,"retryDownload":99,"group":"","nodeType":"",
+                "nodeId":"7","name":"a\tb","changeIpCommand":[""],"ip":"here",
+                "downloadAllow":["10.0.0.0/8","a b"],"downloadDeny":["10.0.0.0/99"]}"#,
         );
         let wrong = bad.validate().expect_err("all of it is wrong");
-        for key in
-            ["maxProcessCount", "broker", "token", "heartbeat", "retryDownload", "group", "nodeType", "nodeId", "changeIpCommand", "ip"]
-        {
+        for key in [
+            "maxProcessCount",
+            "maxSites",
+            "maxConnections",
+            "memoryMb",
+            "broker",
+            "token",
+            "heartbeat",
+            "retryDownload",
+            "group",
+            "nodeType",
+            "name",
+            "nodeId",
+            "changeIpCommand",
+            "ip",
+            "downloadAllow",
+            "downloadDeny",
+        ] {
             assert!(wrong.iter().any(|line| line.starts_with(&format!("{key}: "))), "{key} is not in {wrong:?}");
         }
-        assert_eq!(wrong.len(), 10);
+        assert_eq!(wrong.len(), 16);
     }
 
     #[test]
     fn a_brokers_address_ends_in_a_slash_and_the_token_stays_out_of_logs() {
         let config = layer(r#"{"broker":"https://h/loom?x=1","token":"secret7"}"#).validate().expect("valid");
+        let of_a_worker = layer(r#"{"token":"worker:secret7"}"#).validate().expect_err("the wrong role");
+        assert_eq!(of_a_worker, ["token: it is of role worker; an agent needs one of role agent"]);
         assert_eq!(config.broker.to_string(), "https://h/loom/");
         assert!(!format!("{config:?}").contains("secret7"));
     }

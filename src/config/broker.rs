@@ -3,11 +3,17 @@
 use super::alerts::AlertConfig;
 use super::keep::KeepConfig;
 use super::lease::LeaseConfig;
-use super::tokens::Tokens;
+use super::tokens::{LEAST, Tokens};
+use crate::domain::sites::SiteRule;
 use crate::domain::targets::{Rule, Targets};
 use crate::domain::zone::Zone;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+
+/// [`BrokerConfig::in_flight_bytes`], unless said.
+pub const IN_FLIGHT_BYTES: usize = 1 << 30;
+/// The least that can be said: the largest body of most calls fits into the share of one token.
+pub const LEAST_IN_FLIGHT_BYTES: usize = 64 << 20;
 
 /// Checked settings of a broker.
 #[derive(Debug, Clone)]
@@ -16,12 +22,16 @@ pub struct BrokerConfig {
     pub listen: SocketAddr,
     /// The SQLite file.
     pub database: PathBuf,
+    /// It starts though files beside the database show that something of it was lost.
+    pub accept_lost_data: bool,
     /// It speaks TLS and nothing else.
     pub tls: Option<TlsFiles>,
     /// Who may do what.
     pub tokens: Tokens,
     /// Threads that serve HTTP.
     pub threads: usize,
+    /// Bytes that are held at once for those who are connected: bodies and frames that come in, answers and frames that are not sent.
+    pub in_flight_bytes: usize,
     /// Times that the actors go by.
     pub times: Times,
     /// How word of events leaves the broker.
@@ -30,6 +40,8 @@ pub struct BrokerConfig {
     pub keep: KeepConfig,
     /// Where callbacks may go; nothing: to every public address.
     pub callback_allow: Vec<Rule>,
+    /// The operator's limits for sites, which hold for the runs of all jobs.
+    pub site_rules: Vec<SiteRule>,
     /// How jobs of Scheduler.NET's clients are understood.
     pub scheduler_net: SchedulerNet,
     /// How it shares the database with other brokers.
@@ -116,6 +128,9 @@ pub enum InvalidBrokerConfig {
         "listening on {0} without a token would let anybody on the network run this broker: give --token (or set WEBLOOM_TOKEN), or listen on 127.0.0.1"
     )]
     OpenWithoutToken(IpAddr),
+    /// Open to the network and with a token that is short.
+    #[error("listening on {0}: {1}")]
+    WeakToken(IpAddr, String),
     /// A time that cannot work.
     #[error("{0}")]
     Times(String),
@@ -133,6 +148,7 @@ impl BrokerConfig {
         if !self.listen.ip().is_loopback() && self.tokens.is_open() {
             return Err(InvalidBrokerConfig::OpenWithoutToken(self.listen.ip()));
         }
+        self.tokens.check_length(self.least_token()).map_err(|why| InvalidBrokerConfig::WeakToken(self.listen.ip(), why))?;
         let Times { node_heartbeat, node_offline, .. } = self.times;
         if node_heartbeat == 0 || node_offline <= node_heartbeat {
             let text = format!(
@@ -142,6 +158,12 @@ impl BrokerConfig {
         }
         Zone::named(&self.scheduler_net.zone).map_err(|e| InvalidBrokerConfig::Zone(e.to_string()))?;
         Ok(self)
+    }
+
+    /// Characters that a token must have at least.
+    #[must_use]
+    pub fn least_token(&self) -> usize {
+        if self.listen.ip().is_loopback() { 0 } else { LEAST }
     }
 
     /// Where callbacks may go. A broker without tokens is one that somebody tries out: this machine is open to him anyway.
@@ -159,13 +181,16 @@ mod tests {
         BrokerConfig {
             listen: listen.parse().expect("an address"),
             database: "x".into(),
+            accept_lost_data: false,
             tls: None,
             tokens: Tokens::parse(tokens).expect("tokens"),
             threads: 1,
+            in_flight_bytes: IN_FLIGHT_BYTES,
             times: Times::default(),
             alerts: AlertConfig::default(),
             keep: KeepConfig::default(),
             callback_allow: Vec::new(),
+            site_rules: Vec::new(),
             scheduler_net: SchedulerNet::default(),
             lease: LeaseConfig::default(),
         }
@@ -175,10 +200,12 @@ mod tests {
     fn beyond_loopback_a_token_is_needed() {
         for loopback in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1"] {
             assert!(config(loopback, &[]).validate().is_ok(), "{loopback}");
+            assert!(config(loopback, &["agent:1234"]).validate().is_ok(), "{loopback}");
         }
         for open in ["0.0.0.0:1", "192.168.1.1:1", "[::]:1"] {
             assert!(config(open, &[]).validate().is_err(), "{open}");
-            assert!(config(open, &["secret"]).validate().is_ok(), "{open}");
+            assert!(config(open, &["a-token-of-20-letters"]).validate().is_ok(), "{open}");
+            assert!(config(open, &["a-token-of-20-letters", "agent:short"]).validate().is_err(), "{open}");
         }
     }
 }

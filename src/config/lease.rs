@@ -35,5 +35,13 @@ pub fn advertised(text: &str) -> Result<Url, String> {
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err("http://host:port or https://host:port is expected".to_owned());
     }
+    let is_wildcard = match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_unspecified(),
+        Some(url::Host::Ipv6(ip)) => ip.is_unspecified(),
+        _ => false,
+    };
+    if is_wildcard {
+        return Err("it is the address that others find this broker at: a name or an address of this machine is expected".to_owned());
+    }
     Ok(url)
 }

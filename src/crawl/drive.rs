@@ -1,15 +1,17 @@
 //! A whole crawl against a broker that runs: makes the job and the run, works until it ends, says what came of it.
 
+use super::depths::Depths;
 use super::error::CrawlError;
 use super::options::{CrawlOptions, job};
 use super::outputs::Outputs;
 use super::progress::{Progress, say};
 use super::state::State;
-use super::summary::{Outcome, Summary, Tally};
+use super::summary::{Counts, Outcome, Summary, Tally};
 use super::worker::CrawlWorker;
 use crate::domain::ids::Identity;
 use crate::domain::run::{Counters, RunState};
 use crate::protocol::api::{Page, RunOutput};
+use crate::protocol::token::own;
 use crate::sdk::{Client, Error, Worker};
 use awc::http::Method;
 use serde_json::{Value, json};
@@ -37,8 +39,15 @@ pub async fn drive(
 ) -> Result<Summary, CrawlError> {
     let began = Instant::now();
     let tally = Rc::new(Tally::default());
-    let spider = CrawlWorker::new(options, state.job_id(), Outputs::open(options)?, Rc::clone(&tally));
-    let client = Client::new(broker, token)?;
+    let outputs = Outputs::open(options)?;
+    let before = outputs.before().cloned();
+    let links = state.links();
+    let depths = options.depth.map(|limit| Depths::open(&links, limit, options.resume)).transpose().map_err(CrawlError::file(&links))?;
+    // The pages of a sitemap come as late as the sitemap does.
+    let starts = options.begins_at().count() + options.sitemap.len();
+    let depths = depths.map(|depths| depths.with_starts(starts));
+    let spider = CrawlWorker::new(options, state.job_id(), outputs, Rc::clone(&tally)).with_depths(depths);
+    let client = Client::new(broker, token.map(|text| own(text, &["admin"]).1))?;
     let (ready, is_ready) = oneshot::channel();
     let (halt, halted) = oneshot::channel::<()>();
     let worker = Worker::new(broker).client(client.clone()).name("crawl").in_flight(IN_FLIGHT).ready(ready).watch(spider);
@@ -69,10 +78,32 @@ pub async fn drive(
     if outcome != Outcome::Interrupted {
         state.finish()?;
     }
-    let (pages, failed, bytes) = (tally.pages.get(), tally.failed.get(), tally.bytes.get());
-    let summary = Summary { outcome, pages, failed, left: last.left, bytes, seconds: began.elapsed().as_secs_f64() };
+    let summary = summary(outcome, before, tally.now.take(), &last, began.elapsed());
     say(&summary.to_string());
     Ok(summary)
+}
+
+/// Sums up the whole crawl: what the file of lines held before, and what was written now. Without a file, the run's own counters
+/// say how many there were.
+fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters, elapsed: Duration) -> Summary {
+    let written = now.pages + now.failed;
+    let (pages, failed) = match &before {
+        Some(before) => (before.pages + now.pages, before.failed + now.failed),
+        // What was reported last may not be written when a crawl is interrupted.
+        None if outcome == Outcome::Finished => (run.success.max(now.pages), run.error.max(now.failed)),
+        None => (now.pages, now.failed),
+    };
+    let before = before.unwrap_or_default();
+    Summary {
+        outcome,
+        pages,
+        failed,
+        left: run.left,
+        bytes: before.bytes + now.bytes,
+        now: written,
+        seconds: elapsed.as_secs_f64(),
+        first_failure: before.first_failure.or(now.first_failure),
+    }
 }
 
 /// Begins the run, or finds it, and looks at it until it ends.

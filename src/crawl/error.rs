@@ -16,6 +16,12 @@ pub enum CrawlError {
     /// The state directory does not fit what is asked for.
     #[error("{0}")]
     State(String),
+    /// The output does not fit what is asked for.
+    #[error("{0}")]
+    Output(String),
+    /// There is no place to begin at.
+    #[error("{0}")]
+    Starts(String),
     /// The broker.
     #[error(transparent)]
     Broker(#[from] crate::sdk::Error),

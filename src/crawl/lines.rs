@@ -4,7 +4,9 @@
 //! outlive this process, killed or not. A page stands there once, though it may be delivered twice.
 
 use super::error::CrawlError;
+use super::summary::Counts;
 use crate::domain::fingerprint::Fingerprint;
+use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -22,7 +24,7 @@ pub struct Line {
     /// The title of a page of HTML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Links between it and the start.
+    /// Links between it and the start; with a limit, by the shortest way that was known when it was read.
     pub depth: u32,
     /// Bytes of the body, after decompression.
     pub length: u64,
@@ -34,19 +36,52 @@ pub struct Line {
     /// Why there is no answer, or not a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The `Content-Type` of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// When the last try began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched_at: Option<Timestamp>,
+    /// Milliseconds that the last try took.
+    #[serde(default)]
+    pub duration_ms: u32,
+    /// Tries.
+    #[serde(default)]
+    pub tries: u32,
+    /// The page whose link led here first; none for the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referrer: Option<String>,
+    /// Why a sitemap could not be read, or not to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sitemap_error: Option<String>,
+    /// The page asks not to be in an index (`X-Robots-Tag`, `<meta name="robots">`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub noindex: bool,
+    /// The page asks that its links are not followed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nofollow: bool,
+}
+
+impl Line {
+    /// Answered, wholly, with a status below 400.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.error.is_none() && (100..400).contains(&self.status)
+    }
 }
 
 /// Writes lines.
 pub struct Lines {
     out: BufWriter<Box<dyn Write>>,
     written: HashSet<u64>,
+    before: Option<Counts>,
 }
 
 impl Lines {
     /// Writes to anything.
     #[must_use]
     pub fn new(out: Box<dyn Write>) -> Self {
-        Self { out: BufWriter::with_capacity(1 << 16, out), written: HashSet::new() }
+        Self { out: BufWriter::with_capacity(1 << 16, out), written: HashSet::new(), before: None }
     }
 
     /// Writes to a file: a new one, or behind the whole lines of one that is there.
@@ -61,8 +96,14 @@ impl Lines {
             return Ok(Self::new(Box::new(file)));
         }
         let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(CrawlError::file(path))?;
-        let (file, written) = read(file).map_err(CrawlError::file(path))?;
-        Ok(Self { written, ..Self::new(Box::new(file)) })
+        let (file, written, before) = read(file).map_err(CrawlError::file(path))?;
+        Ok(Self { written, before: Some(before), ..Self::new(Box::new(file)) })
+    }
+
+    /// What stood in the file when it was opened, if that could be read.
+    #[must_use]
+    pub fn before(&self) -> Option<&Counts> {
+        self.before.as_ref()
     }
 
     /// Writes a line, if its page has none. True if it was written.
@@ -95,8 +136,8 @@ pub(super) fn key(url: &str) -> u64 {
 }
 
 /// Reads the pages that stand in a file, cuts off a line that is not whole, and stands at the end.
-fn read(file: File) -> io::Result<(File, HashSet<u64>)> {
-    let (mut written, mut text, mut whole) = (HashSet::new(), Vec::new(), 0);
+fn read(file: File) -> io::Result<(File, HashSet<u64>, Counts)> {
+    let (mut written, mut before, mut text, mut whole) = (HashSet::new(), Counts::default(), Vec::new(), 0);
     let mut reader = BufReader::new(file);
     loop {
         text.clear();
@@ -106,13 +147,15 @@ fn read(file: File) -> io::Result<(File, HashSet<u64>)> {
         }
         let line: Line = serde_json::from_slice(&text)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("line {} is not of a crawl: {e}", written.len() + 1)))?;
-        written.insert(key(&line.url));
+        if written.insert(key(&line.url)) {
+            before.count(&line);
+        }
         whole += bytes as u64;
     }
     let mut file = reader.into_inner();
     file.set_len(whole)?;
     file.seek(SeekFrom::Start(whole))?;
-    Ok((file, written))
+    Ok((file, written, before))
 }
 
 #[cfg(test)]

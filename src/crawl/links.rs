@@ -36,6 +36,10 @@ const NO_SCHEMES: [&[u8]; 6] = [b"javascript:", b"mailto:", b"tel:", b"data:", b
 /// The longest title that is kept, in bytes.
 const MOST_TITLE: usize = 1_024;
 
+/// Elements `meta` with a name that are kept, and the longest content of one.
+const MOST_METAS: usize = 64;
+const MOST_META: usize = 512;
+
 /// What a page of HTML has.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -43,6 +47,8 @@ pub struct Found {
     pub title: Option<String>,
     /// What its links are relative to, if it says so itself.
     pub base: Option<String>,
+    /// Names and contents of its elements `meta` that may be for robots.
+    pub meta: Vec<(String, String)>,
     text: Vec<u8>,
     links: Vec<Range<usize>>,
 }
@@ -87,6 +93,7 @@ enum Attribute {
     Link,
     Rel,
     HttpEquiv,
+    Name,
 }
 
 #[derive(Default)]
@@ -105,6 +112,8 @@ struct Reader {
     has_value: bool,
     rel: Vec<u8>,
     is_refresh: bool,
+    /// Of an element `meta`.
+    meta_name: Vec<u8>,
     /// The title so far, while it is read.
     title: Option<Vec<u8>>,
     /// Hashes of the links so far.
@@ -235,6 +244,7 @@ impl Reader {
             }
             Attribute::Rel => std::mem::swap(&mut self.rel, &mut self.text),
             Attribute::HttpEquiv => self.is_refresh = self.text.eq_ignore_ascii_case(b"refresh"),
+            Attribute::Name => std::mem::swap(&mut self.meta_name, &mut self.text),
             Attribute::Link | Attribute::Other => {}
         }
         self.attribute.clear();
@@ -254,12 +264,17 @@ impl Reader {
                         self.link(url);
                     }
                 }
+                Tag::Meta if !self.meta_name.is_empty() && value.len() <= MOST_META && self.found.meta.len() < MOST_METAS => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    self.found.meta.push((text(&self.meta_name), text(&value)));
+                }
                 _ => {}
             }
             self.value = value;
         }
         self.value.clear();
         self.rel.clear();
+        self.meta_name.clear();
         (self.has_value, self.is_refresh) = (false, false);
     }
 
@@ -280,6 +295,7 @@ fn attribute(tag: Tag, name: &[u8]) -> Attribute {
         (Tag::Href | Tag::Link | Tag::Base, b"href") | (Tag::Src, b"src") | (Tag::Meta, b"content") => Attribute::Link,
         (Tag::Link, b"rel") => Attribute::Rel,
         (Tag::Meta, b"http-equiv") => Attribute::HttpEquiv,
+        (Tag::Meta, b"name") => Attribute::Name,
         _ => Attribute::Other,
     }
 }
@@ -334,6 +350,16 @@ mod tests {
             <title><a href=no></title><a name=no><a href><a href=""><a href="#part"><a href="JavaScript:go()"><a href=mailto:a@b>
             </a href=no><p href=no><a data-href=no><a title='<a href=no>' href=yes>"##;
         assert_eq!(links(html), ["yes"]);
+    }
+
+    #[test]
+    fn elements_for_robots_are_given() {
+        let found = find(
+            "<meta name=Robots content='noindex'><META CONTENT=nofollow NAME=webloom><meta name=x><meta content=y><meta http-equiv=refresh name=r content='0;url=a'>",
+        );
+        let pairs: Vec<(&str, &str)> = found.meta.iter().map(|(name, content)| (name.as_str(), content.as_str())).collect();
+        assert_eq!(pairs, [("Robots", "noindex"), ("webloom", "nofollow")]);
+        assert_eq!(found.links().collect::<Vec<_>>(), ["a"]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! It is a spider like any other, on the worker SDK: all that it knows of a broker is its address. [`drive`] makes its
 //! job and its run and waits for the end; the program around it provides the broker and the agent.
 
+mod depths;
+mod directives;
 mod drive;
 mod error;
 mod lines;
@@ -12,6 +14,8 @@ mod outputs;
 mod progress;
 mod scope;
 mod site;
+mod sitemap;
+mod starts;
 mod state;
 mod summary;
 mod warc;
@@ -20,15 +24,19 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use depths::{Depths, Links};
+pub use directives::Directives;
 pub use drive::drive;
 pub use error::CrawlError;
 pub use lines::{Line, Lines};
 pub use links::{Found, find};
 pub use options::{CLASS, CrawlOptions, class_of, job};
-pub use outputs::Outputs;
+pub use outputs::{Outputs, check_outputs};
 pub use scope::Scope;
 pub use site::{Site, serve};
+pub use sitemap::{Sitemap, read_sitemap};
+pub use starts::Start;
 pub use state::State;
-pub use summary::{Outcome, Summary, Tally};
+pub use summary::{Counts, Outcome, Summary, Tally};
 pub use warc::{Record, Warc, read_warc};
-pub use worker::CrawlWorker;
+pub use worker::{CrawlWorker, UNREAD};

@@ -1,10 +1,15 @@
 //! What a crawl is asked for, and the job that this makes.
 
+use super::starts::{Start, start_url};
 use crate::domain::ids::JobId;
-use clap::Args;
+use crate::domain::settings::check_proxy;
+use crate::domain::sites::SiteBy;
+use crate::domain::targets::Rule;
+use clap::{Args, ValueEnum};
 use regex::Regex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
+use std::str::FromStr;
 use url::Url;
 
 /// The class of the crawl worker.
@@ -22,20 +27,93 @@ const BLOCKS: u32 = 4;
 /// Characters of a job's name.
 const NAME: usize = crate::domain::job::limits::NAME;
 
-/// Crawls a site: follows its links, breadth first, and writes one line of JSON for each page.
+/// Hosts whose pages a crawl may follow links to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hosts {
+    /// All of them.
+    Any,
+    /// Those of a pattern.
+    Like(Rule),
+}
+
+impl FromStr for Hosts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "any" | "*" => Ok(Self::Any),
+            text => text.parse().map(Self::Like).map_err(|_| {
+                format!(
+                    "`{}` is no host: example.com, *.example.com, host:port or any is expected",
+                    text.chars().take(80).collect::<String>()
+                )
+            }),
+        }
+    }
+}
+
+/// What robots.txt counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RobotsPolicy {
+    /// What it forbids is not downloaded
+    Obey,
+    /// It is not asked for
+    Ignore,
+}
+
+impl RobotsPolicy {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Obey => "obey",
+            Self::Ignore => "ignore",
+        }
+    }
+}
+
+/// Crawls sites: follows their links, breadth first, and writes one line of JSON for each page.
 #[derive(Debug, Clone, Args)]
 pub struct CrawlOptions {
-    /// Where to begin. Links to the same host and port are followed; http and https on their own ports count as one.
-    #[arg(value_parser = start_url)]
-    pub url: Url,
+    /// Where to begin; `-` reads more URLs from the standard input. Without --hosts links to the hosts and ports of the starts are
+    /// followed; http and https on their own ports count as one.
+    #[arg(value_name = "URL", required_unless_present_any = ["urls_file", "sitemap"])]
+    pub urls: Vec<Start>,
 
-    /// Follow at most this many links from the start
+    /// Begin at the URLs in this file too, one on each line; - for the standard input
+    #[arg(long, value_name = "FILE")]
+    pub urls_file: Option<PathBuf>,
+
+    /// Begin at the pages of this sitemap too: XML, text, compressed, or a list of sitemaps. Their depth is 1
+    #[arg(long, value_name = "URL", value_parser = start_url)]
+    pub sitemap: Vec<Url>,
+
+    /// All starts: filled by [`CrawlOptions::read_starts`].
+    #[arg(skip)]
+    pub starts: Vec<Url>,
+
+    /// Follow links to these hosts and to no others: example.com, *.example.org (what is below it), host:port, any [default: those of
+    /// the starts]
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub hosts: Vec<Hosts>,
+
+    /// Follow at most this many links from the start, by the shortest way
     #[arg(long, value_name = "LINKS")]
     pub depth: Option<u32>,
 
     /// Download at most this many pages
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
+
+    /// Download at most this many pages of each site
+    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_per_site: Option<u64>,
+
+    /// Take URLs that differ only in the order of their parameters for one page
+    #[arg(long)]
+    pub sort_query: bool,
+
+    /// Take URLs that differ only in this parameter for one page: PHPSESSID, utm_*
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub drop_parameter: Vec<String>,
 
     /// Follow only links whose URL matches one of these patterns (regular expressions)
     #[arg(long, value_name = "REGEX")]
@@ -49,9 +127,17 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
 
-    /// Wait this long between two downloads (then one thread is enough)
-    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
-    pub delay_ms: u64,
+    /// Wait this long between the beginnings of two downloads from one site [default: 1000 at public hosts, 0 at private ones]
+    #[arg(long, value_name = "MS", alias = "delay-ms", value_parser = clap::value_parser!(u32).range(..=86_400_000))]
+    pub delay: Option<u32>,
+
+    /// Downloads from one site at a time [default: 1 at public hosts, no limit at private ones]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub per_site: Option<u16>,
+
+    /// Whether the robots.txt of a site counts, and what its pages ask of robots by `nofollow`
+    #[arg(long, value_name = "HOW", default_value = "obey")]
+    pub robots: RobotsPolicy,
 
     /// Give a download up after this time
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
@@ -61,11 +147,31 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub max_body: u64,
 
-    /// What to call ourselves
-    #[arg(long, value_name = "TEXT")]
+    /// Send this User-Agent [default: webloom, its version and --contact]
+    #[arg(long, value_name = "TEXT", value_parser = header_value)]
     pub user_agent: Option<String>,
 
-    /// Write the lines to this file instead of the standard output
+    /// Name this page or mail address in the User-Agent, so that owners of sites can reach you
+    #[arg(long, value_name = "URL", value_parser = contact, conflicts_with = "user_agent")]
+    pub contact: Option<String>,
+
+    /// Send this header with each request to the origins of the starts
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    pub header: Vec<(String, String)>,
+
+    /// Send these cookies to the origins of the starts, until a site changes them: name=value; name=value
+    #[arg(long, value_name = "COOKIES", value_parser = cookies)]
+    pub cookie: Vec<String>,
+
+    /// Send all requests by this proxy: http://, https://, socks5:// or socks5h://
+    #[arg(long, value_name = "URL", value_parser = proxy)]
+    pub proxy: Option<String>,
+
+    /// What one site is, where limits for sites count: host, or domain (example.co.uk with all that is below it)
+    #[arg(long, value_name = "KIND", default_value = "host", value_parser = site_by)]
+    pub site_by: SiteBy,
+
+    /// Write the lines to this file instead of the standard output; one that holds something is not replaced without --overwrite
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -93,6 +199,10 @@ pub struct CrawlOptions {
     #[arg(long, conflicts_with = "resume")]
     pub fresh: bool,
 
+    /// Replace what stands in the files of --output and --warc
+    #[arg(long, conflicts_with = "resume")]
+    pub overwrite: bool,
+
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
@@ -103,16 +213,30 @@ impl CrawlOptions {
     #[must_use]
     pub fn new(url: Url) -> Self {
         Self {
-            url,
+            urls: vec![Start::Url(url.clone())],
+            urls_file: None,
+            sitemap: Vec::new(),
+            starts: vec![url],
+            hosts: Vec::new(),
             depth: None,
             limit: None,
+            max_per_site: None,
+            sort_query: false,
+            drop_parameter: Vec::new(),
             include: Vec::new(),
             exclude: Vec::new(),
             threads: 16,
-            delay_ms: 0,
+            delay: None,
+            per_site: None,
+            robots: RobotsPolicy::Obey,
             timeout_s: 30,
             max_body: 16 << 20,
             user_agent: None,
+            contact: None,
+            header: Vec::new(),
+            cookie: Vec::new(),
+            proxy: None,
+            site_by: SiteBy::Host,
             output: None,
             warc: None,
             state: None,
@@ -120,6 +244,7 @@ impl CrawlOptions {
             token: None,
             resume: false,
             fresh: false,
+            overwrite: false,
             quiet: false,
         }
     }
@@ -136,6 +261,24 @@ impl CrawlOptions {
     pub fn thread_num(&self) -> u32 {
         self.threads.div_ceil(self.max_process_count())
     }
+
+    /// The `User-Agent`, unless it is the agents' own.
+    #[must_use]
+    pub fn user_agent(&self) -> Option<String> {
+        let with_contact = |contact: &String| format!("webloom/{} (+{contact})", env!("CARGO_PKG_VERSION"));
+        self.user_agent.clone().or_else(|| self.contact.as_ref().map(with_contact))
+    }
+
+    /// What holds for all sites of the crawl: the property `Site`.
+    fn site(&self) -> Option<Value> {
+        let mut site = Map::new();
+        let mut add = |key: &str, value: Option<Value>| site.extend(value.map(|value| (key.to_owned(), value)));
+        add("userAgent", self.user_agent().map(Value::String));
+        add("proxy", self.proxy.clone().map(Value::String));
+        let headers: Map<String, Value> = self.header.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+        add("headers", Some(headers).filter(|headers| !headers.is_empty()).map(Value::Object));
+        (!site.is_empty()).then_some(Value::Object(site))
+    }
 }
 
 /// The body of `POST /api/v1/jobs`.
@@ -143,7 +286,8 @@ impl CrawlOptions {
 pub fn job(options: &CrawlOptions, id: JobId) -> Value {
     // Names of jobs are unique; a broker may serve several crawls.
     let mark = &id.to_string()[..8];
-    let host: String = options.url.host_str().unwrap_or_default().chars().take(NAME - "crawl  ".len() - mark.len()).collect();
+    let host: String =
+        options.begins_at().next().and_then(Url::host_str).unwrap_or_default().chars().take(NAME - "crawl  ".len() - mark.len()).collect();
     let name = format!("crawl {host} {mark}");
     let mut properties = json!({
         "FullClassName": class_of(id),
@@ -152,7 +296,7 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
         "BlockSize": (options.thread_num() * 4).clamp(8, 100).to_string(),
         "Timeout": (options.timeout_s * 1000).to_string(),
         "MaxBody": options.max_body.to_string(),
-        "SleepTime": options.delay_ms.to_string(),
+        "Robots": options.robots.name(),
     });
     let mut add = |key: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -160,15 +304,58 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
         }
     };
     add("DepthLimit", options.depth.map(|n| n.to_string()));
+    add("Delay", options.delay.map(|ms| ms.to_string()));
+    add("PerSite", options.per_site.map(|n| n.to_string()));
     add("MaxRequests", options.limit.map(|n| n.to_string()));
-    add("Site", options.user_agent.as_ref().map(|name| json!({ "userAgent": name }).to_string()));
+    add("MaxPerSite", options.max_per_site.map(|n| n.to_string()));
+    add("SortQuery", options.sort_query.then(|| "true".to_owned()));
+    add("DropParameters", Some(options.drop_parameter.join(",")).filter(|names| !names.is_empty()));
+    add("Site", options.site().map(|site| site.to_string()));
+    add("Cookies", Some(options.cookie.join("; ")).filter(|cookies| !cookies.is_empty()));
+    add("SiteBy", Some(options.site_by).filter(|by| *by != SiteBy::Host).map(|by| by.name().to_owned()));
     json!({ "id": id, "name": name, "jobType": "block", "properties": properties })
 }
 
-fn start_url(text: &str) -> Result<Url, String> {
-    // `example.com` is what people type.
-    let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    crate::protocol::push::check_url(&text).map_err(|problem| problem.detail)
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("`Name: value` is expected")?;
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    if !is_name {
+        return Err("the name of a header has letters, digits and `-`: `Name: value` is expected".to_owned());
+    }
+    Ok((name.to_owned(), header_value(value)?))
+}
+
+fn header_value(text: &str) -> Result<String, String> {
+    let value = text.trim();
+    let is_value = !value.is_empty() && !value.chars().any(char::is_control);
+    if is_value { Ok(value.to_owned()) } else { Err("a text without control characters is expected".to_owned()) }
+}
+
+fn cookies(text: &str) -> Result<String, String> {
+    let text = header_value(text)?.trim_end_matches(';').to_owned();
+    let is_pair = |pair: &str| pair.split_once('=').is_some_and(|(name, _)| !name.trim().is_empty());
+    if text.split(';').all(is_pair) { Ok(text) } else { Err("name=value; name=value is expected".to_owned()) }
+}
+
+fn contact(text: &str) -> Result<String, String> {
+    let text = header_value(text)?;
+    let is_page = Url::parse(&text).is_ok_and(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
+    let is_mail = text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+    let is_one_word = !text.contains([' ', '(', ')', ';', '"', '\\']);
+    let expected = "a page (https://example.com/crawler) or a mail address is expected";
+    if is_one_word && (is_page || is_mail) { Ok(text) } else { Err(expected.to_owned()) }
+}
+
+fn proxy(text: &str) -> Result<String, String> {
+    check_proxy(text).map(|_| text.trim().to_owned())
+}
+
+fn site_by(text: &str) -> Result<SiteBy, String> {
+    match text {
+        "host" => Ok(SiteBy::Host),
+        "domain" => Ok(SiteBy::Domain),
+        _ => Err("host or domain is expected".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -189,15 +376,17 @@ mod tests {
 
     #[test]
     fn a_command_line_becomes_a_job_that_the_broker_understands() {
-        let options =
-            parse("Example.com --depth 3 --limit 10 --threads 6 --delay-ms 5 --timeout-s 2 --user-agent me -o x").expect("options");
-        assert_eq!(options.url.as_str(), "http://example.com/");
+        let options = parse("Example.com --depth 3 --limit 10 --threads 6 --delay 5 --timeout-s 2 --user-agent me -o x").expect("options");
+        assert_eq!(options.urls, [Start::Url(Url::parse("http://example.com/").expect("a url"))]);
+        let mut options = options;
+        options.read_starts().expect("a start");
         let id = JobId::random();
         let job = job(&options, id);
         let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
         let (download, queue) = (properties.download().expect("download"), properties.queue().expect("queue"));
-        assert_eq!((download.thread_num, options.max_process_count(), download.sleep_time, download.timeout), (2, 4, 5, 2_000));
+        assert_eq!((download.thread_num, options.max_process_count(), download.sleep_time, download.timeout), (2, 4, 0, 2_000));
         assert_eq!((queue.depth_limit, queue.max_requests), (Some(3), Some(10)));
+        assert_eq!((queue.sites.limits.delay_ms, queue.sites.robots), (Some(5), Some(true)));
         assert_eq!(download.site.user_agent.as_deref(), Some("me"));
         let name = format!("crawl example.com {}", &id.to_string()[..8]);
         assert_eq!((properties.class_name(), &job["name"]), (Some(class_of(id).as_str()), &json!(name)));
@@ -206,13 +395,86 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_same_both_ways() {
-        let parsed = parse("http://a/").expect("options");
-        assert_eq!(format!("{parsed:?}"), format!("{:?}", CrawlOptions::new(parsed.url.clone())));
+        let mut parsed = parse("http://a/").expect("options");
+        parsed.read_starts().expect("a start");
+        assert_eq!(format!("{parsed:?}"), format!("{:?}", CrawlOptions::new(Url::parse("http://a/").expect("a url"))));
+    }
+
+    #[test]
+    fn what_sites_are_sent_becomes_a_property_of_the_job() {
+        let words = [
+            "crawl",
+            "a",
+            "--header",
+            "X-Key: 1:2",
+            "--header",
+            "Accept-Language: de",
+            "--cookie",
+            "a=b; c=d;",
+            "--cookie",
+            "e=",
+            "--proxy",
+            "socks5h://127.0.0.1:9050",
+            "--contact",
+            "https://example.com/bot",
+            "--site-by",
+            "domain",
+            "--hosts",
+            "a,*.b.example",
+            "--hosts",
+            "any",
+            "--sitemap",
+            "a/s.xml",
+            "--max-per-site",
+            "7",
+            "--sort-query",
+            "--drop-parameter",
+            "sid,utm_*",
+        ];
+        let mut options = Program::try_parse_from(words).expect("options").crawl;
+        options.read_starts().expect("a start");
+        let job = job(&options, JobId::random());
+        let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
+        let download = properties.download().expect("download");
+        let queue = properties.queue().expect("a queue");
+        assert_eq!((queue.max_per_site, queue.canonicalisation.sort_query), (Some(7), true));
+        assert_eq!(queue.canonicalisation.drop_parameters, ["sid", "utm_*"]);
+        let agent = format!("webloom/{} (+https://example.com/bot)", env!("CARGO_PKG_VERSION"));
+        assert_eq!(download.site.user_agent, Some(agent));
+        let headers: Vec<(&str, &str)> = download.site.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(headers, [("Accept-Language", "de"), ("X-Key", "1:2")]);
+        assert_eq!((download.cookies.as_deref(), download.site.proxy.as_deref()), (Some("a=b; c=d; e="), Some("socks5h://127.0.0.1:9050")));
+        assert_eq!((job["properties"]["SiteBy"].as_str(), options.hosts.len()), (Some("domain"), 3));
+        assert_eq!(options.begins_at().count(), 2);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["ftp://a/", "http://", "a --limit 0", "a --threads 0", "a --include (", "a --resume --fresh", "a --depth -1"] {
+        for line in [
+            "ftp://a/",
+            "http://",
+            "a --limit 0",
+            "a --max-per-site 0",
+            "a --threads 0",
+            "a --include (",
+            "a --resume --fresh",
+            "a --resume --overwrite",
+            "a --depth -1",
+            "",
+            "--hosts any",
+            "a --hosts http://b/",
+            "a --hosts",
+            "a --header X",
+            "a --header X:",
+            "a --header =:1",
+            "a --cookie x",
+            "a --proxy gopher://x",
+            "a --contact me",
+            "a --contact javascript:x",
+            "a --contact http://a/ --user-agent b",
+            "a --site-by ip",
+            "a --sitemap ftp://b/",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

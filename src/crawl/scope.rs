@@ -1,17 +1,22 @@
 //! Which links belong to the crawl.
 //!
-//! A link does if it leads to the host and port of the start or of the page that it stands on, where `http` and `https`
+//! A link does if it leads to the host and port of a start or of the page that it stands on, where `http` and `https`
 //! on their own ports count as the same port: many sites lead from one to the other. Whatever was asked for belongs to
 //! the crawl, and the start may lead elsewhere (`example.com` to `www.example.com`), so the page's own address counts.
+//! Where hosts are listed, the list alone counts.
 
-use super::options::CrawlOptions;
+use super::options::{CrawlOptions, Hosts};
 use regex::Regex;
+use std::collections::HashMap;
 use url::{Position, Url};
 
 /// The rules.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    start: Url,
+    /// Ports of the starts by their hosts; none: the scheme's own.
+    starts: HashMap<Box<str>, Vec<Option<u16>>>,
+    /// What is listed instead.
+    hosts: Vec<Hosts>,
     include: Vec<Regex>,
     exclude: Vec<Regex>,
 }
@@ -20,7 +25,14 @@ impl Scope {
     /// As the options have it.
     #[must_use]
     pub fn new(options: &CrawlOptions) -> Self {
-        Self { start: options.url.clone(), include: options.include.clone(), exclude: options.exclude.clone() }
+        let mut starts = HashMap::<Box<str>, Vec<Option<u16>>>::new();
+        for url in options.begins_at() {
+            let ports = starts.entry(url.host_str().unwrap_or_default().into()).or_default();
+            if !ports.contains(&url.port()) {
+                ports.push(url.port());
+            }
+        }
+        Self { starts, hosts: options.hosts.clone(), include: options.include.clone(), exclude: options.exclude.clone() }
     }
 
     /// Whether the links of a page are followed: not those of a page that a redirect led away to, unless it is the first.
@@ -33,14 +45,30 @@ impl Scope {
     #[must_use]
     pub fn follows(&self, link: &Url, page: &Url) -> bool {
         let text = &link[..Position::AfterQuery];
-        matches!(link.scheme(), "http" | "https")
-            && self.is_site(link, page)
+        self.is_within(link, page)
             && (self.include.is_empty() || self.include.iter().any(|pattern| pattern.is_match(text)))
             && !self.exclude.iter().any(|pattern| pattern.is_match(text))
     }
 
+    /// Whether a URL is on a site of the crawl, whatever the patterns say.
+    #[must_use]
+    pub fn is_within(&self, url: &Url, page: &Url) -> bool {
+        matches!(url.scheme(), "http" | "https") && self.is_site(url, page)
+    }
+
     fn is_site(&self, url: &Url, page: &Url) -> bool {
-        same_site(url, &self.start) || same_site(url, page)
+        if !self.hosts.is_empty() {
+            let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+            return self.hosts.iter().any(|hosts| match hosts {
+                Hosts::Any => true,
+                Hosts::Like(rule) => rule.is_written(host, port),
+            });
+        }
+        let is_start = || {
+            let ports = self.starts.get(url.host_str().unwrap_or_default());
+            ports.is_some_and(|ports| ports.contains(&url.port()))
+        };
+        same_site(url, page) || is_start()
     }
 }
 
@@ -84,6 +112,26 @@ mod tests {
         assert!(scope.reads(&url("https://www.example.com/a"), &url("https://www.example.com/b"), 1));
         assert!(!scope.reads(&url("http://example.com/away"), &other, 1));
         assert!(!scope.follows(&other, &www));
+    }
+
+    #[test]
+    fn several_starts_make_one_crawl_and_a_list_of_hosts_counts_alone() {
+        let mut options = CrawlOptions::new(url("http://a.example/x"));
+        options.starts.push(url("http://b.example:81/"));
+        options.sitemap.push(url("http://c.example/s.xml"));
+        let follows = |options: &CrawlOptions| {
+            let links = ["http://a.example/", "http://b.example:81/y", "http://b.example/", "https://c.example/", "http://x.d.example/"];
+            links.map(|link| Scope::new(options).follows(&url(link), &url("http://a.example/")))
+        };
+        assert_eq!(follows(&options), [true, true, false, true, false]);
+        options.hosts = vec!["b.example".parse().expect("a host"), "*.d.example".parse().expect("hosts")];
+        assert_eq!(follows(&options), [false, true, true, false, true]);
+        let scope = Scope::new(&options);
+        assert!(scope.reads(&url("http://a.example/"), &url("http://a.example/"), 0), "what was asked for is read");
+        assert!(!scope.reads(&url("http://b.example/x"), &url("http://e.example/"), 1));
+        options.hosts = vec!["any".parse().expect("hosts")];
+        assert_eq!(follows(&options), [true; 5]);
+        assert!(!Scope::new(&options).follows(&url("ftp://a.example/"), &url("http://a.example/")));
     }
 
     #[test]

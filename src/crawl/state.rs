@@ -4,12 +4,12 @@ use super::error::CrawlError;
 use super::options::CrawlOptions;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
+use crate::private;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use url::Url;
 
 /// Directories of crawls whose place is not given.
 const PLACE: &str = ".webloom-crawl";
@@ -42,18 +42,18 @@ impl State {
     /// # Errors
     /// There is nothing to go on with; there is, and it was not asked for; the directory cannot be written.
     pub fn prepare(options: &CrawlOptions) -> Result<Self, CrawlError> {
-        let dir = options.state.clone().unwrap_or_else(|| default_dir(&options.url));
-        let shown = dir.display();
+        let dir = options.state.clone().unwrap_or_else(|| default_dir(&options.label()));
+        let (shown, label) = (dir.display(), options.label());
         let found = read(&dir)?;
         match found {
-            Some(note) if options.resume && note.url != options.url.as_str() => {
-                Err(CrawlError::State(format!("{shown} holds a crawl of {}, not of {}", note.url, options.url)))
+            Some(note) if options.resume && note.url != label => {
+                Err(CrawlError::State(format!("{shown} holds a crawl of {}, not of {label}", note.url)))
             }
             Some(note) if options.resume && note.finished => {
                 Err(CrawlError::State(format!("the crawl in {shown} is finished: without --resume it begins anew")))
             }
             Some(note) if options.resume => Ok(Self { dir, note }),
-            None if options.resume => Err(CrawlError::State(format!("there is no crawl of {} to go on with in {shown}", options.url))),
+            None if options.resume => Err(CrawlError::State(format!("there is no crawl of {label} to go on with in {shown}"))),
             Some(note) if !note.finished && !options.fresh => Err(CrawlError::State(format!(
                 "{shown} holds a crawl of {} that was interrupted: --resume goes on with it, --fresh begins anew",
                 note.url
@@ -62,9 +62,10 @@ impl State {
                 if found.is_some() {
                     remove(&dir.join(BROKER))?;
                 }
-                let note = Note { url: options.url.to_string(), job_id: JobId::random(), fire_time: Timestamp::now(), finished: false };
+                let note = Note { url: label, job_id: JobId::random(), fire_time: Timestamp::now(), finished: false };
                 let state = Self { dir, note };
-                fs::create_dir_all(state.dir.join(BROKER)).map_err(CrawlError::file(&state.dir))?;
+                private::make_folder(&state.dir.join(BROKER)).map_err(CrawlError::file(&state.dir))?;
+                private::keep(&state.dir.join(BROKER));
                 state.write()?;
                 Ok(state)
             }
@@ -75,6 +76,12 @@ impl State {
     #[must_use]
     pub fn database(&self) -> PathBuf {
         self.dir.join(BROKER).join("webloom.db")
+    }
+
+    /// The links of what was read, of a crawl that goes only so deep.
+    #[must_use]
+    pub fn links(&self) -> PathBuf {
+        self.dir.join("links")
     }
 
     /// The job of the crawl.
@@ -101,7 +108,7 @@ impl State {
     fn write(&self) -> Result<(), CrawlError> {
         let (path, new) = (self.dir.join(NOTE), self.dir.join("crawl.json.new"));
         let text = serde_json::to_vec_pretty(&self.note).expect("a note is plain data");
-        let written = fs::File::create(&new).and_then(|mut file| {
+        let written = private::options().write(true).create(true).truncate(true).open(&new).and_then(|mut file| {
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&new, &path)
@@ -110,8 +117,8 @@ impl State {
     }
 }
 
-fn default_dir(url: &Url) -> PathBuf {
-    let digest: String = Sha256::digest(url.as_str()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+fn default_dir(label: &str) -> PathBuf {
+    let digest: String = Sha256::digest(label).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Path::new(PLACE).join(digest)
 }
 
@@ -134,6 +141,7 @@ fn remove(dir: &Path) -> Result<(), CrawlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use url::Url;
 
     #[test]
     fn a_crawl_is_begun_gone_on_with_and_finished() {
@@ -146,7 +154,7 @@ mod tests {
         let first = State::prepare(&with(false, false)).expect("begun");
         fs::write(first.database(), "pages").expect("a database");
         assert!(refused(&with(false, false)).contains("--resume"));
-        let other = CrawlOptions { url: Url::parse("http://b/").expect("a url"), ..with(true, false) };
+        let other = CrawlOptions { starts: vec![Url::parse("http://b/").expect("a url")], ..with(true, false) };
         assert!(refused(&other).contains("not of http://b/"));
 
         let mut again = State::prepare(&with(true, false)).expect("gone on with");

@@ -59,6 +59,10 @@ fn page(url: &str, status: u16, body: &str) -> Page {
         target_url: None,
         headers: vec![("content-type".into(), "text/html".into())],
         body: body.to_owned().into(),
+        fetched_at: None,
+        remote_address: None,
+        protocol: None,
+        sent: None,
     }
 }
 
@@ -94,7 +98,91 @@ fn pages_become_lines_and_links() {
         assert_eq!(lines.len(), 5, "each page once, delivered again or not");
         assert_eq!((lines[0].title.as_deref(), lines[0].links, lines[0].status), (Some("A"), 3, 200));
         assert_eq!((lines[3].status, lines[3].error.as_deref()), (0, Some("no such host")));
-        assert_eq!((tally.pages.get(), tally.failed.get()), (3, 2));
+        let now = tally.now.borrow();
+        assert_eq!((now.pages, now.failed), (3, 2));
+        assert_eq!(now.first_failure.as_deref(), Some("http://a/gone answered with status 404"));
+    });
+}
+
+/// A redirect to another site comes as it is: its target is a page like any other, as deep as the redirect.
+#[test]
+fn redirects_that_the_agent_left_are_followed() {
+    actix_rt::System::new().block_on(async {
+        let options = CrawlOptions::new(Url::parse("http://a.example/").expect("a url"));
+        let moved = |url: &str, depth: u32, to: &str| {
+            let mut page = page(url, 301, "");
+            page.request.depth = depth;
+            page.headers.push(("Location".into(), to.into()));
+            page
+        };
+        for (url, depth, to, followed) in [
+            ("http://a.example/", 0, "https://www.a.example/", 1),
+            ("http://a.example/b", 2, "https://www.a.example/", 0),
+            ("http://a.example/b", 2, "/c", 1),
+            ("http://a.example/", 0, "mailto:a@a.example", 0),
+        ] {
+            assert_eq!(read(&options, moved(url, depth, to)).await.0, followed, "{url} {to}");
+        }
+        let run = run(BTreeMap::from([("DepthLimit".into(), "0".into())]));
+        let worker = CrawlWorker::new(&options, JobId::random(), Outputs::lines_to(Box::new(Shared::default())), Rc::default());
+        let mut follow = Follow::new(&run);
+        worker.block(&block(vec![moved("http://a.example/", 0, "http://b.example/")]), &mut follow).await.expect("handled");
+        assert_eq!(follow.len(), 1, "no deeper than the start");
+    });
+}
+
+/// The links that are followed from a page, and its line.
+async fn read(options: &CrawlOptions, page: Page) -> (usize, Line) {
+    let out = Shared::default();
+    let worker = CrawlWorker::new(options, JobId::random(), Outputs::lines_to(Box::new(out.clone())), Rc::default());
+    let run = run(BTreeMap::new());
+    let mut follow = Follow::new(&run);
+    worker.block(&block(vec![page]), &mut follow).await.expect("handled");
+    let line = serde_json::from_slice(&out.0.borrow()).expect("a line");
+    (follow.len(), line)
+}
+
+#[test]
+fn what_pages_ask_of_robots_is_done_and_marked() {
+    actix_rt::System::new().block_on(async {
+        let usual = CrawlOptions::new(Url::parse("http://a/").expect("a url"));
+        let named = CrawlOptions { user_agent: Some("MyBot/1".into()), ..usual.clone() };
+        let ignoring = CrawlOptions { robots: super::options::RobotsPolicy::Ignore, ..usual.clone() };
+        type Case<'a> = (&'a CrawlOptions, &'a str, &'a [&'a str], (usize, bool, bool));
+        let cases: [Case<'_>; 8] = [
+            (&usual, "", &[], (1, false, false)),
+            (&usual, "<meta name=ROBOTS content='NOFOLLOW'>", &[], (0, false, true)),
+            (&usual, "<meta name=robots content=noindex>", &[], (1, true, false)),
+            (&usual, "", &["other: none", "noindex, nofollow"], (0, true, true)),
+            (&usual, "<meta name=mybot content=none>", &["mybot: none"], (1, false, false)),
+            (&named, "<meta name=mybot content=nofollow>", &["MYBOT: noindex"], (0, true, true)),
+            (&named, "<meta name=webloom content=nofollow>", &[], (1, false, false)),
+            (&ignoring, "<meta name=robots content=none>", &[], (1, true, true)),
+        ];
+        for (options, html, headers, expected) in cases {
+            let mut page = page("http://a/", 200, &format!("{html}<a href=b>"));
+            page.headers.extend(headers.iter().map(|value| ("X-Robots-Tag".to_owned(), (*value).to_owned())));
+            let (links, line) = read(options, page).await;
+            assert_eq!((links, line.noindex, line.nofollow), expected, "{html} {headers:?}");
+        }
+    });
+}
+
+#[test]
+fn a_sitemap_is_read_as_one() {
+    actix_rt::System::new().block_on(async {
+        let mut options = CrawlOptions::new(Url::parse("http://a/").expect("a url"));
+        options.exclude = vec![regex::Regex::new("xml|no").expect("a pattern")];
+        let list = "<sitemapindex><sitemap><loc>http://a/1.xml</loc></sitemap><sitemap><loc>http://b/2.xml</loc></sitemap></sitemapindex>";
+        let pages = "http://a/x\nhttp://a/x#y\nhttp://a/no\nhttp://elsewhere/\n";
+        for (body, followed, links) in [(list, 1, 2), (pages, 1, 4), ("<html>", 0, 0)] {
+            let mut page = page("http://a/s.xml", 200, body);
+            page.request.meta = Some(serde_json::json!({ "sitemap": true }));
+            let (count, line) = read(&options, page).await;
+            assert_eq!((count, line.links, line.sitemap_error.is_some()), (followed, links, links == 0), "{body}");
+        }
+        // The same body as a page.
+        assert_eq!(read(&options, page("http://a/s.xml", 200, list)).await.0, 0);
     });
 }
 

@@ -1,6 +1,7 @@
 //! WARC 1.1 (ISO 28500:2017): the pages themselves, as archives keep them.
 //!
-//! A page is a `response` record; one that never answered is a `metadata` record that says why. Each record is a gzip
+//! A page is a `request` record, if the agent said what it sent, and a `response` record, both with the instant at which the last try
+//! began; one that never answered is a `metadata` record that says why. Each record is a gzip
 //! member of its own if the name of the file ends in `.gz`. The body is kept as it was after decompression, so the
 //! headers that spoke of its transfer are left out and `Content-Length` is set anew. The record names the URL that
 //! answered; where redirects led to it, `Webloom-Request-URI` names the one that was asked for.
@@ -8,7 +9,7 @@
 use super::error::CrawlError;
 use super::lines::key;
 use crate::domain::time::Timestamp;
-use crate::sdk::{FetchErrorKind, Page};
+use crate::sdk::{FetchErrorKind, Page, Sent};
 use awc::http::StatusCode;
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
@@ -19,6 +20,8 @@ use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
 use std::path::Path;
+use url::{Position, Url};
+use uuid::Uuid;
 
 /// zlib's level: pages are written as fast as they come.
 const LEVEL: u32 = 3;
@@ -51,6 +54,9 @@ impl Warc {
         }
         let mut written = HashSet::new();
         let whole = records(&file, gzip, |record| {
+            if record.header("WARC-Type") == Some("request") {
+                return;
+            }
             written.extend(record.header("Webloom-Request-URI").or_else(|| record.header("WARC-Target-URI")).map(key));
         })?;
         if whole == 0 && file.metadata()?.len() > 0 && written.is_empty() && !begins_like_one(&file, gzip)? {
@@ -61,7 +67,8 @@ impl Warc {
         let mut warc = Self { file: BufWriter::with_capacity(1 << 16, file), gzip, written };
         if whole == 0 {
             let about = concat!("software: webloom/", env!("CARGO_PKG_VERSION"), "\r\nformat: WARC File Format 1.1\r\n");
-            warc.record("warcinfo", "", "application/warc-fields", &[about.as_bytes()])?;
+            let (id, date, more) = (Uuid::new_v4(), Timestamp::now(), String::new());
+            warc.record(Head { kind: "warcinfo", id, date, more, media_type: "application/warc-fields" }, &[about.as_bytes()])?;
         }
         Ok(warc)
     }
@@ -74,6 +81,8 @@ impl Warc {
         if !self.written.insert(key(page.url())) {
             return Ok(());
         }
+        // Older agents do not say it.
+        let date = page.fetched_at.unwrap_or_else(Timestamp::now);
         let mut more = format!("WARC-Target-URI: {}\r\n", clean(page.final_url()));
         if page.target_url.is_some() {
             let _ = write!(more, "Webloom-Request-URI: {}\r\n", clean(page.url()));
@@ -81,25 +90,41 @@ impl Warc {
         if page.status == 0 {
             let error = page.error.as_ref().map_or("no answer", |error| error.message.as_str());
             let text = format!("error: {}\r\ntries: {}\r\n", clean(error), page.tries);
-            return self.record("metadata", &more, "application/warc-fields", &[text.as_bytes()]);
+            let record = Head { kind: "metadata", id: Uuid::new_v4(), date, more, media_type: "application/warc-fields" };
+            return self.record(record, &[text.as_bytes()]);
+        }
+        let (request, response) = (Uuid::new_v4(), Uuid::new_v4());
+        if let Some(address) = page.remote_address {
+            let _ = write!(more, "WARC-IP-Address: {address}\r\n");
+        }
+        // The request goes first: a response that is whole has its request, and a request alone is cut off by a resume.
+        if let Some(sent) = &page.sent {
+            let more = format!("{more}WARC-Concurrent-To: <urn:uuid:{response}>\r\n");
+            let head = request_head(sent, page);
+            let body = page.request.body.as_deref().unwrap_or_default();
+            let record = Head { kind: "request", id: request, date, more, media_type: "application/http;msgtype=request" };
+            self.record(record, &[head.as_bytes(), body.as_bytes()])?;
+        }
+        if page.sent.is_some() {
+            let _ = write!(more, "WARC-Concurrent-To: <urn:uuid:{request}>\r\n");
+        }
+        if let Some(protocol) = page.protocol.as_deref().filter(|protocol| protocol.starts_with("HTTP/2")) {
+            let _ = write!(more, "WARC-Protocol: {}\r\n", if protocol == "HTTP/2.0" { "h2" } else { protocol });
         }
         match &page.error {
             Some(error) if error.kind == FetchErrorKind::TooLarge => more.push_str("WARC-Truncated: length\r\n"),
             Some(_) => more.push_str("WARC-Truncated: unspecified\r\n"),
             None => {}
         }
-        let _ = write!(more, "WARC-Payload-Digest: sha256:");
-        for byte in Sha256::digest(&page.body) {
-            let _ = write!(more, "{byte:02x}");
-        }
-        more.push_str("\r\n");
+        let _ = write!(more, "WARC-Payload-Digest: {}\r\n", digest(&[&page.body]));
         let reason = StatusCode::from_u16(page.status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
         let mut head = format!("HTTP/1.1 {} {reason}\r\n", page.status);
         for (name, value) in page.headers.iter().filter(|(name, _)| !OF_TRANSFER.iter().any(|word| name.eq_ignore_ascii_case(word))) {
             let _ = write!(head, "{}: {}\r\n", clean(name), clean(value));
         }
         let _ = write!(head, "Content-Length: {}\r\n\r\n", page.body.len());
-        self.record("response", &more, "application/http;msgtype=response", &[head.as_bytes(), &page.body])
+        let record = Head { kind: "response", id: response, date, more, media_type: "application/http;msgtype=response" };
+        self.record(record, &[head.as_bytes(), &page.body])
     }
 
     /// Hands all to the system.
@@ -110,12 +135,13 @@ impl Warc {
         self.file.flush()
     }
 
-    fn record(&mut self, kind: &str, more: &str, media_type: &str, block: &[&[u8]]) -> io::Result<()> {
+    fn record(&mut self, head: Head, block: &[&[u8]]) -> io::Result<()> {
         let length: usize = block.iter().map(|part| part.len()).sum();
-        let (id, date) = (uuid::Uuid::new_v4(), Timestamp::now());
+        let Head { kind, id, date, more, media_type } = head;
         let head = format!(
             "WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: <urn:uuid:{id}>\r\nWARC-Date: {date}\r\n{more}\
-             Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n"
+             WARC-Block-Digest: {}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n",
+            digest(block)
         );
         let parts = std::iter::once(head.as_bytes()).chain(block.iter().copied()).chain(std::iter::once(&b"\r\n\r\n"[..]));
         if self.gzip {
@@ -131,6 +157,40 @@ impl Warc {
         }
         Ok(())
     }
+}
+
+/// What stands at the head of a record.
+struct Head {
+    kind: &'static str,
+    id: Uuid,
+    date: Timestamp,
+    /// Further lines.
+    more: String,
+    media_type: &'static str,
+}
+
+/// The head of a request as HTTP/1.1 writes it.
+fn request_head(sent: &Sent, page: &Page) -> String {
+    let url = Url::parse(page.final_url()).ok();
+    let target = url.as_ref().map_or("/", |url| &url[Position::BeforePath..Position::AfterQuery]);
+    let mut head = format!("{} {target} HTTP/1.1\r\n", clean(&sent.method));
+    for (name, value) in &sent.headers {
+        let _ = write!(head, "{}: {}\r\n", clean(name), clean(value));
+    }
+    if let Some(body) = &page.request.body {
+        let _ = write!(head, "content-length: {}\r\n", body.len());
+    }
+    head.push_str("\r\n");
+    head
+}
+
+fn digest(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().iter().fold("sha256:".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A value stays on its line.
@@ -166,7 +226,8 @@ pub fn read_warc(path: &Path) -> io::Result<Vec<Record>> {
     Ok(all)
 }
 
-/// Reads records until the end, or until one that is not whole. Returns where the whole ones end.
+/// Reads records until the end, or until one that is not whole. Returns where the whole ones end, without a request that has no
+/// response.
 fn records(file: &File, gzip: bool, mut take: impl FnMut(Record)) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     reader.seek(SeekFrom::Start(0))?;
@@ -180,11 +241,17 @@ fn records(file: &File, gzip: bool, mut take: impl FnMut(Record)) -> io::Result<
             record(&mut reader)
         };
         match record {
-            Ok(record) => take(record),
+            Ok(record) => {
+                // A request belongs to the response behind it.
+                let is_complete = record.header("WARC-Type") != Some("request");
+                take(record);
+                if is_complete {
+                    whole = reader.stream_position()?;
+                }
+            }
             Err(error) if is_cut(error.kind()) => break,
             Err(error) => return Err(error),
         }
-        whole = reader.stream_position()?;
     }
     Ok(whole)
 }
@@ -244,7 +311,41 @@ mod tests {
             target_url: (status == 203).then(|| format!("{url}/target")),
             headers: headers.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec(),
             body: body.into(),
+            fetched_at: Some(Timestamp(1_767_323_045_678)),
+            remote_address: Some([127, 0, 0, 1].into()),
+            protocol: None,
+            sent: (status == 203).then(|| Sent { method: "GET".into(), headers: vec![("host".into(), "a".into())] }),
         }
+    }
+
+    #[test]
+    fn a_capture_is_a_request_and_a_response_of_one_instant() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.warc");
+        let mut warc = Warc::to_file(&path, false).expect("a new file");
+        warc.write(&page("http://a/2?x", 203, b"two")).expect("written");
+        warc.flush().expect("flushed");
+        let records = read_warc(&path).expect("records");
+        let kinds: Vec<_> = records.iter().filter_map(|r| r.header("WARC-Type")).collect();
+        assert_eq!(kinds, ["warcinfo", "request", "response"]);
+        let [_, request, response] = &records[..] else { panic!("three") };
+        for (record, other) in [(request, response), (response, request)] {
+            assert_eq!(record.header("WARC-Date"), Some("2026-01-02T03:04:05.678Z"));
+            assert_eq!(record.header("WARC-IP-Address"), Some("127.0.0.1"));
+            assert_eq!(record.header("WARC-Target-URI"), Some("http://a/2?x/target"));
+            assert_eq!(record.header("WARC-Concurrent-To"), other.header("WARC-Record-ID"));
+            assert_eq!(record.header("WARC-Block-Digest"), Some(digest(&[&record.block]).as_str()));
+        }
+        assert_eq!(String::from_utf8_lossy(&request.block), "GET /2?x/target HTTP/1.1\r\nhost: a\r\n\r\n");
+
+        // Killed between the two: the response is cut, and its page is written again, with its request once.
+        let whole = std::fs::metadata(&path).expect("the file").len();
+        File::options().write(true).open(&path).expect("the file").set_len(whole - 200).expect("cut");
+        let mut warc = Warc::to_file(&path, true).expect("the same file");
+        warc.write(&page("http://a/2?x", 203, b"two")).expect("written");
+        warc.flush().expect("flushed");
+        let kinds: Vec<_> = read_warc(&path).expect("records").iter().filter_map(|r| r.header("WARC-Type").map(str::to_owned)).collect();
+        assert_eq!(kinds, ["warcinfo", "request", "response"]);
     }
 
     #[test]
@@ -269,7 +370,7 @@ mod tests {
             warc.flush().expect("flushed");
             let records = read_warc(&path).expect("records");
             let kinds: Vec<_> = records.iter().filter_map(|r| r.header("WARC-Type")).collect();
-            assert_eq!(kinds, ["warcinfo", "response", "response", "metadata"], "{name}");
+            assert_eq!(kinds, ["warcinfo", "response", "request", "response", "metadata"], "{name}");
             let text = String::from_utf8_lossy(&records[1].block);
             assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX: a  b\r\nContent-Length: 6\r\n\r\n<p>one");
             assert_eq!(
@@ -277,9 +378,9 @@ mod tests {
                 // printf '<p>one' | sha256sum
                 Some("sha256:6cdd0621def911531209bd14685fc4fca0c38ca0464199fa72c9496b8d9a9e91")
             );
-            assert_eq!(records[2].header("WARC-Target-URI"), Some("http://a/2/target"));
-            assert_eq!(records[2].header("Webloom-Request-URI"), Some("http://a/2"));
-            assert!(String::from_utf8_lossy(&records[3].block).contains("error: refused"));
+            assert_eq!(records[3].header("WARC-Target-URI"), Some("http://a/2/target"));
+            assert_eq!(records[3].header("Webloom-Request-URI"), Some("http://a/2"));
+            assert!(String::from_utf8_lossy(&records[4].block).contains("error: refused"));
         }
     }
 

@@ -1,85 +1,190 @@
 //! The spider: reads a page's links, says which to follow, writes its line.
 
+use super::depths::{Depths, Links};
+use super::directives::Directives;
 use super::lines::Line;
 use super::links::{Found, find};
-use super::options::{CrawlOptions, class_of};
+use super::options::{CrawlOptions, RobotsPolicy, class_of};
 use super::outputs::Outputs;
 use super::scope::Scope;
+use super::sitemap::read_sitemap;
 use super::summary::Tally;
+use crate::domain::fingerprint::canonical;
 use crate::domain::ids::JobId;
-use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider};
-use std::cell::RefCell;
+use crate::domain::robots::product_token;
+use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider, join};
+use encoding_rs::{Encoding, UTF_8};
+use serde_json::json;
+use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use url::{Position, Url};
 
 /// Bytes of a page without a type in which it may show that it is HTML.
 const SNIFF: usize = 512;
+/// The member of a request's `meta` that names the page whose link led to it.
+const REFERRER: &str = "referrer";
+/// The member that marks a request for a sitemap.
+const SITEMAP: &str = "sitemap";
+/// What robots are called by whose user agent is the agents' own.
+const TOKEN: &str = "webloom";
 
 /// Follows the links of a site.
 pub struct CrawlWorker {
-    start: Url,
+    starts: Vec<Request>,
     class: String,
+    /// What pages call us by.
+    token: String,
+    ignores_nofollow: bool,
     scope: Scope,
     outputs: RefCell<Outputs>,
     tally: Rc<Tally>,
+    depths: Option<RefCell<Depths>>,
+    /// What an earlier process may not have asked for is still to be asked for.
+    is_owed: Cell<bool>,
 }
 
 impl CrawlWorker {
     /// As the options have it; counts go to the tally.
     #[must_use]
     pub fn new(options: &CrawlOptions, job: JobId, outputs: Outputs, tally: Rc<Tally>) -> Self {
-        Self { class: class_of(job), start: options.url.clone(), scope: Scope::new(options), outputs: RefCell::new(outputs), tally }
+        Self {
+            class: class_of(job),
+            starts: starts(options),
+            token: options.user_agent().map_or_else(|| TOKEN.to_owned(), |name| product_token(&name)),
+            ignores_nofollow: options.robots == RobotsPolicy::Ignore,
+            scope: Scope::new(options),
+            outputs: RefCell::new(outputs),
+            tally,
+            depths: None,
+            is_owed: Cell::new(true),
+        }
     }
 
-    fn read(&self, page: &Page, follow: &mut Follow<'_>) -> Line {
+    /// With what is known of the least depths, for a crawl that goes only so deep.
+    #[must_use]
+    pub fn with_depths(mut self, depths: Option<Depths>) -> Self {
+        self.depths = depths.map(RefCell::new);
+        self
+    }
+
+    fn read(&self, page: &Page, depth: u32, follow: &mut Follow<'_>) -> io::Result<Line> {
         let mut line = Line {
             url: page.url().to_owned(),
             status: page.status,
-            depth: page.depth(),
+            depth,
             length: page.body.len() as u64,
             final_url: page.target_url.clone(),
             error: page.error.as_ref().map(|error| error.message.clone()),
+            content_type: page.header("content-type").map(str::to_owned),
+            fetched_at: page.fetched_at,
+            duration_ms: page.time_ms,
+            tries: page.tries,
+            referrer: page.request.meta.as_ref().and_then(|meta| meta.get(REFERRER)?.as_str()).map(str::to_owned),
             ..Line::default()
         };
-        if is_html(page) {
-            let found = find(&page.text());
+        let mut asks = Directives::default();
+        let headers = page.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-robots-tag"));
+        headers.for_each(|(_, value)| asks.read_header(value, &self.token));
+        if let Some(target) = redirect(page) {
+            // The agent does not go to other sites by itself: each has a pace and a robots.txt of its own.
+            let is_followed = depth == 0 || Url::parse(page.final_url()).is_ok_and(|answered| self.scope.follows(&target, &answered));
+            if is_followed {
+                let request = Request { meta: Some(json!({ REFERRER: page.final_url() })), ..Request::get(target) };
+                // One that cannot be asked for is no request.
+                drop(follow.add(request, depth));
+            }
+        } else if is_sitemap(page) {
+            self.read_list(page, &mut line, follow)?;
+        } else if is_html(page) {
+            let encoding = page.encoding();
+            let found = find(&encoding.decode_with_bom_removal(&page.body).0);
             line.links = found.links().len() as u64;
-            if page.is_success() && !follow.is_at_the_bottom() {
-                self.follow(page, &found, follow);
+            found.meta.iter().for_each(|(name, content)| asks.read_meta(name, content, &self.token));
+            match &self.depths {
+                _ if !page.is_success() || asks.nofollow && !self.ignores_nofollow => {}
+                Some(depths) => {
+                    let links = self.links(page, &found, encoding);
+                    let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth, links };
+                    follow_all(&depths.borrow_mut().read(links)?, follow);
+                }
+                None if follow.is_at_the_bottom() => {}
+                None => self.follow(page, &found, encoding, follow),
             }
             line.title = found.title;
         }
-        line
+        (line.noindex, line.nofollow) = (asks.noindex, asks.nofollow);
+        Ok(line)
     }
 
-    fn follow(&self, page: &Page, found: &Found, follow: &mut Follow<'_>) {
-        let (Ok(requested), Ok(answered)) = (Url::parse(page.url()), Url::parse(page.final_url())) else { return };
-        if !self.scope.reads(&requested, &answered, page.depth()) {
-            return;
+    /// Asks for what a sitemap lists. Its pages have the depth 1, however deep the sitemap stands among others.
+    fn read_list(&self, page: &Page, line: &mut Line, follow: &mut Follow<'_>) -> io::Result<()> {
+        if !page.is_success() {
+            return Ok(());
         }
-        let base = found.base.as_deref().and_then(|base| answered.join(base).ok());
-        let base = base.as_ref().unwrap_or(&answered);
+        let (sitemap, broken) = read_sitemap(&page.body);
+        line.links = (sitemap.pages.len() + sitemap.sitemaps.len()) as u64;
+        line.sitemap_error = broken;
+        let Ok(answered) = Url::parse(page.final_url()) else { return Ok(()) };
+        let in_scope = |text: &String| Url::parse(text).ok().filter(|url| self.scope.follows(url, &answered));
+        follow.from_depth(0);
+        for url in sitemap.sitemaps.iter().filter_map(|text| self.scope_of_lists(text, &answered)) {
+            follow.link_with(url, Some(json!({ REFERRER: page.final_url(), SITEMAP: true })));
+        }
+        let links: Vec<String> = sitemap.pages.iter().filter_map(in_scope).map(|url| canonical(url).into()).collect();
+        let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth: 0, links };
+        match &self.depths {
+            Some(depths) => follow_all(&depths.borrow_mut().read(links)?, follow),
+            None => follow_all(&[links], follow),
+        }
+        Ok(())
+    }
+
+    /// A sitemap in a list of sitemaps: patterns are for pages.
+    fn scope_of_lists(&self, text: &str, answered: &Url) -> Option<Url> {
+        Url::parse(text).ok().filter(|url| self.scope.is_within(url, answered))
+    }
+
+    /// Where the links of a page lead, as far as they are followed.
+    fn links(&self, page: &Page, found: &Found, encoding: &'static Encoding) -> Vec<String> {
+        let Some((base, answered)) = self.base(page, found) else { return Vec::new() };
+        let urls = found.links().filter_map(|link| join(&base, link, encoding).ok()).filter(|url| self.scope.follows(url, &answered));
+        urls.map(|url| canonical(url).into()).collect()
+    }
+
+    fn follow(&self, page: &Page, found: &Found, encoding: &'static Encoding, follow: &mut Follow<'_>) {
+        let Some((base, answered)) = self.base(page, found) else { return };
+        let base = &base;
         let mut whole = String::new();
         for link in found.links() {
-            // Most links are known; then they need not be parsed.
-            if is_told_apart_by_directory(base, link, &mut whole) && !follow.once(whole.as_bytes()) {
+            // Most links are known; then they need not be parsed. What is not ASCII means another thing in another encoding.
+            let means_one_thing = (encoding == UTF_8 || link.is_ascii()) && is_told_apart_by_directory(base, link, &mut whole);
+            if means_one_thing && !follow.once(whole.as_bytes()) {
                 continue;
             }
-            if let Some(url) = base.join(link).ok().filter(|url| self.scope.follows(url, &answered)) {
-                follow.link(url);
+            if let Some(url) = join(base, link, encoding).ok().filter(|url| self.scope.follows(url, &answered)) {
+                follow.link_with(url, Some(json!({ REFERRER: page.final_url() })));
             }
         }
     }
 
-    fn write(&self, page: &Page, line: &Line) -> std::io::Result<()> {
+    /// What the links of a page are relative to, and where it answered; `None` if they are not followed.
+    fn base(&self, page: &Page, found: &Found) -> Option<(Url, Url)> {
+        let (requested, answered) = (Url::parse(page.url()).ok()?, Url::parse(page.final_url()).ok()?);
+        let base = found.base.as_deref().and_then(|base| answered.join(base).ok());
+        self.scope.reads(&requested, &answered, page.depth()).then(|| (base.unwrap_or_else(|| answered.clone()), answered))
+    }
+
+    fn write(&self, page: &Page, line: &Line) -> io::Result<()> {
         if self.outputs.borrow_mut().write(page, line)? {
-            let count = if page.is_success() { &self.tally.pages } else { &self.tally.failed };
-            count.set(count.get() + 1);
-            self.tally.bytes.set(self.tally.bytes.get() + line.length);
+            self.tally.now.borrow_mut().count(line);
         }
         Ok(())
     }
 }
+
+/// Why a crawl ends whose output is read by another program that has ended.
+pub const UNREAD: &str = "the reader of the output has ended";
 
 impl Spider for CrawlWorker {
     fn class_name(&self) -> &str {
@@ -87,15 +192,22 @@ impl Spider for CrawlWorker {
     }
 
     async fn start(&self, _: &RunContext) -> Result<Vec<Request>> {
-        Ok(vec![Request::get(self.start.as_str())])
+        Ok(self.starts.clone())
     }
 
     async fn block(&self, block: &FinishedBlock, follow: &mut Follow<'_>) -> Result {
         // No page is to blame for a full disk: without its line it must not be acknowledged.
-        let unwritten = |error: std::io::Error| Abort(format!("the output cannot be written: {error}"));
+        let unwritten = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Abort(UNREAD.to_owned()),
+            _ => Abort(format!("the output cannot be written: {error}")),
+        };
+        if let Some(depths) = self.depths.as_ref().filter(|_| self.is_owed.replace(false)) {
+            follow_all(&depths.borrow_mut().owed().map_err(unwritten)?, follow);
+        }
         for page in &block.pages {
-            follow.from_depth(page.depth());
-            let line = self.read(page, follow);
+            let depth = self.depths.as_ref().map_or(page.depth(), |depths| depths.borrow().of(page.url(), page.depth()));
+            follow.from_depth(depth);
+            let line = self.read(page, depth, follow).map_err(unwritten)?;
             self.write(page, &line).map_err(unwritten)?;
             tokio::task::yield_now().await;
         }
@@ -105,6 +217,26 @@ impl Spider for CrawlWorker {
 
     fn ended(&self, _: &RunContext, _: RunState) {
         self.tally.ended.notify_one();
+    }
+}
+
+/// Where a page leads that is a redirect, which the agent has not followed.
+fn redirect(page: &Page) -> Option<Url> {
+    let is_redirect = page.error.is_none() && matches!(page.status, 301 | 302 | 303 | 307 | 308);
+    let location = page.header("location").filter(|_| is_redirect)?;
+    Url::parse(page.final_url()).ok()?.join(location).ok().filter(|target| matches!(target.scheme(), "http" | "https"))
+}
+
+/// Asks for the links of pages, each by its own depth.
+fn follow_all(pages: &[Links], follow: &mut Follow<'_>) {
+    for page in pages {
+        follow.from_depth(page.depth);
+        if follow.is_at_the_bottom() {
+            continue;
+        }
+        for url in page.links.iter().filter_map(|link| Url::parse(link).ok()) {
+            follow.link_with(url, Some(json!({ REFERRER: page.referrer })));
+        }
     }
 }
 
@@ -125,6 +257,16 @@ fn is_told_apart_by_directory(base: &Url, link: &str, whole: &mut String) -> boo
     whole.push('\n');
     whole.push_str(link);
     true
+}
+
+/// What is asked for first.
+fn starts(options: &CrawlOptions) -> Vec<Request> {
+    let sitemaps = options.sitemap.iter().map(|url| Request::get(url.as_str()).meta(json!({ SITEMAP: true })));
+    sitemaps.chain(options.starts.iter().map(|url| Request::get(url.as_str()))).collect()
+}
+
+fn is_sitemap(page: &Page) -> bool {
+    page.request.meta.as_ref().and_then(|meta| meta.get(SITEMAP)?.as_bool()).unwrap_or_default()
 }
 
 fn is_html(page: &Page) -> bool {

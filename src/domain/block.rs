@@ -12,6 +12,8 @@ pub enum Phase {
     Ready,
     /// Waits for a node again.
     Retry,
+    /// Waits in the queue of its site.
+    Queued,
     /// At a node.
     Using,
     /// Its results are not yet on disk.
@@ -52,8 +54,10 @@ pub struct Admission {
     pub duplicates: u64,
     /// Requests deeper than the run goes.
     pub too_deep: u64,
-    /// Requests past the most that the run takes.
+    /// Requests past the most that the run takes, in all or of their site.
     pub over_limit: u64,
+    /// Requests that a guard has stopped.
+    pub trapped: u64,
 }
 
 /// Whether a report of results counts.
@@ -92,10 +96,12 @@ pub enum Lost {
 }
 
 /// A block as it was stored, for [`super::frontier::Frontier::restore`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct StoredBlock {
     /// Its number.
     pub seq: Seq,
+    /// The site that its requests go to, if its pace is kept.
+    pub site: Option<Box<str>>,
     /// [`Phase::Ready`], [`Phase::Retry`], [`Phase::Answered`] or [`Phase::Done`].
     pub phase: Phase,
     /// Hand-outs that were lost.

@@ -56,10 +56,11 @@ impl Callback {
         self.method.as_deref().unwrap_or(if self.body.is_some() { "POST" } else { "GET" })
     }
 
-    /// In lists: the method and the URL, at most 100 characters.
+    /// In lists: the method and the URL without its query, which may hold a secret; at most 100 characters.
     #[must_use]
     pub fn title(&self) -> String {
-        format!("{} {}", self.method(), self.url).chars().take(100).collect()
+        let url = self.url.split(['?', '#']).next().unwrap_or_default();
+        format!("{} {url}", self.method()).chars().take(100).collect()
     }
 
     /// Checks what can be checked without making the request.
@@ -67,9 +68,10 @@ impl Callback {
     /// # Errors
     /// Which part is wrong, and why.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        let url = url::Url::parse(&self.url).map_err(|e| ("url", format!("`{}` is no absolute URL: {e}", self.url)))?;
+        let url =
+            url::Url::parse(&self.url).map_err(|_| ("url", format!("`{}` is not a URL: https://example.com/path is one", self.url)))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(("url", format!("`{}` is no http or https URL", self.url)));
+            return Err(("url", format!("`{}` is not a URL of http or https", self.url)));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(("url", "a URL is shown in lists: a name and a password belong into the header `Authorization`".to_owned()));
@@ -81,7 +83,7 @@ impl Callback {
             return Err(("url", "at most 2000 characters are taken".to_owned()));
         }
         if !["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"].contains(&self.method()) {
-            return Err(("method", format!("`{}` is none of GET, POST, PUT, PATCH, DELETE and HEAD", self.method())));
+            return Err(("method", format!("must be GET, POST, PUT, PATCH, DELETE or HEAD, not `{}`", self.method())));
         }
         if self.headers.len() > MOST_HEADERS {
             return Err(("headers", format!("at most {MOST_HEADERS} are taken")));
@@ -99,7 +101,7 @@ impl Callback {
             return Err(("body", format!("at most {MOST_BODY} bytes are taken")));
         }
         if let Some(status) = self.expect.iter().find(|status| !(100..=599).contains(*status)) {
-            return Err(("expect", format!("{status} is no HTTP status")));
+            return Err(("expect", format!("must be an HTTP status from 100 to 599, not {status}")));
         }
         if self.secret.as_ref().is_some_and(|secret| secret.len() > 500) {
             return Err(("secret", "at most 500 bytes are taken".to_owned()));

@@ -33,6 +33,7 @@ fn run(arguments: &str) -> Run {
         creation_time: Timestamp(5),
         finish_time: None,
         update_by: None,
+        worker_id: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest, Sha256};
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 use url::Url;
 
 /// 96 bits that stand for a request within its run; as text, 24 hexadecimal digits: the `requestId`.
@@ -34,6 +34,12 @@ impl Fingerprint {
         Self::hash(&[b"unique", uuid::Uuid::new_v4().as_bytes()])
     }
 
+    /// Of a deliberate repetition of the request with this one. The same each time, so that nothing is repeated twice.
+    #[must_use]
+    pub fn repeated(self) -> Self {
+        Self::hash(&[b"again", &self.0])
+    }
+
     fn hash(parts: &[&[u8]]) -> Self {
         let mut sha = Sha256::new();
         for (i, part) in parts.iter().enumerate() {
@@ -60,17 +66,57 @@ impl Fingerprint {
     }
 }
 
-/// The URL by which requests are compared: parsed by the WHATWG rules (lower-case scheme and host, no default port, dot
-/// segments resolved), without its fragment. Nothing else is changed: neither the order of the query, nor a trailing
-/// slash, nor the case of the path.
+/// The URL as it is sent: parsed by the WHATWG rules (lower-case scheme and host, no default port, dot segments resolved),
+/// without its fragment. Nothing else is changed: neither the order of the query, nor a trailing slash, nor the case of the
+/// path. Requests are compared by its [`normalized`] text.
 #[must_use]
 pub fn canonical(mut url: Url) -> Url {
     url.set_fragment(None);
     url
 }
 
-/// Whether a text is certainly an `http` or `https` URL in its canonical form already, so that parsing it would give it
-/// back unchanged: most links are, and looking is several times cheaper than parsing. `false` says nothing.
+/// The text of a canonical URL with its percent-encodings normalised (RFC 3986, section 6.2.2): digits in capitals, and no
+/// encoding of what needs none (letters, digits, `-._~`). Both spellings mean the same everywhere in a URL.
+#[must_use]
+pub fn normalized(url: &str) -> Cow<'_, str> {
+    let escapes = || url.match_indices('%').map(|(at, _)| &url.as_bytes()[at..]);
+    // Where one is no escape, what follows it could become one.
+    if escapes().all(escape_stands) || escapes().any(|text| escaped(text).is_none()) {
+        return Cow::Borrowed(url);
+    }
+    let mut parts = url.split('%');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Each begins with two digits, as all were escapes.
+        let byte = escaped(format!("%{part}").as_bytes()).unwrap_or_default();
+        if is_unreserved(byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push_str(&part[..2].to_ascii_uppercase());
+        }
+        out.push_str(&part[2..]);
+    }
+    Cow::Owned(out)
+}
+
+/// The byte that a text which begins with `%` stands for.
+fn escaped(text: &[u8]) -> Option<u8> {
+    let digit = |i: usize| text.get(i).and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
+    Some(digit(1)? << 4 | digit(2)?)
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Whether a text that begins with `%` is as [`normalized`] would have it.
+fn escape_stands(text: &[u8]) -> bool {
+    escaped(text).is_none_or(|byte| !is_unreserved(byte) && !text[1..3].iter().any(u8::is_ascii_lowercase))
+}
+
+/// Whether a text is certainly an `http` or `https` URL in its canonical form already, and [`normalized`], so that parsing it
+/// would give it back unchanged: most links are, and looking is several times cheaper than parsing. `false` says nothing.
 #[must_use]
 pub fn is_canonical(text: &str) -> bool {
     let (rest, default_port) = match text.strip_prefix("http://") {
@@ -112,7 +158,7 @@ fn is_canonical_path(path: &[u8]) -> bool {
             b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' => true,
             // A segment that begins with a dot may be one of those that are taken away, and so may one that hides it.
             b'.' => in_query || before != b'/',
-            b'%' => in_query || !path[i..].starts_with(b"%2e") && !path[i..].starts_with(b"%2E"),
+            b'%' => escape_stands(&path[i..]),
             // A query hides its quotes, a path does not.
             b'\'' => !in_query,
             b'?' => {
@@ -182,7 +228,7 @@ impl Serialize for Fingerprint {
 
 impl<'de> Deserialize<'de> for Fingerprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(D::Error::custom)
     }
 }
@@ -192,7 +238,7 @@ mod tests {
     use super::*;
 
     fn of_url(text: &str) -> Fingerprint {
-        Fingerprint::of("GET", canonical(Url::parse(text).expect("a url")).as_str(), b"")
+        Fingerprint::of("GET", &normalized(canonical(Url::parse(text).expect("a url")).as_str()), b"")
     }
 
     #[test]
@@ -213,8 +259,18 @@ mod tests {
             text in "https?://([a-z0-9.-]{0,6}|[a-z]{1,3}\\.[a-z]{2}|[0-9]{1,3}(\\.[0-9x]{1,3}){1,3}|xn--[a-z]{2,4})(:[0-9]{0,5})?/[a-zA-Z0-9%2eE./?'#:@!~ \\\\|^`{}\"<>é-]{0,12}"
         ) {
             if is_canonical(&text) {
-                let parsed = Url::parse(&text).map(|url| canonical(url).to_string());
+                let parsed = Url::parse(&text).map(|url| normalized(canonical(url).as_str()).into_owned());
                 proptest::prop_assert_eq!(parsed, Ok(text));
+            }
+        }
+
+        /// What was normalised once stays as it is, also when it is parsed again.
+        #[test]
+        fn normalising_comes_to_an_end(path in "[a-zA-Z0-9%2eE./?~-]{0,20}") {
+            if let Ok(url) = Url::parse(&format!("http://a/{path}")) {
+                let once = normalized(url.as_str()).into_owned();
+                proptest::prop_assert_eq!(&normalized(&once), &once);
+                proptest::prop_assert_eq!(Url::parse(&once).map(String::from), Ok(once));
             }
         }
     }

@@ -7,23 +7,27 @@
 //! One byte a block is all that is kept for ever, so that ten million requests in blocks of fifty cost 200 kB; what is
 //! larger is bounded by what is out at nodes and workers.
 
-use super::block::{AckVerdict, Admission, Lease, Lost, Phase, ReportVerdict, StoredBlock};
-use super::ids::{NodeId, Seq, WorkerId};
+#[path = "frontier_delivery.rs"]
+mod delivery;
+#[path = "frontier_discard.rs"]
+mod discard;
+#[path = "frontier_sites.rs"]
+mod sites;
+#[path = "frontier_split.rs"]
+mod split;
+
+pub use delivery::MOST_DELIVERED;
+pub use sites::SiteNo;
+
+use super::block::{Admission, Lease, Lost, Phase, ReportVerdict, StoredBlock};
+use super::fingerprint::Fingerprint;
+use super::ids::{NodeId, Seq};
 use super::request::RequestBatch;
 use super::run::Counters;
 use super::seen::SeenSet;
 use super::settings::QueueSettings;
 use super::time::Timestamp;
-use std::collections::{HashMap, VecDeque};
-
-/// Blocks that may be delivered and not acknowledged at a time; a worker that only polls gets no more.
-pub const MOST_DELIVERED: usize = 1_024;
-
-#[derive(Debug, Clone, Copy)]
-struct Delivery {
-    worker: Option<WorkerId>,
-    until: Timestamp,
-}
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// The frontier of one run.
 #[derive(Debug)]
@@ -37,9 +41,13 @@ pub struct Frontier {
     retry: VecDeque<Seq>,
     /// Of blocks that were handed out and are not answered.
     attempts: HashMap<Seq, u32>,
+    /// Of these, the hand-outs after which a node gave the block back.
+    given_back: HashMap<Seq, u32>,
     leases: HashMap<Seq, Lease>,
+    leased_by_node: HashMap<NodeId, BTreeSet<Seq>>,
     answered: VecDeque<Seq>,
-    deliveries: HashMap<Seq, Delivery>,
+    deliveries: HashMap<Seq, delivery::Delivery>,
+    sites: sites::Sites,
     /// Blocks that are not `Done`.
     open: usize,
     answered_open: usize,
@@ -61,9 +69,12 @@ impl Frontier {
             ready: 0,
             retry: VecDeque::new(),
             attempts: HashMap::new(),
+            given_back: HashMap::new(),
             leases: HashMap::new(),
+            leased_by_node: HashMap::new(),
             answered: VecDeque::new(),
             deliveries: HashMap::new(),
+            sites: sites::Sites::default(),
             open: 0,
             answered_open: 0,
             admitted: 0,
@@ -87,7 +98,16 @@ impl Frontier {
             if block.attempts > 0 {
                 this.attempts.insert(block.seq, block.attempts);
             }
-            match block.phase {
+            let site = block.site.as_deref().map(|name| this.site_number(name));
+            this.set_site(block.seq, site);
+            this.count_at(site, block.requests);
+            if matches!(block.phase, Phase::Ready | Phase::Retry)
+                && let Some(site) = site
+            {
+                this.enqueue(block.seq, site, false);
+            }
+            match this.phases[block.seq as usize] {
+                Phase::Queued => {}
                 Phase::Ready => this.ready += 1,
                 Phase::Retry => this.retry.push_back(block.seq),
                 Phase::Answered => {
@@ -110,15 +130,20 @@ impl Frontier {
 
     // --- requests come in
 
-    /// Decides what of a batch is new and packs it into blocks. They count as seen from now on, and are ready once
-    /// [`Self::stored`] is told.
-    pub fn begin_push(&mut self, batch: &RequestBatch) -> Admission {
+    /// Decides what of a batch is new and packs it into blocks, those to one site together. `site_of` names the site of a
+    /// request by its place in the batch; none: its pace is no one's concern. They count as seen from now on, and are ready
+    /// once [`Self::stored`] is told.
+    pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
         let mut out = Admission::default();
-        let mut block = Vec::new();
+        // The block that each site is being packed into, in the order in which they were begun.
+        let mut begun: Vec<(Option<SiteNo>, Vec<usize>)> = Vec::new();
+        let mut places: HashMap<Option<SiteNo>, usize> = HashMap::new();
         for (i, request) in batch.requests.iter().enumerate() {
             if self.settings.depth_limit.is_some_and(|limit| request.depth > limit) {
                 out.too_deep += 1;
-            } else if self.settings.max_requests.is_some_and(|most| self.admitted >= most) {
+            } else if self.settings.guards.stops(request.shape, request.depth) {
+                out.trapped += 1;
+            } else if self.settings.max_requests.is_some_and(|most| self.admitted >= most) || self.is_full(site_of(i)) {
                 *(if self.seen.contains(request.id) { &mut out.duplicates } else { &mut out.over_limit }) += 1;
             } else if !self.seen.insert(request.id) {
                 // A deliberate repetition has an id of its own, and so is never here.
@@ -126,33 +151,54 @@ impl Frontier {
             } else {
                 self.admitted += 1;
                 out.accepted += 1;
-                block.push(i);
-                if block.len() == self.settings.block_size as usize {
-                    self.open_block(&mut out, std::mem::take(&mut block));
+                let site = site_of(i);
+                self.count_at(site, 1);
+                // Requests to one site come together.
+                let place = match begun.last() {
+                    Some((last, _)) if *last == site => begun.len() - 1,
+                    _ => *places.entry(site).or_insert_with(|| {
+                        begun.push((site, Vec::new()));
+                        begun.len() - 1
+                    }),
+                };
+                begun[place].1.push(i);
+                if begun[place].1.len() == self.settings.block_size as usize {
+                    let full = std::mem::take(&mut begun[place].1);
+                    self.open_block(&mut out, site, full);
                 }
             }
         }
-        if !block.is_empty() {
-            self.open_block(&mut out, block);
+        for (site, block) in begun.into_iter().filter(|(_, block)| !block.is_empty()) {
+            self.open_block(&mut out, site, block);
         }
         self.storing += out.blocks.len();
         out
     }
 
-    fn open_block(&mut self, out: &mut Admission, requests: Vec<usize>) {
+    fn open_block(&mut self, out: &mut Admission, site: Option<SiteNo>, requests: Vec<usize>) {
+        let seq = self.new_block(site);
+        out.blocks.push((seq, requests));
+    }
+
+    fn new_block(&mut self, site: Option<SiteNo>) -> Seq {
         let seq = Seq::try_from(self.phases.len()).expect("four thousand million blocks in one run");
         self.phases.push(Phase::Storing);
+        self.set_site(seq, site);
         self.open += 1;
-        out.blocks.push((seq, requests));
+        seq
     }
 
     /// A block is on disk.
     pub fn stored(&mut self, seq: Seq, requests: u32) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Storing));
-        self.set(seq, Phase::Ready);
-        // Commits may be told out of order: a later block may have gone out before this one was ready.
-        self.cursor = self.cursor.min(seq);
-        self.ready += 1;
+        if let Some(site) = self.queue_of(seq) {
+            self.enqueue(seq, site, false);
+        } else {
+            self.set(seq, Phase::Ready);
+            // Commits may be told out of order: a later block may have gone out before this one was ready.
+            self.cursor = self.cursor.min(seq);
+            self.ready += 1;
+        }
         self.storing -= 1;
         self.counters.total += u64::from(requests);
     }
@@ -166,7 +212,7 @@ impl Frontier {
 
     // --- blocks go out to nodes
 
-    /// Blocks that a node could have now.
+    /// Blocks that a node could have now; those that wait for their site are not among them.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready + self.retry.len()
@@ -175,10 +221,11 @@ impl Frontier {
     /// The blocks that will be handed out next, first ones first: what is worth reading ahead.
     pub fn upcoming(&self, most: usize) -> impl Iterator<Item = Seq> + '_ {
         let fresh = (self.cursor..self.phases.len() as Seq).filter(|seq| self.phases[*seq as usize] == Phase::Ready);
-        self.retry.iter().copied().chain(fresh).take(most)
+        // Where none is ready, none is looked for.
+        self.retry.iter().copied().chain(fresh.take(self.ready)).take(most)
     }
 
-    /// Hands a block to a node.
+    /// Hands a block to a node, one that belongs to no site.
     pub fn lease(&mut self, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
         let seq = match self.retry.pop_front() {
             Some(seq) => seq,
@@ -191,13 +238,16 @@ impl Frontier {
             }
             None => return None,
         };
+        Some((seq, self.new_lease(seq, node, now)))
+    }
+
+    fn new_lease(&mut self, seq: Seq, node: NodeId, now: Timestamp) -> Lease {
         let attempts = self.attempts.entry(seq).or_insert(0);
         *attempts += 1;
         let until = now.plus_ms(self.settings.lease as i64);
         let lease = Lease { node, attempt: *attempts, since: now, until, confirmed: false };
-        self.set(seq, Phase::Using);
-        self.leases.insert(seq, lease);
-        Some((seq, lease))
+        self.insert_lease(seq, lease);
+        lease
     }
 
     /// The lease of a block.
@@ -209,6 +259,36 @@ impl Frontier {
     /// All leases.
     pub fn leases(&self) -> impl Iterator<Item = (Seq, &Lease)> {
         self.leases.iter().map(|(seq, lease)| (*seq, lease))
+    }
+
+    /// The leases of one node.
+    pub fn leases_of_node(&self, node: NodeId) -> impl Iterator<Item = (Seq, &Lease)> {
+        self.leased_by_node.get(&node).into_iter().flatten().filter_map(|seq| Some((*seq, self.leases.get(seq)?)))
+    }
+
+    /// Whether a node holds any block.
+    #[must_use]
+    pub fn has_leases(&self, node: NodeId) -> bool {
+        self.leased_by_node.contains_key(&node)
+    }
+
+    fn insert_lease(&mut self, seq: Seq, lease: Lease) {
+        self.set(seq, Phase::Using);
+        self.set_out(seq, true);
+        self.leases.insert(seq, lease);
+        self.leased_by_node.entry(lease.node).or_default().insert(seq);
+    }
+
+    fn remove_lease(&mut self, seq: Seq) -> Option<Lease> {
+        let lease = self.leases.remove(&seq)?;
+        self.set_out(seq, false);
+        if let Some(leased) = self.leased_by_node.get_mut(&lease.node) {
+            leased.remove(&seq);
+            if leased.is_empty() {
+                self.leased_by_node.remove(&lease.node);
+            }
+        }
+        Some(lease)
     }
 
     /// A node said that it holds a block: its lease begins anew. False if it is not its holder (any more).
@@ -229,13 +309,13 @@ impl Frontier {
         match self.phase(seq) {
             Some(Phase::Ready) => self.ready -= 1,
             Some(Phase::Retry) => self.retry.retain(|s| *s != seq),
+            Some(Phase::Queued) => self.dequeue(seq),
             _ => return false,
         }
         let attempts = self.attempts.entry(seq).or_insert(0);
         *attempts = (*attempts).max(attempt);
         let until = now.plus_ms(self.settings.lease as i64);
-        self.set(seq, Phase::Using);
-        self.leases.insert(seq, Lease { node, attempt, since: now, until, confirmed: true });
+        self.insert_lease(seq, Lease { node, attempt, since: now, until, confirmed: true });
         true
     }
 
@@ -249,14 +329,22 @@ impl Frontier {
     /// A node lost a block. `None` if the block is not in that node's hands in this attempt.
     pub fn lost(&mut self, seq: Seq, node: NodeId, attempt: u32) -> Option<Lost> {
         self.leases.get(&seq).filter(|lease| lease.node == node && lease.attempt == attempt)?;
-        self.leases.remove(&seq);
-        if attempt >= self.settings.block_attempts {
+        self.remove_lease(seq);
+        if self.losses(seq, attempt) >= self.settings.block_attempts {
             self.set(seq, Phase::Reporting);
             return Some(Lost::Exhausted(attempt));
         }
+        self.waits_again(seq);
+        Some(Lost::Retry(attempt))
+    }
+
+    /// A block waits for a node again.
+    fn waits_again(&mut self, seq: Seq) {
+        if let Some(site) = self.queue_of(seq) {
+            return self.enqueue(seq, site, true);
+        }
         self.set(seq, Phase::Retry);
         self.retry.push_back(seq);
-        Some(Lost::Retry(attempt))
     }
 
     /// The leases that have run out.
@@ -273,8 +361,10 @@ impl Frontier {
     pub fn check_report(&self, seq: Seq, node: NodeId, attempt: Option<u32>) -> ReportVerdict {
         match self.phase(seq) {
             None | Some(Phase::Storing) => ReportVerdict::Unknown,
-            Some(Phase::Ready | Phase::Retry) if self.attempts.contains_key(&seq) || attempt.is_some() => ReportVerdict::Current,
-            Some(Phase::Ready | Phase::Retry) => ReportVerdict::Late,
+            Some(Phase::Ready | Phase::Retry | Phase::Queued) if self.attempts.contains_key(&seq) || attempt.is_some() => {
+                ReportVerdict::Current
+            }
+            Some(Phase::Ready | Phase::Retry | Phase::Queued) => ReportVerdict::Late,
             Some(Phase::Using) => {
                 let current = self.leases.get(&seq).is_some_and(|l| l.node == node && attempt.is_none_or(|a| a == l.attempt));
                 if current { ReportVerdict::Current } else { ReportVerdict::Late }
@@ -288,116 +378,23 @@ impl Frontier {
         match self.phase(seq) {
             Some(Phase::Ready) => self.ready -= 1,
             Some(Phase::Retry) => self.retry.retain(|s| *s != seq),
+            Some(Phase::Queued) => self.dequeue(seq),
             _ => {}
         }
         self.set(seq, Phase::Reporting);
-        self.leases.remove(&seq)
+        self.remove_lease(seq)
     }
 
     /// The results of a block are on disk.
     pub fn reported(&mut self, seq: Seq, success: u32, error: u32) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));
         self.attempts.remove(&seq);
+        self.given_back.remove(&seq);
         self.set(seq, Phase::Answered);
         self.answered.push_back(seq);
         self.answered_open += 1;
         self.counters.success += u64::from(success);
         self.counters.error += u64::from(error);
-    }
-
-    // --- results go out to workers
-
-    /// Whether a poll would find something.
-    #[must_use]
-    pub fn has_answered(&self) -> bool {
-        self.answered_open > 0 && self.deliveries.len() < MOST_DELIVERED
-    }
-
-    /// Hands results to a worker; `None` if there are none, or too many out.
-    pub fn deliver(&mut self, worker: Option<WorkerId>, now: Timestamp) -> Option<Seq> {
-        if self.deliveries.len() >= MOST_DELIVERED {
-            return None;
-        }
-        // An entry whose block was acknowledged meanwhile is stale.
-        let seq = loop {
-            let seq = self.answered.pop_front()?;
-            if self.phase(seq) == Some(Phase::Answered) {
-                break seq;
-            }
-        };
-        self.answered_open -= 1;
-        self.set(seq, Phase::Delivered);
-        self.deliveries.insert(seq, Delivery { worker, until: now.plus_ms(self.settings.ack_wait as i64) });
-        Some(seq)
-    }
-
-    /// Results that a worker did not get after all, go to the front again.
-    pub fn take_back(&mut self, seq: Seq) {
-        if self.phase(seq) == Some(Phase::Delivered) {
-            self.deliveries.remove(&seq);
-            self.set(seq, Phase::Answered);
-            self.answered.push_front(seq);
-            self.answered_open += 1;
-        }
-    }
-
-    /// A worker is gone: what it had and did not acknowledge is there for others. True if there was any.
-    pub fn worker_gone(&mut self, worker: WorkerId) -> bool {
-        self.take_back_where(|delivery| delivery.worker == Some(worker))
-    }
-
-    /// Deliveries that were not acknowledged in time are there for others. True if there was any.
-    pub fn expire_deliveries(&mut self, now: Timestamp) -> bool {
-        self.take_back_where(|delivery| delivery.until <= now)
-    }
-
-    /// Deliveries of before `since` to workers that are not (or no longer) there are there for others: a worker that
-    /// polls and never connects is one that nobody misses. True if there was any.
-    pub fn forget_strangers(&mut self, since: Timestamp, is_there: impl Fn(WorkerId) -> bool) -> bool {
-        let latest = since.plus_ms(self.settings.ack_wait as i64);
-        self.take_back_where(|delivery| delivery.until <= latest && delivery.worker.is_some_and(|worker| !is_there(worker)))
-    }
-
-    fn take_back_where(&mut self, which: impl Fn(&Delivery) -> bool) -> bool {
-        let mut back: Vec<Seq> = self.deliveries.iter().filter(|(_, d)| which(d)).map(|(seq, _)| *seq).collect();
-        back.sort_unstable_by(|a, b| b.cmp(a));
-        for seq in &back {
-            self.take_back(*seq);
-        }
-        !back.is_empty()
-    }
-
-    /// Whether an acknowledgement counts.
-    #[must_use]
-    pub fn check_ack(&self, seq: Seq) -> AckVerdict {
-        match self.phase(seq) {
-            None | Some(Phase::Storing) => AckVerdict::Unknown,
-            Some(Phase::Answered | Phase::Delivered) => AckVerdict::Current,
-            Some(Phase::Acking | Phase::Done) => AckVerdict::Already,
-            Some(_) => AckVerdict::NotAnswered,
-        }
-    }
-
-    /// Whether it is on its way to the disk that a block is done.
-    #[must_use]
-    pub fn is_acking(&self, seq: Seq) -> bool {
-        self.phase(seq) == Some(Phase::Acking)
-    }
-
-    /// That a block is done is on its way to the disk.
-    pub fn begin_ack(&mut self, seq: Seq) {
-        if self.phase(seq) == Some(Phase::Answered) {
-            self.answered_open -= 1;
-        }
-        self.deliveries.remove(&seq);
-        self.set(seq, Phase::Acking);
-    }
-
-    /// That a block is done is on disk.
-    pub fn acked(&mut self, seq: Seq) {
-        debug_assert_eq!(self.phase(seq), Some(Phase::Acking));
-        self.set(seq, Phase::Done);
-        self.open -= 1;
     }
 
     // --- the end
@@ -448,6 +445,12 @@ impl Frontier {
     #[must_use]
     pub fn seen_size(&self) -> (usize, usize) {
         (self.seen.len(), self.seen.bytes())
+    }
+
+    /// Whether it has seen a request.
+    #[must_use]
+    pub fn has_seen(&self, id: Fingerprint) -> bool {
+        self.seen.contains(id)
     }
 
     /// Its settings.

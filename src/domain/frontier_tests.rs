@@ -1,16 +1,27 @@
 //! The frontier against its promises: examples, then a seeded walk with a store that loses what was not committed.
 
 use super::*;
+use crate::domain::block::AckVerdict;
 use crate::domain::fingerprint::Fingerprint;
+use crate::domain::guards::Shape;
+use crate::domain::ids::WorkerId;
 use crate::domain::request::NewRequest;
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 fn batch(keys: &[u64]) -> RequestBatch {
-    let requests =
-        keys.iter().map(|k| NewRequest { id: Fingerprint::of_key(&k.to_string()), span: 0..2, depth: (*k % 7) as u32 }).collect();
-    RequestBatch { text: Bytes::from_static(b"{}"), requests }
+    let requests = keys
+        .iter()
+        .map(|k| NewRequest {
+            id: Fingerprint::of_key(&k.to_string()),
+            span: 0..2,
+            depth: (*k % 7) as u32,
+            shape: Shape::default(),
+            origin: 0,
+        })
+        .collect();
+    RequestBatch { text: Bytes::from_static(b"{}"), requests, ..RequestBatch::default() }
 }
 
 fn settings(block_size: u32) -> QueueSettings {
@@ -24,7 +35,7 @@ fn node(n: u128) -> NodeId {
 const T: Timestamp = Timestamp(1_000_000);
 
 fn pushed(frontier: &mut Frontier, keys: &[u64]) -> Admission {
-    let admission = frontier.begin_push(&batch(keys));
+    let admission = frontier.begin_push(&batch(keys), |_| None);
     for (seq, requests) in &admission.blocks {
         frontier.stored(*seq, requests.len() as u32);
     }
@@ -39,7 +50,7 @@ fn duplicates_are_dropped_and_repetitions_are_not() {
     assert_eq!(pushed(&mut frontier, &[3, 2]).duplicates, 2);
     let mut again = batch(&[3]);
     again.requests[0].id = Fingerprint::unique();
-    assert_eq!(frontier.begin_push(&again).accepted, 1, "a retry is not taken for a duplicate");
+    assert_eq!(frontier.begin_push(&again, |_| None).accepted, 1, "a retry is not taken for a duplicate");
     assert_eq!(frontier.counters().total, 3, "what is not on disk is not counted");
     assert!(frontier.is_storing());
 }
@@ -47,7 +58,7 @@ fn duplicates_are_dropped_and_repetitions_are_not() {
 #[test]
 fn a_block_whose_commit_is_told_late_is_handed_out_all_the_same() {
     let mut frontier = Frontier::new(settings(1));
-    let admission = frontier.begin_push(&batch(&[1, 2]));
+    let admission = frontier.begin_push(&batch(&[1, 2]), |_| None);
     assert_eq!(admission.blocks.len(), 2);
     frontier.stored(1, 1);
     assert_eq!(frontier.lease(node(1), T).map(|(seq, _)| seq), Some(1));
@@ -60,6 +71,18 @@ fn depth_and_number_are_limited() {
     let mut frontier = Frontier::new(QueueSettings { depth_limit: Some(2), max_requests: Some(2), ..settings(10) });
     let admission = pushed(&mut frontier, &[0, 5, 1, 2]);
     assert_eq!((admission.accepted, admission.too_deep, admission.over_limit), (2, 1, 1));
+}
+
+#[test]
+fn a_site_is_limited_and_a_trap_is_not_taken() {
+    let mut frontier = Frontier::new(QueueSettings { max_per_site: Some(2), ..settings(10) });
+    let sites = ["a", "b"].map(|name| frontier.site_number(name));
+    let mut many = batch(&[0, 1, 2, 3, 4, 5]);
+    many.requests[5].shape = Shape::of("http://b/x/x/x/x/x");
+    let admission = frontier.begin_push(&many, |i| Some(sites[usize::from(i >= 4)]));
+    assert_eq!((admission.accepted, admission.over_limit, admission.trapped), (3, 2, 1));
+    let again = frontier.begin_push(&batch(&[0, 6]), |_| Some(sites[0]));
+    assert_eq!((again.duplicates, again.over_limit), (1, 1));
 }
 
 #[test]
@@ -139,12 +162,66 @@ struct Disk {
     answered_pushes: BTreeSet<u64>,
 }
 
+impl Disk {
+    fn insert(&mut self, frontier: &Frontier, seq: Seq, phase: Phase, prints: Vec<Fingerprint>) {
+        let site = frontier.site_of(seq).map(|no| Box::from(&*frontier.site_name(no)));
+        let requests = prints.len() as u32;
+        let success = if phase == Phase::Answered { requests } else { 0 };
+        self.blocks.insert(seq, (StoredBlock { seq, site, phase, attempts: 0, requests, success, error: 0 }, prints));
+    }
+
+    /// The requests of a block from this place on leave it.
+    fn cut(&mut self, seq: Seq, at: usize) -> Vec<Fingerprint> {
+        let (block, prints) = self.blocks.get_mut(&seq).expect("stored");
+        let cut = prints.split_off(at);
+        block.requests = prints.len() as u32;
+        cut
+    }
+}
+
+/// A node takes a block, of any kind.
+fn lease_any(frontier: &mut Frontier, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
+    match frontier.next_site(now) {
+        Some(site) => frontier.lease_at(site, node, now),
+        None => frontier.lease(node, now),
+    }
+}
+
+#[test]
+fn a_site_that_is_freed_may_be_asked_at_once_under_all_its_names() {
+    let mut frontier = Frontier::new(settings(1));
+    let names = ["a.org", "http://a.org:8080", "http://b.org"];
+    let numbers = names.map(|name| frontier.site_number(name));
+    for (seq, requests) in frontier.begin_push(&batch(&[0, 1, 2]), |i| Some(numbers[i])).blocks {
+        frontier.stored(seq, requests.len() as u32);
+    }
+    let later = T.plus_ms(600_000);
+    let freed = |frontier: &mut Frontier, name| {
+        numbers.iter().for_each(|no| frontier.site_waits(*no, later));
+        frontier.site_freed(name, T);
+        frontier.sites(0).filter(|(_, _, _, at)| *at == T).map(|(no, ..)| names[no as usize]).collect::<Vec<_>>()
+    };
+    assert_eq!(freed(&mut frontier, "a.org"), ["a.org", "http://a.org:8080"]);
+    assert_eq!(freed(&mut frontier, "http://a.org:8080"), ["a.org", "http://a.org:8080"], "a host may be one site");
+    assert_eq!(freed(&mut frontier, "b.org"), ["http://b.org"]);
+    assert_eq!(
+        frontier.sites(2).map(|(no, name, queued, _)| (no, name.to_string(), queued)).collect::<Vec<_>>(),
+        [(2, "http://b.org".into(), 1)]
+    );
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Push(Vec<u64>),
     Lease(u8),
     Report(u8),
+    /// Some of its requests have results.
+    Part(u8, u8),
+    /// Some of its requests have results, the others come back.
+    Back(u8, u8),
     Lose(u8),
+    /// Somebody holds its site: a block that was sent is taken back, one of no site waits for one.
+    Hold(u8),
     Poll,
     Ack(u8, Vec<u64>),
     Expire,
@@ -158,7 +235,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             3 => keys().prop_map(Step::Push),
             4 => any::<u8>().prop_map(Step::Lease),
             4 => any::<u8>().prop_map(Step::Report),
+            2 => (any::<u8>(), any::<u8>()).prop_map(|(n, cut)| Step::Part(n, cut)),
+            2 => (any::<u8>(), any::<u8>()).prop_map(|(n, cut)| Step::Back(n, cut)),
             1 => any::<u8>().prop_map(Step::Lose),
+            2 => any::<u8>().prop_map(Step::Hold),
             4 => Just(Step::Poll),
             4 => (any::<u8>(), keys()).prop_map(|(n, keys)| Step::Ack(n, keys)),
             1 => Just(Step::Expire),
@@ -170,10 +250,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn push(frontier: &mut Frontier, disk: &mut Disk, keys: &[u64]) {
     let sent = batch(keys);
-    for (seq, requests) in frontier.begin_push(&sent).blocks {
+    let numbers: Vec<_> = (1..4).map(|n| frontier.site_number(&n.to_string())).collect();
+    for (seq, requests) in frontier.begin_push(&sent, |i| numbers.get((keys[i] % 4) as usize).copied()).blocks {
         let prints = requests.iter().map(|i| sent.requests[*i].id).collect();
         let n = requests.len() as u32;
-        disk.blocks.insert(seq, (StoredBlock { seq, phase: Phase::Ready, attempts: 0, requests: n, success: 0, error: 0 }, prints));
+        disk.insert(frontier, seq, Phase::Ready, prints);
         frontier.stored(seq, n);
     }
     disk.answered_pushes.extend(keys);
@@ -200,7 +281,33 @@ proptest! {
             leases.sort_by_key(|(s, _)| *s);
             match step {
                 Step::Push(keys) => push(&mut frontier, &mut disk, &keys),
-                Step::Lease(n) => { frontier.lease(node(u128::from(n % 3)), now); }
+                Step::Lease(n) => { lease_any(&mut frontier, node(u128::from(n % 3)), now); }
+                Step::Part(n, cut) => if let Some((seq, lease)) = pick(&leases, n) {
+                    let size = disk.blocks[&seq].1.len();
+                    if size > 1 {
+                        prop_assert_eq!(frontier.check_report(seq, lease.node, Some(lease.attempt)), ReportVerdict::Current);
+                        let part = frontier.begin_part(seq);
+                        let cut = disk.cut(seq, 1 + usize::from(cut) % (size - 1));
+                        let success = cut.len() as u32;
+                        disk.insert(&frontier, part, Phase::Answered, cut);
+                        frontier.reported(part, success, 0);
+                    }
+                },
+                Step::Back(n, cut) => if let Some((seq, _)) = pick(&leases, n) {
+                    let done = usize::from(cut) % disk.blocks[&seq].1.len();
+                    frontier.begin_report(seq);
+                    if done == 0 {
+                        frontier.given_back(seq);
+                    } else {
+                        let rest = frontier.begin_rest(frontier.site_of(seq));
+                        let back = disk.cut(seq, done);
+                        disk.insert(&frontier, rest, Phase::Ready, back);
+                        let block = &mut disk.blocks.get_mut(&seq).expect("stored").0;
+                        (block.phase, block.success) = (Phase::Answered, block.requests);
+                        frontier.stored(rest, 0);
+                        frontier.reported(seq, done as u32, 0);
+                    }
+                },
                 Step::Report(n) => if let Some((seq, lease)) = pick(&leases, n) {
                     prop_assert_eq!(frontier.check_report(seq, lease.node, Some(lease.attempt)), ReportVerdict::Current);
                     frontier.begin_report(seq);
@@ -213,6 +320,16 @@ proptest! {
                     let block = &mut disk.blocks.get_mut(&seq).expect("stored").0;
                     (block.phase, block.attempts) = (Phase::Retry, lease.attempt);
                 },
+                Step::Hold(n) => if let Some((seq, lease)) = pick(&leases, n) {
+                    if frontier.site_of(seq).is_some() {
+                        frontier.recall(seq);
+                        prop_assert_eq!(frontier.check_report(seq, lease.node, Some(lease.attempt)), ReportVerdict::Current);
+                    } else {
+                        let site = frontier.site_number("4");
+                        frontier.wait_for_site(seq, site);
+                    }
+                    prop_assert_eq!((frontier.phase(seq), frontier.lease_of(seq)), (Some(Phase::Queued), None));
+                },
                 Step::Poll => { frontier.deliver(None, now); }
                 Step::Ack(n, keys) => if let Some(seq) = pick(&delivered, n) {
                     frontier.begin_ack(seq);
@@ -222,12 +339,17 @@ proptest! {
                 },
                 Step::Expire => { frontier.expire_deliveries(now.plus_ms(2_000)); }
                 Step::Crash => {
-                    let rows: Vec<StoredBlock> = disk.blocks.values().map(|b| b.0).collect();
+                    let rows: Vec<StoredBlock> = disk.blocks.values().map(|b| b.0.clone()).collect();
                     let prints = disk.blocks.values().flat_map(|b| b.1.clone()).collect::<Vec<_>>();
                     let settings = frontier.settings.clone();
                     frontier = Frontier::restore(settings, false, &rows, prints.into_iter().collect());
                 }
             }
+            let out: Vec<SiteNo> = frontier.leases().filter_map(|(seq, _)| frontier.site_of(seq)).collect();
+            prop_assert_eq!(out.len(), out.iter().collect::<HashSet<_>>().len(), "two blocks of one site are out");
+            let queued = frontier.sites(0).map(|(_, _, blocks, _)| blocks).sum::<usize>();
+            let phases = (0..frontier.phases.len() as Seq).filter(|seq| frontier.phase(*seq) == Some(Phase::Queued)).count();
+            prop_assert_eq!((frontier.queued(), queued), (phases, phases));
             let c = frontier.counters();
             prop_assert_eq!(c.total, disk.blocks.values().map(|b| u64::from(b.0.requests)).sum::<u64>());
             prop_assert_eq!(c.success, disk.blocks.values().map(|b| u64::from(b.0.success)).sum::<u64>());
@@ -236,9 +358,8 @@ proptest! {
         frontier.set_start_returned();
         while !frontier.is_drained() {
             frontier.expire_deliveries(now.plus_ms(10_000));
-            while let Some((seq, lease)) = frontier.lease(node(9), now) {
+            while let Some((_, lease)) = lease_any(&mut frontier, node(9), now) {
                 prop_assert_eq!(lease.node, node(9));
-                let _ = seq;
             }
             let out: Vec<Seq> = frontier.leases().map(|(s, _)| s).collect();
             for seq in out {
@@ -259,4 +380,25 @@ proptest! {
         }
         prop_assert_eq!(frontier.counters().left, 0);
     }
+}
+
+#[test]
+fn a_free_site_can_be_bound_again() {
+    let mut frontier = Frontier::new(settings(1));
+    let site = frontier.site_number("http://h.test");
+    frontier.set_free(site);
+    let admission = frontier.begin_push(&batch(&[1, 2]), |_| Some(site));
+    for (seq, _) in &admission.blocks {
+        frontier.stored(*seq, 1);
+    }
+    let (seq, _) = frontier.lease(node(1), T).expect("it waits for nothing");
+    frontier.set_waiting(site);
+    frontier.put_back(seq);
+    assert_eq!((frontier.ready(), frontier.sites_ready(T, 9)), (1, 1), "it waits for its site again");
+    let (seq, _) = frontier.lease_at(site, node(1), T).expect("its turn has come");
+    assert_eq!(frontier.sites_ready(T, 9), 0);
+    // Found at a node after a restart, where nothing keeps others waiting.
+    assert!(frontier.is_out(site));
+    frontier.let_others_pass(seq);
+    assert!(!frontier.is_out(site));
 }

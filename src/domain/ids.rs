@@ -15,6 +15,60 @@ use uuid::Uuid;
 #[error("`{0}` is not an id: 32 hexadecimal digits, with or without dashes, are expected")]
 pub struct InvalidId(pub String);
 
+/// Digits that ids begin or end with, as people write them for short: 4 to 32 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct IdPart(String);
+
+impl IdPart {
+    /// The digits, in lower case.
+    #[must_use]
+    pub fn digits(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this id, in its form of 32 digits, begins or ends with them.
+    #[must_use]
+    pub fn is_of(&self, id: &str) -> bool {
+        id.starts_with(&self.0) || id.ends_with(&self.0)
+    }
+}
+
+impl FromStr for IdPart {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.replace('-', "").to_ascii_lowercase();
+        if (4..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Ok(Self(digits));
+        }
+        Err(format!("4 to 32 hexadecimal digits are expected, not `{}`", text.chars().take(80).collect::<String>()))
+    }
+}
+
+impl TryFrom<String> for IdPart {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+#[cfg(feature = "broker")]
+impl schemars::JsonSchema for IdPart {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "IdPart".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{4,32}$" })
+    }
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -108,6 +162,38 @@ fn schema(written: bool) -> schemars::Schema {
     schemars::json_schema!({ "type": "string", "pattern": pattern })
 }
 
+/// A node or a worker: what calls the broker under an id of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PeerId {
+    /// A node.
+    Node(NodeId),
+    /// A worker.
+    Worker(WorkerId),
+}
+
+impl PeerId {
+    /// The word for a worker.
+    pub const WORKER: &str = "worker";
+
+    /// Which of the two, in a word.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Node(_) => "node",
+            Self::Worker(_) => Self::WORKER,
+        }
+    }
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(id) => id.fmt(f),
+            Self::Worker(id) => id.fmt(f),
+        }
+    }
+}
+
 id!(
     /// A job: what to run and when.
     JobId
@@ -135,6 +221,10 @@ id!(
 id!(
     /// A broker's process, from its start to its end.
     BrokerId
+);
+id!(
+    /// The trace of a run, as W3C has it: 32 hexadecimal digits.
+    TraceId
 );
 id!(
     /// A block: its upper half is the upper half of the run's identity, its lower half the block's number in the run,

@@ -2,11 +2,14 @@
 
 #[cfg(feature = "broker")]
 use super::callback::Callback;
+use super::canonical::Canonicalisation;
 #[cfg(feature = "broker")]
 use super::ids::JobId;
+use super::origin::check_hosts;
 #[cfg(feature = "broker")]
 use super::schedule::{Overlap, Policies, Schedule};
-use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings};
+use super::settings::{CookieMode, DownloadSettings, QueueSettings, SiteSettings, check_proxy};
+use super::sites::{MOST_CONNECTIONS, MOST_DELAY_MS, SitePolicy};
 #[cfg(feature = "broker")]
 use super::task::TaskSettings;
 #[cfg(feature = "broker")]
@@ -219,6 +222,14 @@ impl Properties {
         self.0.iter().find(|(k, _)| same_key(k, key)).map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
+    /// Replaces the value of a key, however the key was spelt before; none takes it away.
+    pub fn put(&mut self, key: &str, value: Option<String>) {
+        self.0.retain(|known, _| !same_key(known, key));
+        if let Some(value) = value {
+            self.0.insert(key.to_owned(), value);
+        }
+    }
+
     /// A value that must parse.
     ///
     /// # Errors
@@ -259,6 +270,12 @@ impl Properties {
             out.site = serde_json::from_str::<SiteSettings>(text)
                 .map_err(|e| InvalidProperty { key: key.to_owned(), detail: format!("not the settings of a site: {e}") })?;
         }
+        if let Some((key, _)) = self.entry("Site") {
+            let invalid = |detail| InvalidProperty { key: key.to_owned(), detail };
+            out.site.proxy.as_deref().filter(|proxy| !proxy.is_empty()).map(check_proxy).transpose().map_err(invalid)?;
+            out.site.hosts.as_deref().map(check_hosts).transpose().map_err(invalid)?;
+        }
+        out.start_origins = Some([].into());
         out.cookies = self.get("Cookies").filter(|c| !c.is_empty()).map(str::to_owned);
         out.cookie_mode = match self.entry("CookieMode") {
             None => CookieMode::Initial,
@@ -281,6 +298,45 @@ impl Properties {
             out.max_redirects = n;
         }
         out.retry_download = self.parsed("RetryDownload", 0..=20)?;
+        Ok(out)
+    }
+
+    /// Which URLs a run takes for one page: `SortQuery`, `DropParameters`, `TrailingSlash`.
+    fn canonicalisation(&self) -> Result<Canonicalisation, InvalidProperty> {
+        let mut out = Canonicalisation::default();
+        let invalid = |key: &str, detail| InvalidProperty { key: key.to_owned(), detail };
+        if let Some((key, text)) = self.entry("SortQuery") {
+            let expected = || format!("`{text}` is neither true nor false");
+            out.sort_query = text.trim().to_ascii_lowercase().parse().map_err(|_| invalid(key, expected()))?;
+        }
+        if let Some((key, text)) = self.entry("DropParameters") {
+            out.drop_parameters = text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            out.check().map_err(|detail| invalid(key, detail))?;
+        }
+        if let Some((key, text)) = self.entry("TrailingSlash") {
+            out.trailing_slash = text.parse().map_err(|detail| invalid(key, detail))?;
+        }
+        Ok(out)
+    }
+
+    /// How the sites of a run are asked: `SiteBy`, `Delay`, `PerSite`, `Robots`.
+    fn sites(&self) -> Result<SitePolicy, InvalidProperty> {
+        let mut out = SitePolicy::default();
+        if let Some((key, text)) = self.entry("SiteBy") {
+            out.by = text.parse().map_err(|detail| InvalidProperty { key: key.to_owned(), detail })?;
+        }
+        // The seeds' pause between requests is a delay by another name.
+        let pause: Option<u32> = self.parsed("SleepTime", 0..=3_600_000)?;
+        out.limits.delay_ms = self.parsed("Delay", 0..=MOST_DELAY_MS)?.or(pause.filter(|ms| *ms > 0));
+        out.limits.connections = self.parsed("PerSite", 1..=MOST_CONNECTIONS)?;
+        out.robots = match self.entry("Robots") {
+            None => None,
+            Some((_, word)) if word.eq_ignore_ascii_case("obey") => Some(true),
+            Some((_, word)) if word.eq_ignore_ascii_case("ignore") => Some(false),
+            Some((key, word)) => {
+                return Err(InvalidProperty { key: key.to_owned(), detail: format!("`{word}` is neither obey nor ignore") });
+            }
+        };
         Ok(out)
     }
 
@@ -320,6 +376,20 @@ impl Properties {
         }
     }
 
+    /// What becomes of a run whose class no worker watches: `NoWorker`, `fail` unless said, or `wait`.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn no_worker(&self) -> Result<super::task::NoWorker, InvalidProperty> {
+        use super::task::NoWorker;
+        match self.entry("NoWorker").map(|(key, value)| (key, value.trim())) {
+            None => Ok(NoWorker::Fail),
+            Some((_, value)) if value.eq_ignore_ascii_case("fail") => Ok(NoWorker::Fail),
+            Some((_, value)) if value.eq_ignore_ascii_case("wait") => Ok(NoWorker::Wait),
+            Some((key, value)) => Err(InvalidProperty { key: key.to_owned(), detail: format!("`{value}` is neither `fail` nor `wait`") }),
+        }
+    }
+
     /// How the queue of a run is to behave.
     ///
     /// # Errors
@@ -340,6 +410,18 @@ impl Properties {
         if let Some(ms) = self.parsed("Lease", 100..=86_400_000)? {
             out.lease = ms;
         }
+        if let Some(n) = self.parsed("MaxPending", 1..=u64::MAX)? {
+            out.max_pending = n;
+        }
+        out.max_per_site = self.parsed("MaxPerSite", 1..=u64::MAX)?;
+        if let Some(bytes) = self.parsed("MaxUrlLength", 0..=u32::MAX)? {
+            out.guards.url_length = bytes;
+        }
+        if let Some(n) = self.parsed("MaxRepeatedSegments", 0..=u32::MAX)? {
+            out.guards.repeated_segments = n;
+        }
+        out.canonicalisation = self.canonicalisation()?;
+        out.sites = self.sites()?;
         let any = |text: &&str| !text.is_empty() && !text.eq_ignore_ascii_case("all");
         out.node_group = self.get("NodeGroup").filter(any).map(str::to_owned);
         out.os = self.get("Os").filter(any).map(str::to_owned);
@@ -365,8 +447,26 @@ mod tests {
 
     #[test]
     fn a_wrong_value_names_its_key() {
-        for (key, value) in [("ThreadNum", "0"), ("ThreadNum", "many"), ("CookieMode", "sometimes"), ("Site", "{\"headers\":1}")] {
+        for (key, value) in [
+            ("ThreadNum", "0"),
+            ("ThreadNum", "many"),
+            ("CookieMode", "sometimes"),
+            ("Site", "{\"headers\":1}"),
+            ("Site", "{\"proxy\":\"tor://x\"}"),
+            ("SITE", "{\"hosts\":[\"http://x\"]}"),
+        ] {
             assert_eq!(of(&[(key, value)]).download().map_err(|e| e.key), Err(key.to_owned()), "{value}");
+        }
+        for (key, value) in [
+            ("SortQuery", "yes"),
+            ("DropParameters", "a,b&c"),
+            ("TrailingSlash", "maybe"),
+            ("MaxPending", "0"),
+            ("MaxPerSite", "0"),
+            ("MaxUrlLength", "-1"),
+            ("MaxRepeatedSegments", "x"),
+        ] {
+            assert_eq!(of(&[(key, value)]).queue().map_err(|e| e.key), Err(key.to_owned()), "{value}");
         }
         assert_eq!(of(&[("BLOCK_SIZE", "-1")]).queue().map_err(|e| e.key), Err("BLOCK_SIZE".to_owned()));
     }

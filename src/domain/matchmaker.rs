@@ -4,10 +4,14 @@
 //! *Priority desc, BlockTimes asc*). A run that comes later would be served alone until it had caught up with the
 //! others, so it starts level with the least served of them (the start rule of fair queueing: Goyal, Vin and Cheng,
 //! *Start-time fair queueing*, 1996). Nodes are taken by room, the emptiest first.
+//!
+//! Runs that ask the same of a node (group and system) share a *demand*, which keeps the idle nodes that suit it in order.
+//! So a node or a run that changes costs the demands that it concerns, and never the number of nodes times that of runs.
 
 use super::ids::{Identity, NodeId};
-use super::node::NodeFacts;
-use std::collections::{BTreeSet, HashMap};
+use super::node::{NodeFacts, Room};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RunKey {
@@ -21,15 +25,43 @@ struct RunKey {
 struct RunSlot {
     key: RunKey,
     ready: usize,
-    node_group: Option<String>,
-    os: Option<String>,
+    demand: DemandNo,
 }
+
+/// An idle node in the order in which nodes are served.
+type Idle = (Reverse<u32>, NodeId);
 
 #[derive(Debug)]
 struct NodeSlot {
     facts: NodeFacts,
     free: u32,
     open: bool,
+}
+
+impl NodeSlot {
+    /// Its place among the idle nodes, if it takes work and has room.
+    fn idle(&self) -> Option<Idle> {
+        (self.open && self.free > 0).then_some((Reverse(self.free), self.facts.node_id))
+    }
+}
+
+/// The number of a demand; none is used twice.
+type DemandNo = u64;
+
+/// What some runs ask of a node. It is kept as long as there is such a run.
+#[derive(Debug, Default)]
+struct Demand {
+    /// In lower case.
+    node_group: Option<String>,
+    /// In lower case.
+    os: Option<String>,
+    runs: usize,
+    /// Its runs that have something ready, in the order in which they are served.
+    waiting: BTreeSet<RunKey>,
+    /// Idle nodes that suit it.
+    idle: BTreeSet<Idle>,
+    /// How it stands in [`Matchmaker::possible`].
+    possible: Option<Idle>,
 }
 
 /// One decision: this run is to hand one block to this node.
@@ -41,132 +73,254 @@ pub struct Grant {
     pub node: NodeId,
 }
 
-/// The state that decisions are made from.
-#[derive(Debug, Default)]
+/// The state that decisions are made from: about one kind of room.
+#[derive(Debug)]
 pub struct Matchmaker {
+    room: Room,
     runs: HashMap<Identity, RunSlot>,
     /// Runs that have something ready, in the order in which they are served.
     waiting: BTreeSet<RunKey>,
     nodes: HashMap<NodeId, NodeSlot>,
-    /// Nodes that have room and take work.
-    idle: BTreeSet<(std::cmp::Reverse<u32>, NodeId)>,
+    /// Idle nodes by their group in lower case: what a new demand begins with.
+    idle_by_group: HashMap<String, BTreeSet<Idle>>,
+    demands: HashMap<DemandNo, Demand>,
+    /// Demands by the group that they ask for.
+    demands_by_group: HashMap<Option<String>, Vec<DemandNo>>,
+    last_demand: DemandNo,
+    /// Demands with a waiting run and an idle node, by their first node.
+    possible: BTreeSet<(Idle, DemandNo)>,
+    /// Demands and nodes looked at, for a test that bounds them.
+    #[cfg(test)]
+    looks: std::cell::Cell<u64>,
 }
 
 impl Matchmaker {
+    /// One that knows of nobody yet.
+    #[must_use]
+    pub fn new(room: Room) -> Self {
+        Self {
+            room,
+            runs: HashMap::new(),
+            waiting: BTreeSet::new(),
+            nodes: HashMap::new(),
+            idle_by_group: HashMap::new(),
+            demands: HashMap::new(),
+            demands_by_group: HashMap::new(),
+            last_demand: 0,
+            possible: BTreeSet::new(),
+            #[cfg(test)]
+            looks: std::cell::Cell::default(),
+        }
+    }
+
+    /// Whether a run is known here.
+    #[must_use]
+    pub fn knows(&self, run: Identity) -> bool {
+        self.runs.contains_key(&run)
+    }
+
     /// A run has this many blocks ready. It is made known by this, and renewed.
     pub fn run_ready(&mut self, identity: Identity, priority: i32, ready: usize, node_group: Option<&str>, os: Option<&str>) {
         let minus_priority = -i64::from(priority);
         let level = self.level(minus_priority);
-        let slot = self.runs.entry(identity).or_insert_with(|| RunSlot {
-            key: RunKey { minus_priority, served: level, identity },
-            ready: 0,
-            node_group: node_group.map(str::to_owned),
-            os: os.map(str::to_owned),
-        });
-        self.waiting.remove(&slot.key);
+        if !self.runs.contains_key(&identity) {
+            let demand = self.join_demand(node_group, os);
+            self.runs.insert(identity, RunSlot { key: RunKey { minus_priority, served: level, identity }, ready: 0, demand });
+        }
+        let Some(slot) = self.runs.get_mut(&identity) else { return };
+        let (before, demand) = (slot.key, slot.demand);
         if slot.ready == 0 {
             // It may have rested: what it did not use it does not get back.
             slot.key.served = slot.key.served.max(level);
         }
         slot.key.minus_priority = minus_priority;
         slot.ready = ready;
-        if ready > 0 {
-            self.waiting.insert(slot.key);
-        }
+        let now = (ready > 0).then_some(slot.key);
+        self.requeue(demand, before, now);
     }
 
     /// The least that a waiting run of this priority has been served.
     fn level(&self, minus_priority: i64) -> u64 {
-        self.waiting.iter().filter(|key| key.minus_priority == minus_priority).map(|key| key.served).next().unwrap_or(0)
+        let first = RunKey { minus_priority, served: 0, identity: Identity(uuid::Uuid::nil()) };
+        self.waiting.range(first..).next().filter(|key| key.minus_priority == minus_priority).map_or(0, |key| key.served)
     }
 
     /// A run is over, or its actor is.
     pub fn run_gone(&mut self, identity: Identity) {
         if let Some(slot) = self.runs.remove(&identity) {
-            self.waiting.remove(&slot.key);
+            self.requeue(slot.demand, slot.key, None);
+            self.leave_demand(slot.demand);
         }
     }
 
     /// A node is there, or what is known of it has changed. `open`: it takes work that is sent to it.
     pub fn node_changed(&mut self, facts: NodeFacts, free: u32, open: bool) {
-        self.node_gone(facts.node_id);
-        if open && free > 0 {
-            self.idle.insert((std::cmp::Reverse(free), facts.node_id));
+        let node = facts.node_id;
+        if self.nodes.get(&node).is_some_and(|slot| slot.facts == facts) {
+            return self.change_node(node, |slot| (slot.free, slot.open) = (free, open));
         }
-        self.nodes.insert(facts.node_id, NodeSlot { facts, free, open });
+        self.node_gone(node);
+        self.nodes.insert(node, NodeSlot { facts, free: 0, open });
+        self.node_free(node, free);
     }
 
     /// A node has this much room.
     pub fn node_free(&mut self, node: NodeId, free: u32) {
-        let Some(slot) = self.nodes.get_mut(&node) else { return };
-        self.idle.remove(&(std::cmp::Reverse(slot.free), node));
-        slot.free = free;
-        if slot.open && free > 0 {
-            self.idle.insert((std::cmp::Reverse(free), node));
-        }
+        self.change_node(node, |slot| slot.free = free);
+    }
+
+    /// A place of a node is taken by a block that was not granted here.
+    pub fn debit(&mut self, node: NodeId) {
+        self.change_node(node, |slot| slot.free = slot.free.saturating_sub(1));
     }
 
     /// A block has left a node: it has room for one more.
     pub fn credit(&mut self, node: NodeId) {
-        if let Some(slot) = self.nodes.get(&node) {
-            let free = (slot.free + 1).min(slot.facts.max_process_count);
-            self.node_free(node, free);
-        }
+        let room = self.room;
+        self.change_node(node, |slot| slot.free = (slot.free + 1).min(slot.facts.room(room)));
     }
 
     /// A node is gone.
     pub fn node_gone(&mut self, node: NodeId) {
-        if let Some(slot) = self.nodes.remove(&node) {
-            self.idle.remove(&(std::cmp::Reverse(slot.free), node));
-        }
+        self.node_free(node, 0);
+        self.nodes.remove(&node);
     }
 
-    /// Blocks that are ready in all.
-    #[must_use]
-    pub fn ready(&self) -> usize {
-        self.runs.values().map(|run| run.ready).sum()
+    fn change_node(&mut self, node: NodeId, change: impl FnOnce(&mut NodeSlot)) {
+        let Some(slot) = self.nodes.get_mut(&node) else { return };
+        let before = slot.idle();
+        change(slot);
+        let now = slot.idle();
+        if before == now {
+            return;
+        }
+        let group = slot.facts.group.to_ascii_lowercase();
+        let concerned = self.suiting(&self.nodes[&node].facts);
+        for no in concerned {
+            if let Some(demand) = self.demands.get_mut(&no) {
+                exchange(&mut demand.idle, before, now);
+            }
+            self.show(no);
+        }
+        let idle = self.idle_by_group.entry(group.clone()).or_default();
+        exchange(idle, before, now);
+        if idle.is_empty() {
+            self.idle_by_group.remove(&group);
+        }
     }
 
     /// The next decision, if there is one. It is counted as carried out: one place less at the node, one block less in
     /// the run.
     pub fn next_grant(&mut self) -> Option<Grant> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        let grant = self
-            .idle
-            .iter()
-            .find_map(|(_, node)| self.first_run_for(&self.nodes.get(node)?.facts, &[]).map(|run| Grant { run, node: *node }))?;
-        let free = self.nodes.get(&grant.node).map_or(0, |slot| slot.free);
-        self.node_free(grant.node, free.saturating_sub(1));
-        self.serve(grant.run);
-        Some(grant)
+        let ((_, node), _) = *self.possible.first()?;
+        let run = self.first_run_for(&self.nodes.get(&node)?.facts, &HashSet::new())?;
+        self.change_node(node, |slot| slot.free -= 1);
+        self.serve(run);
+        Some(Grant { run, node })
     }
 
     /// The run that a node which asks should have a block of; those that it names are left out. Counted as carried out.
     pub fn pull(&mut self, facts: &NodeFacts, without: &[Identity]) -> Option<Identity> {
-        let run = self.first_run_for(facts, without)?;
+        let run = self.first_run_for(facts, &without.iter().copied().collect())?;
         self.serve(run);
         Some(run)
     }
 
-    fn first_run_for(&self, facts: &NodeFacts, without: &[Identity]) -> Option<Identity> {
-        self.waiting.iter().map(|key| key.identity).find(|identity| {
-            !without.contains(identity)
-                && self.runs.get(identity).is_some_and(|run| facts.in_group(run.node_group.as_deref()) && facts.has_os(run.os.as_deref()))
-        })
+    fn first_run_for(&self, facts: &NodeFacts, without: &HashSet<Identity>) -> Option<Identity> {
+        let demands = self.suiting(facts).into_iter().filter_map(|no| self.demands.get(&no));
+        demands.filter_map(|demand| demand.waiting.iter().find(|key| !without.contains(&key.identity))).min().map(|key| key.identity)
+    }
+
+    /// The demands that a node suits.
+    fn suiting(&self, facts: &NodeFacts) -> Vec<DemandNo> {
+        let group = Some(facts.group.to_ascii_lowercase());
+        let candidates = [&None, &group].into_iter().filter_map(|group| self.demands_by_group.get(group)).flatten();
+        candidates.filter(|no| self.demands.get(no).is_some_and(|demand| self.suits(facts, demand))).copied().collect()
+    }
+
+    fn suits(&self, facts: &NodeFacts, demand: &Demand) -> bool {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
+        facts.in_group(demand.node_group.as_deref()) && facts.has_os(demand.os.as_deref())
+    }
+
+    /// One more run asks for this.
+    fn join_demand(&mut self, node_group: Option<&str>, os: Option<&str>) -> DemandNo {
+        let (node_group, os) = (node_group.map(str::to_ascii_lowercase), os.map(str::to_lowercase));
+        let known = self.demands_by_group.get(&node_group).into_iter().flatten().copied();
+        if let Some(no) = known.into_iter().find(|no| self.demands.get(no).is_some_and(|demand| demand.os == os)) {
+            self.demands.entry(no).and_modify(|demand| demand.runs += 1);
+            return no;
+        }
+        self.last_demand += 1;
+        let mut demand = Demand { node_group, os, runs: 1, ..Demand::default() };
+        let pools: Vec<&BTreeSet<Idle>> = match &demand.node_group {
+            Some(group) => self.idle_by_group.get(group).into_iter().collect(),
+            None => self.idle_by_group.values().collect(),
+        };
+        let suits = |idle: &&Idle| self.nodes.get(&idle.1).is_some_and(|slot| self.suits(&slot.facts, &demand));
+        demand.idle = pools.into_iter().flatten().filter(suits).copied().collect();
+        self.demands_by_group.entry(demand.node_group.clone()).or_default().push(self.last_demand);
+        self.demands.insert(self.last_demand, demand);
+        self.last_demand
+    }
+
+    /// One run less asks for this.
+    fn leave_demand(&mut self, no: DemandNo) {
+        let Some(demand) = self.demands.get_mut(&no) else { return };
+        demand.runs -= 1;
+        if demand.runs > 0 {
+            return;
+        }
+        let Some(demand) = self.demands.remove(&no) else { return };
+        if let Some(of_group) = self.demands_by_group.get_mut(&demand.node_group) {
+            of_group.retain(|other| *other != no);
+            if of_group.is_empty() {
+                self.demands_by_group.remove(&demand.node_group);
+            }
+        }
+    }
+
+    /// A run waits with another key than before, or no more.
+    fn requeue(&mut self, no: DemandNo, before: RunKey, now: Option<RunKey>) {
+        exchange(&mut self.waiting, Some(before), now);
+        if let Some(demand) = self.demands.get_mut(&no) {
+            exchange(&mut demand.waiting, Some(before), now);
+        }
+        self.show(no);
+    }
+
+    /// Keeps the list of demands that can be served.
+    fn show(&mut self, no: DemandNo) {
+        let Some(demand) = self.demands.get_mut(&no) else { return };
+        let now = if demand.waiting.is_empty() { None } else { demand.idle.first().copied() };
+        let before = std::mem::replace(&mut demand.possible, now);
+        if before != now {
+            exchange(&mut self.possible, before.map(|idle| (idle, no)), now.map(|idle| (idle, no)));
+        }
     }
 
     fn serve(&mut self, identity: Identity) {
         let Some(slot) = self.runs.get_mut(&identity) else { return };
-        self.waiting.remove(&slot.key);
+        let (before, demand) = (slot.key, slot.demand);
         slot.key.served += 1;
         slot.ready -= 1;
-        if slot.ready > 0 {
-            self.waiting.insert(slot.key);
-        }
+        let now = (slot.ready > 0).then_some(slot.key);
+        self.requeue(demand, before, now);
     }
 }
+
+/// Puts another element in the place of one.
+fn exchange<T: Ord>(set: &mut BTreeSet<T>, before: Option<T>, now: Option<T>) {
+    if let Some(before) = before {
+        set.remove(&before);
+    }
+    set.extend(now);
+}
+
+#[cfg(test)]
+#[path = "matchmaker_tests.rs"]
+mod against_plain;
 
 #[cfg(test)]
 mod tests {
@@ -180,6 +334,7 @@ mod tests {
     fn facts(n: u128, group: &str, os: &str) -> NodeFacts {
         NodeFacts {
             node_id: NodeId(Uuid::from_u128(n)),
+            name: None,
             node_type: "Console".into(),
             ip_address: "127.0.0.1".into(),
             processor_count: 1,
@@ -187,6 +342,7 @@ mod tests {
             operating_system: os.into(),
             memory: 1,
             max_process_count: 5,
+            max_sites: None,
             max_programs: None,
         }
     }
@@ -197,7 +353,7 @@ mod tests {
 
     #[test]
     fn priority_first_then_fairly() {
-        let mut m = Matchmaker::default();
+        let mut m = Matchmaker::new(Room::Block);
         m.node_changed(facts(1, "default", "linux"), 100, true);
         m.run_ready(run(1), 0, 50, None, None);
         m.run_ready(run(2), 0, 50, None, None);
@@ -215,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_emptiest_node_first_and_never_more_than_it_has_room_for() {
-        let mut m = Matchmaker::default();
+        let mut m = Matchmaker::new(Room::Block);
         m.node_changed(facts(1, "a", "linux"), 1, true);
         m.node_changed(facts(2, "a", "linux"), 3, true);
         m.node_changed(facts(3, "a", "linux"), 9, false);
@@ -229,7 +385,7 @@ mod tests {
 
     #[test]
     fn group_and_system_are_asked_for_without_case() {
-        let mut m = Matchmaker::default();
+        let mut m = Matchmaker::new(Room::Block);
         m.node_changed(facts(1, "vps_redial", "Debian Linux 12"), 5, true);
         m.run_ready(run(1), 9, 5, Some("InHouse"), None);
         m.run_ready(run(2), 5, 5, None, Some("windows"));
@@ -242,7 +398,7 @@ mod tests {
 
     #[test]
     fn who_is_gone_gets_nothing() {
-        let mut m = Matchmaker::default();
+        let mut m = Matchmaker::new(Room::Block);
         m.node_changed(facts(1, "a", "linux"), 5, true);
         m.run_ready(run(1), 0, 5, None, None);
         m.run_gone(run(1));

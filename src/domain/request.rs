@@ -1,7 +1,9 @@
 //! Requests as the frontier sees them: an id, a depth, and a place in the bytes that they came in.
 
 use super::fingerprint::Fingerprint;
+use super::guards::Shape;
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use std::ops::Range;
 
 /// A checked batch of requests. The texts stay where they came in; nothing is copied until a block is packed.
@@ -11,6 +13,10 @@ pub struct RequestBatch {
     pub text: Bytes,
     /// The requests found in it.
     pub requests: Vec<NewRequest>,
+    /// The origins of those that no link led to, each once, as the beginning of a URL.
+    pub origins: Vec<Box<str>>,
+    /// The origins of all, each once.
+    pub all_origins: Vec<Box<str>>,
 }
 
 /// One checked request of a [`RequestBatch`].
@@ -22,6 +28,10 @@ pub struct NewRequest {
     pub span: Range<u32>,
     /// Links between it and a first request.
     pub depth: u32,
+    /// What guards look at.
+    pub shape: Shape,
+    /// The place of its origin in the batch's [`RequestBatch::all_origins`].
+    pub origin: u32,
 }
 
 impl RequestBatch {
@@ -35,13 +45,12 @@ impl RequestBatch {
     /// its `requestId` put in front.
     #[must_use]
     pub fn pack(&self, chosen: &[usize]) -> Vec<u8> {
-        const ID: &[u8] = b"{\"requestId\":\"";
         let bytes: usize = chosen.iter().map(|&i| self.requests[i].span.len() + ID.len() + 27).sum();
         let mut out = Vec::with_capacity(bytes + 2);
         for &i in chosen {
             out.push(if out.is_empty() { b'[' } else { b',' });
             let request = &self.requests[i];
-            out.extend_from_slice(ID);
+            out.extend_from_slice(ID.as_bytes());
             out.extend_from_slice(&request.id.hex());
             out.extend_from_slice(b"\",");
             out.extend_from_slice(&self.json(request)[1..]);
@@ -51,5 +60,83 @@ impl RequestBatch {
         }
         out.push(b']');
         out
+    }
+}
+
+/// What stands before the id of a request in the text of a block.
+const ID: &str = "{\"requestId\":\"";
+/// What stands after it if the request was tried before.
+const TRIES: &str = "\",\"tries\":";
+
+/// The requests that stand in the text of a block.
+///
+/// # Errors
+/// It is no text that [`RequestBatch::pack`] has made.
+pub fn unpack(text: &[u8]) -> Result<Vec<&RawValue>, String> {
+    serde_json::from_slice(text).map_err(|e| format!("the requests of a block: {e}"))
+}
+
+/// What stands after the id of a request, and after the number of its tries if there is one: its other members.
+fn members(after_id: &str) -> &str {
+    match after_id.strip_prefix(TRIES) {
+        Some(rest) => rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(','),
+        None => after_id.trim_start_matches("\","),
+    }
+}
+
+/// A request as it stands in the text of a block, without its id and the number of its tries; none if it has no id.
+#[must_use]
+pub fn without_id(request: &str) -> Option<String> {
+    let (_, after_id) = request.strip_prefix(ID)?.split_at_checked(Fingerprint::LEN * 2)?;
+    Some(format!("{{{}", members(after_id)))
+}
+
+/// The text of a block with these requests; each comes with the number of its tries so far, if that is to be set.
+#[must_use]
+pub fn repack<'a>(requests: impl Iterator<Item = (&'a RawValue, Option<u32>)>) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for (request, tries) in requests {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let text = request.get();
+        match (tries, text.strip_prefix(ID).and_then(|rest| rest.split_at_checked(Fingerprint::LEN * 2))) {
+            (Some(tries), Some((id, rest))) => {
+                // The broker alone writes it, and always here.
+                let rest = members(rest);
+                out.extend_from_slice(format!("{ID}{id}{TRIES}{tries},{rest}").as_bytes());
+            }
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+    out.push(b']');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_packed_again_with_the_tries_of_its_requests() {
+        let id = Fingerprint([7; 12]);
+        let json = r#"{"url":"http://a/","tries":9}"#;
+        let batch = RequestBatch {
+            text: Bytes::from_static(json.as_bytes()),
+            requests: vec![NewRequest { id, span: 0..json.len() as u32, depth: 0, shape: Shape::default(), origin: 0 }],
+            ..RequestBatch::default()
+        };
+        let text = batch.pack(&[0]);
+        let again = repack(unpack(&text).expect("a block").into_iter().map(|request| (request, None)));
+        assert_eq!(again, text);
+        let mut text = text;
+        for tries in [1, 12, 3] {
+            text = repack(unpack(&text).expect("a block").into_iter().map(|request| (request, Some(tries))));
+            let expected = format!(r#"[{{"requestId":"{id}","tries":{tries},"url":"http://a/","tries":9}}]"#);
+            assert_eq!(String::from_utf8_lossy(&text), expected);
+            assert_eq!(unpack(&text).expect("a block").iter().map(|r| without_id(r.get())).collect::<Vec<_>>(), [Some(json.to_owned())]);
+        }
+        assert_eq!(without_id(json), None);
+        assert_eq!(repack(std::iter::empty()), b"[]");
     }
 }

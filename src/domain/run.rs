@@ -1,9 +1,11 @@
 //! Runs: one execution of a job each.
 
 #[cfg(feature = "broker")]
-use super::ids::{Identity, JobId};
+use super::ids::{Identity, JobId, WorkerId};
 #[cfg(feature = "broker")]
 use super::job::JobKind;
+#[cfg(feature = "broker")]
+use super::schedule::AHEAD_MS;
 #[cfg(feature = "broker")]
 use super::settings::{DownloadSettings, QueueSettings};
 #[cfg(feature = "broker")]
@@ -79,7 +81,8 @@ pub struct Counters {
     pub total: u64,
 }
 
-/// What a run takes along from its job when it is made: a job that changes does not change its runs.
+/// What a run takes along from its job when it is made: a job that changes does not change its runs. And what a person has
+/// decided since of this run alone.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -111,6 +114,9 @@ pub struct RunRules {
     /// The run whose end began this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Identity>,
+    /// Since when a block run hands out no blocks, by order of a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
 }
 
 #[cfg(feature = "broker")]
@@ -121,6 +127,21 @@ impl RunRules {
         let retry = self.retry.as_ref().filter(|retry| attempt <= retry.limit)?;
         Some(retry.delay_before(attempt + 1, chance))
     }
+}
+
+/// The longest pause after an attempt that was lost, in milliseconds.
+pub const LONGEST_LOST_PAUSE_MS: i64 = 32_000;
+
+/// What a run waits for that does not wait for its turn.
+#[cfg(feature = "broker")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing.
+    None,
+    /// So many milliseconds.
+    For(u64),
+    /// Longer than any pause is: the clock went back since it was decided. Its time may have come before that.
+    FromLater,
 }
 
 /// A run as it is stored.
@@ -181,6 +202,8 @@ pub struct Run {
     pub finish_time: Option<Timestamp>,
     /// Who stopped it: the role of a token, or [`BROKER`].
     pub update_by: Option<String>,
+    /// The worker that carries it out, or carried out its last attempt; none for programs, callbacks and runs on several workers.
+    pub worker_id: Option<WorkerId>,
 }
 
 #[cfg(feature = "broker")]
@@ -215,6 +238,12 @@ impl Run {
         times.into_iter().flatten().fold(self.creation_time, Timestamp::max)
     }
 
+    /// Since when it hands out no blocks, by order of a person.
+    #[must_use]
+    pub fn paused_at(&self) -> Option<Timestamp> {
+        self.rules.paused_at.filter(|_| !self.state.is_final())
+    }
+
     /// It waits until the other runs of its job are over.
     #[must_use]
     pub fn is_queued(&self) -> bool {
@@ -231,6 +260,19 @@ impl Run {
     #[must_use]
     pub fn waits_for_plan(attempt: u32, planned_at: Option<Timestamp>, not_before: Option<Timestamp>) -> bool {
         attempt == 1 && planned_at.is_some() && not_before == planned_at
+    }
+
+    /// How long it waits from now on, for the instant that it is planned for or for its next attempt.
+    #[must_use]
+    pub fn pause(&self, now: Timestamp) -> Pause {
+        let ms = self.not_before.filter(|_| !self.is_queued()).map_or(0, |at| at.since_ms(now));
+        let retries = self.rules.retry.as_ref().map_or(0, |retry| retry.max_delay.saturating_mul(2));
+        let most = if self.is_ahead() { AHEAD_MS } else { (retries as i64).max(LONGEST_LOST_PAUSE_MS) };
+        match u64::try_from(ms) {
+            Ok(0) | Err(_) => Pause::None,
+            Ok(_) if ms > most => Pause::FromLater,
+            Ok(ms) => Pause::For(ms),
+        }
     }
 
     /// From when on it was to begin: its planned instant, or when it was made.

@@ -1,7 +1,13 @@
 //! How the requests of a run are to be downloaded: read from a job's properties once, when the run begins.
 
+use super::canonical::Canonicalisation;
+use super::guards::Guards;
+use super::origin::Origin;
+use super::sites::SitePolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use url::Url;
 
 /// What every block of a run tells the node that downloads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +37,10 @@ pub struct DownloadSettings {
     /// Tries after the first one; none: the agent's own setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_download: Option<u32>,
+    /// Where the run began: the origins of its first requests. None: an older broker, which does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<Vec<Origin>>"))]
+    pub start_origins: Option<Arc<[Origin]>>,
 }
 
 impl Default for DownloadSettings {
@@ -46,6 +56,7 @@ impl Default for DownloadSettings {
             max_body: 16 << 20,
             max_redirects: 10,
             retry_download: None,
+            start_origins: None,
         }
     }
 }
@@ -58,15 +69,48 @@ pub struct SiteSettings {
     /// The `User-Agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
-    /// Headers for each request that does not set them itself.
+    /// Headers for each request to its hosts that does not set them itself.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// A proxy for all requests: `http://`, `https://`, `socks5://`.
+    /// Where the job's headers and cookies go to: `example.com`, `*.example.com`, `host:port`, `*`. None: where the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// A proxy for all requests: `http://`, `https://`, `socks5://` (the node resolves names) or `socks5h://` (the proxy does).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
     /// The character encoding of its pages, where it is known better than its pages know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
+}
+
+/// Schemes of proxies that a node can speak to.
+pub const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+
+/// Checks the address of a proxy. Without a scheme it is `host:port` of an HTTP proxy. A node must never go round a proxy
+/// that it does not understand: that would show the address that the proxy is there to hide.
+///
+/// # Errors
+/// It is no address, its scheme is not one of [`PROXY_SCHEMES`], or it has no host.
+pub fn check_proxy(text: &str) -> Result<Url, String> {
+    let text = text.trim();
+    let expected = "http://, https://, socks5:// or socks5h:// with a host and perhaps a port is expected";
+    let url = match text.split_once("://") {
+        Some((scheme, _)) if !PROXY_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
+            let shown: String = scheme.chars().take(20).collect();
+            return Err(format!("the scheme `{shown}` of the proxy is not supported: {expected}"));
+        }
+        Some(_) => Url::parse(text),
+        None => Url::parse(&format!("http://{text}")),
+    };
+    // What stands there may hold a password.
+    let url = url.map_err(|e| format!("the address of the proxy cannot be read ({e}): {expected}"))?;
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(format!("the proxy has no host: {expected}"));
+    }
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return Err(format!("the address of a proxy has no path: {expected}"));
+    }
+    Ok(url)
 }
 
 /// The two ways that the seeds name in which cookies are used.
@@ -99,6 +143,18 @@ pub struct QueueSettings {
     pub ack_wait: u64,
     /// Milliseconds that a node may keep a block without a word about it.
     pub lease: u64,
+    /// Requests without a result up to which more are taken.
+    pub max_pending: u64,
+    /// The most requests that the run takes of one site; later ones are counted and dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_per_site: Option<u64>,
+    /// Which requests look like a trap.
+    pub guards: Guards,
+    /// Which URLs are taken for one page.
+    #[serde(skip_serializing_if = "Canonicalisation::is_none")]
+    pub canonicalisation: Canonicalisation,
+    /// How its sites are asked.
+    pub sites: SitePolicy,
     /// Only nodes of this group; compared without case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_group: Option<String>,
@@ -113,11 +169,52 @@ impl Default for QueueSettings {
             block_size: 50,
             depth_limit: None,
             max_requests: None,
+            max_pending: 10_000_000,
+            max_per_site: None,
+            guards: Guards::default(),
+            canonicalisation: Canonicalisation::default(),
             block_attempts: 10,
             ack_wait: 300_000,
             lease: 600_000,
+            sites: SitePolicy::default(),
             node_group: None,
             os: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_cannot_be_spoken_to_is_refused() {
+        for good in ["http://p:3128", "HTTPS://p", "socks5://u:p@10.0.0.1:1080/", "socks5h://[::1]:9050", "p.example:3128", " http://p "] {
+            assert!(check_proxy(good).is_ok(), "{good}: {:?}", check_proxy(good));
+        }
+        for bad in [
+            "gopher://x",
+            "tor://127.0.0.1:9050",
+            "socks://x:1",
+            "socks4://x:1",
+            "socks4a://x:1",
+            "ftp://x",
+            "file:///x",
+            "socks5://",
+            "http://",
+            "://x",
+            "",
+            "socks5:x",
+            "http://p:99999",
+            "http://p/x",
+            "http://p?x",
+            "direct",
+            "a b",
+        ] {
+            // A bare word is a host.
+            assert_eq!(check_proxy(bad).is_err(), bad != "direct", "{bad}");
+        }
+        let secret = check_proxy("tor://me:secret7@x").expect_err("not supported");
+        assert!(secret.contains("tor") && !secret.contains("secret7"), "{secret}");
     }
 }

@@ -80,7 +80,7 @@ fn bare(host: &str) -> &str {
 
 /// What kind of place an address is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Public,
     Loopback,
     /// A network of its own, reachable from inside only.
@@ -141,6 +141,25 @@ impl Targets {
 }
 
 impl Rule {
+    /// Whether a host, as it is written, is meant.
+    #[must_use]
+    pub fn is_written(&self, host: &str, port: u16) -> bool {
+        match bare(host).parse::<IpAddr>() {
+            Ok(address) => self.holds(plain(address), port),
+            Err(_) => self.names(&host.trim_end_matches('.').to_ascii_lowercase(), port),
+        }
+    }
+
+    /// Whether it is about special addresses alone, and so means them.
+    pub(super) fn is_special(&self) -> bool {
+        let What::Network(network, bits) = self.what else { return false };
+        let last: IpAddr = match network {
+            IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() | u32::MAX.checked_shr(bits.into()).unwrap_or(0)).into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() | u128::MAX.checked_shr(bits.into()).unwrap_or(0)).into(),
+        };
+        bits >= 8 && [network, last].into_iter().all(|address| place_of(address) == Place::Special)
+    }
+
     fn names(&self, host: &str, port: u16) -> bool {
         let is = match &self.what {
             What::Name(name) => host == name,
@@ -150,7 +169,7 @@ impl Rule {
         is && self.port.is_none_or(|only| only == port)
     }
 
-    fn holds(&self, address: IpAddr, port: u16) -> bool {
+    pub(super) fn holds(&self, address: IpAddr, port: u16) -> bool {
         let What::Network(network, bits) = self.what else { return false };
         let is = match (network, address) {
             (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).checked_shr(32 - u32::from(bits)).unwrap_or(0) == 0,
@@ -162,7 +181,7 @@ impl Rule {
 }
 
 /// The IPv4 address inside an IPv6 one, where such a one leads there: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056).
-fn plain(address: IpAddr) -> IpAddr {
+pub(super) fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let s = v6.segments();
     let inner = |a: u16, b: u16| IpAddr::V4(Ipv4Addr::from_bits(u32::from(a) << 16 | u32::from(b)));
@@ -174,7 +193,7 @@ fn plain(address: IpAddr) -> IpAddr {
 }
 
 /// After the registries of special-purpose addresses of the IANA (RFC 6890).
-fn place_of(address: IpAddr) -> Place {
+pub(super) fn place_of(address: IpAddr) -> Place {
     match address {
         IpAddr::V4(v4) => place_of_v4(v4),
         IpAddr::V6(v6) => place_of_v6(v6),
@@ -182,8 +201,11 @@ fn place_of(address: IpAddr) -> Place {
 }
 
 fn place_of_v4(v4: Ipv4Addr) -> Place {
-    let [a, b, c, _] = v4.octets();
+    let [a, b, c, d] = v4.octets();
     match (a, b, c) {
+        // Metadata services of clouds outside the link (Alibaba, Azure).
+        (100, 100, 100) if d == 200 => Place::Special,
+        (168, 63, 129) if d == 16 => Place::Special,
         (127, ..) => Place::Loopback,
         (10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) | (198, 18..=19, _) => Place::Private,
         (0 | 224..=255, ..) | (169, 254, _) | (192, 0, 0 | 2) | (198, 51, 100) | (203, 0, 113) => Place::Special,
@@ -195,6 +217,8 @@ fn place_of_v6(v6: Ipv6Addr) -> Place {
     let s = v6.segments();
     match s {
         [0, 0, 0, 0, 0, 0, 0, 1] => Place::Loopback,
+        // Metadata services of clouds (Amazon, Google).
+        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Place::Special,
         [a, ..] if a & 0xfe00 == 0xfc00 => Place::Private,
         // Global unicast, without what stands for documents and for addresses inside others.
         [a, b, ..] if a & 0xe000 == 0x2000 && (a, b) != (0x2001, 0xdb8) && (a, b) != (0x2001, 0) => Place::Public,

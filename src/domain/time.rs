@@ -3,16 +3,33 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 /// Milliseconds since 1970-01-01T00:00:00Z. On the wire an RFC 3339 text in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The wall clock.
+    /// The wall clock. It may be set: for instants that people, or other processes, get to see.
     #[must_use]
     pub fn now() -> Self {
-        Self(Utc::now().timestamp_millis())
+        Self(Utc::now().timestamp_millis() + crate::fault::clock_offset_ms())
+    }
+
+    /// The wall clock as it was when it was first read, moved on by a clock that is never set: for leases, silences and
+    /// time-outs within this process. It is neither stored nor sent: see [`Self::on_the_wall`].
+    #[must_use]
+    pub fn steady() -> Self {
+        static BEGIN: OnceLock<(Instant, Timestamp)> = OnceLock::new();
+        let (begin, at) = BEGIN.get_or_init(|| (Instant::now(), Self::now()));
+        at.plus_ms(i64::try_from(begin.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// A steady instant as the wall clock has it now: what is stored or shown of it.
+    #[must_use]
+    pub fn on_the_wall(self) -> Self {
+        self.plus_ms(Self::now().since_ms(Self::steady()))
     }
 
     /// This instant moved by `ms` milliseconds.
@@ -25,6 +42,20 @@ impl Timestamp {
     #[must_use]
     pub fn since_ms(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A span of milliseconds in the largest unit that it is whole in: `100 ms`, `90 s`, `1 day`, `100 years` of 366 days.
+#[must_use]
+pub fn span_text(ms: u64) -> String {
+    const DAY: u64 = 86_400_000;
+    let units = [(366 * DAY, "year"), (DAY, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "s")];
+    match units.iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit)) {
+        Some((unit, name)) => {
+            let count = ms / unit;
+            format!("{count} {name}{}", if count == 1 || *name == "s" { "" } else { "s" })
+        }
+        None => format!("{ms} ms"),
     }
 }
 

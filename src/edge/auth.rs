@@ -2,11 +2,13 @@
 
 use super::Edge;
 use super::error::Failure;
-use crate::config::tokens::Role;
-use crate::domain::ids::NodeId;
+use crate::config::tokens::{Granted, Role, Signed, TokenKey, Verdict};
+use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use actix_web::HttpRequest;
+use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
+use std::future::{Ready, ready};
 
 /// What a route asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,50 @@ impl Need {
 pub struct Caller {
     /// The role of the token, unless none was asked for.
     pub name: Option<String>,
+    /// The same, for questions.
+    role: Option<Role>,
+    /// Which token, unless it is an admin's, who may act for all.
+    pub token: Option<TokenKey>,
+}
+
+impl Caller {
+    /// An admin sees what others see masks of.
+    #[must_use]
+    pub fn sees_secrets(&self) -> bool {
+        self.name.as_deref().is_none_or(|name| name == Role::Admin.name())
+    }
+
+    /// Whether the caller may do what asks for this.
+    #[must_use]
+    pub fn may(&self, need: Need) -> bool {
+        self.role.is_none_or(|role| need.met_by(role))
+    }
+
+    /// That the caller may do what asks for this.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn must(&self, need: Need) -> Result<(), Problem> {
+        match self.role.filter(|role| !need.met_by(*role)) {
+            Some(role) => Err(Problem::forbidden(format!("a token of role {} may not do that", role.name()))),
+            None => Ok(()),
+        }
+    }
+
+    fn of(role: Role, granted: Granted) -> Self {
+        Self { name: Some(role.name().to_owned()), role: Some(role), token: (granted.role != Role::Admin).then_some(granted.key) }
+    }
+}
+
+/// The caller that the route has let pass.
+impl FromRequest for Caller {
+    type Error = Failure;
+    type Future = Ready<Result<Self, Failure>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        // Without one the table says that everybody may call: then nobody asks who does.
+        ready(request.extensions().get::<Self>().cloned().ok_or_else(|| Problem::internal().into()))
+    }
 }
 
 fn header(request: &HttpRequest, name: impl actix_web::http::header::AsHeaderName) -> Option<&str> {
@@ -52,12 +98,22 @@ fn token(request: &HttpRequest) -> Option<&str> {
     })
 }
 
-/// Lets a caller pass or not.
+/// The caller that the route has let pass, if it may do this.
+///
+/// # Errors
+/// It may not.
+pub fn allow(_: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
+    let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Problem::unauthorized)?;
+    caller.must(need)?;
+    Ok(caller)
+}
+
+/// Lets a caller pass or not: for the routes.
 ///
 /// # Errors
 /// No token where one is needed, one that is nobody's, or one that may not do this.
-pub fn allow(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
-    check(edge, request, need, token(request), None)
+pub(super) fn admit(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
+    judge(edge, request, need, token(request), None)
 }
 
 /// Lets a peer pass that opens a socket: its token may also stand in the address, or be shown by `sign`.
@@ -69,9 +125,9 @@ pub fn allow_peer(
     request: &HttpRequest,
     need: Need,
     in_address: Option<&str>,
-    signed: Option<(NodeId, &str)>,
+    signed: Option<Signed<'_>>,
 ) -> Result<Caller, Failure> {
-    check(edge, request, need, token(request).or(in_address), signed)
+    judge(edge, request, need, token(request).or(in_address), signed)
 }
 
 /// Lets everybody pass who comes from no page of another site: for what is public and asks for no token.
@@ -79,34 +135,71 @@ pub fn allow_peer(
 /// # Errors
 /// The request comes from such a page, or to a name that is not ours.
 pub fn allow_anyone(edge: &Edge, request: &HttpRequest) -> Result<(), Failure> {
-    keep_out_other_sites(request)?;
+    keep_out_other_sites(edge, request)?;
     if edge.tokens.is_open() { keep_to_loopback(request) } else { Ok(()) }
 }
 
-fn check(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, signed: Option<(NodeId, &str)>) -> Result<Caller, Failure> {
-    keep_out_other_sites(request)?;
+fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, signed: Option<Signed<'_>>) -> Result<Caller, Failure> {
+    keep_out_other_sites(edge, request)?;
     if edge.tokens.is_open() {
         return keep_to_loopback(request).map(|()| Caller::default());
     }
-    if let Some((node, sign)) = signed
-        && need == Need::Agent
-        && edge.tokens.accepts_sign(node, sign)
-    {
-        return Ok(Caller { name: Some(Role::Agent.name().to_owned()) });
-    }
-    let role = token.and_then(|token| edge.tokens.role_of(token)).ok_or_else(Problem::unauthorized)?;
-    if need.met_by(role) {
-        Ok(Caller { name: Some(role.name().to_owned()) })
-    } else {
-        Err(Problem::forbidden(format!("a token of role {} may not do that", role.name())).into())
+    let from = request.peer_addr().map(|address| address.ip());
+    let mut is_signed = false;
+    let granted = match (signed.filter(|_| need == Need::Agent), token) {
+        (None, None) => {
+            edge.guard.missing();
+            return Err(Problem::unauthorized().into());
+        }
+        (Some(signed), token) => match edge.tokens.judge(signed, Timestamp::now()) {
+            Verdict::Granted(granted) => {
+                is_signed = true;
+                Some(granted)
+            }
+            _ if token.is_some() => token.and_then(|token| edge.tokens.find(token)),
+            Verdict::Unknown => None,
+            refused => {
+                edge.guard.judge(from, None)?;
+                return Err(of_sign(refused).into());
+            }
+        },
+        (None, Some(token)) => edge.tokens.find(token),
+    };
+    edge.guard.judge(from, granted.map(|granted| granted.key))?;
+    match granted {
+        Some(granted) if is_signed => Ok(Caller::of(Role::Agent, granted)),
+        Some(granted) => {
+            let caller = Caller::of(granted.role, granted);
+            caller.must(need)?;
+            Ok(caller)
+        }
+        None => Err(Problem::unknown_token().into()),
     }
 }
 
-fn keep_out_other_sites(request: &HttpRequest) -> Result<(), Failure> {
+/// Why a `sign` that was made with a token is not taken.
+fn of_sign(refused: Verdict) -> Problem {
+    match refused {
+        Verdict::Stale(ms) => {
+            let (seconds, side) = (ms.unsigned_abs() / 1_000, if ms > 0 { "behind" } else { "ahead of" });
+            Problem::sign(format!("its time is {seconds} s {side} the broker's: set the clock of this machine"))
+        }
+        _ => Problem::sign("this broker wants a sign with a time: send `signtime` too"),
+    }
+}
+
+/// Whether a page of this origin is one of ours: same scheme, same host and port. A proxy that speaks TLS in our place says so.
+fn is_own(origin: &str, host: &str, scheme: &str) -> bool {
+    origin.split_once("://").is_some_and(|(s, authority)| s.eq_ignore_ascii_case(scheme) && authority.eq_ignore_ascii_case(host))
+}
+
+fn keep_out_other_sites(edge: &Edge, request: &HttpRequest) -> Result<(), Failure> {
     // A page of another site that a browser on this machine has open must not reach the broker through it.
     if let Some(origin) = header(request, ORIGIN) {
         let host = header(request, HOST).unwrap_or_default();
-        if origin.split_once("://").is_none_or(|(_, authority)| authority != host) {
+        // No page of another site can make a browser send this header.
+        let forwarded = header(request, "X-Forwarded-Proto").and_then(|schemes| schemes.split(',').next()).map(str::trim);
+        if !is_own(origin, host, forwarded.unwrap_or(if edge.is_tls { "https" } else { "http" })) {
             return Err(Problem::forbidden("the request comes from a page of another site").into());
         }
     }
@@ -134,7 +227,16 @@ fn name_of(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::name_of;
+    use super::{is_own, name_of};
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        assert!(is_own("http://broker:1", "broker:1", "http") && is_own("https://Broker:1", "broker:1", "HTTPS"));
+        for (origin, scheme) in [("https://broker:1", "http"), ("http://broker:1", "https"), ("http://broker:2", "http"), ("null", "http")]
+        {
+            assert!(!is_own(origin, "broker:1", scheme), "{origin} {scheme}");
+        }
+    }
 
     #[test]
     fn a_host_is_read_with_and_without_its_port() {

@@ -1,73 +1,270 @@
-//! Bodies: read within a limit, and unpacked within the same limit.
+//! Bodies: read within a limit of bytes and of time, and unpacked within the same limit.
+//!
+//! What a body holds of memory counts in the [`Budget`](crate::actors::budget::Budget) until its call is answered. What takes
+//! long to unpack or to read is done beside the threads that serve, so that they go on serving.
 
 use super::Edge;
+use super::auth::Caller;
 use super::error::Failure;
+use crate::actors::budget::{Budget, Charge};
 use crate::actors::desk::NumberedId;
 use crate::domain::ids::{InvalidId, NumberOr};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_object;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use actix_web::{HttpRequest, web};
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
+use actix_web::{HttpMessage as _, HttpRequest, web};
+use bytes::{Buf as _, Bytes, BytesMut};
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::str::FromStr;
+use std::sync::OnceLock;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
 
 /// The largest body of a REST call.
 pub const MAX_JSON: usize = 1 << 20;
 
-/// Reads a body, and undoes its `Content-Encoding`.
+/// Bytes of a body up to which it is not counted.
+const FREE: usize = 16 << 10;
+/// The longest that nothing may come of a body.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Bytes a second that a body comes with at least, on average, after the first [`PAUSE`].
+const LEAST_RATE: usize = 1 << 10;
+/// The longest that a body may take as a whole.
+const MOST_TIME: Duration = Duration::from_secs(3_600);
+/// How many times its size a body may have when it is unpacked, as packages may; one that stays below [`MAX_JSON`] is let through.
+const MOST_RATIO: usize = 200;
+/// Bytes that are unpacked on a thread that serves, and bytes that are parsed there: some milliseconds' work.
+const INLINE: usize = 256 << 10;
+const INLINE_PARSED: usize = 1 << 20;
+/// Bytes that are unpacked between two looks at the budget.
+const PIECE: usize = 1 << 20;
+
+/// Kept with the request while its body is in memory.
+struct Held(#[expect(dead_code, reason = "it counts until it is dropped")] Charge);
+
+fn edge_of(request: &HttpRequest) -> Result<&Edge, Failure> {
+    request.app_data::<web::Data<Edge>>().map(|edge| &***edge).ok_or_else(|| Problem::internal().into())
+}
+
+/// What a call holds, which counts as its caller's. To be asked after [`super::auth::allow`].
+pub fn nothing_held(budget: &Budget, request: &HttpRequest) -> Charge {
+    let extensions = request.extensions();
+    let name = extensions.get::<Caller>().and_then(|caller| caller.name.as_deref());
+    budget.share(name.unwrap_or_default()).nothing()
+}
+
+/// A body that comes, piece by piece.
+pub struct Pieces<'r> {
+    edge: &'r Edge,
+    payload: web::Payload,
+    began: Instant,
+    bytes: usize,
+}
+
+impl<'r> Pieces<'r> {
+    /// The body of a request.
+    ///
+    /// # Errors
+    /// The server is not set up.
+    pub fn of(request: &'r HttpRequest, payload: web::Payload) -> Result<Self, Failure> {
+        Ok(Self { edge: edge_of(request)?, payload, began: Instant::now(), bytes: 0 })
+    }
+
+    /// The next piece; none at the end.
+    ///
+    /// # Errors
+    /// The body was cut short, comes too slowly, or the broker ends before it is there.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let come = match self.payload.next().now_or_never() {
+            Some(come) => come,
+            None => self.wait().await?,
+        };
+        let piece = come.transpose().map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
+        self.bytes += piece.as_ref().map_or(0, Bytes::len);
+        Ok(piece)
+    }
+
+    async fn wait(&mut self) -> Result<Option<Result<Bytes, actix_web::error::PayloadError>>, Failure> {
+        let by_rate = self.began + PAUSE + Duration::from_secs((self.bytes / LEAST_RATE) as u64);
+        let latest = (Instant::now() + PAUSE).min(by_rate).min(self.began + MOST_TIME);
+        tokio::select! {
+            come = self.payload.next() => Ok(come),
+            () = sleep_until(latest) => {
+                let (bytes, seconds) = (self.bytes, self.began.elapsed().as_secs());
+                let detail = format!(
+                    "{bytes} bytes of the body came in {seconds} s: a pause may last {} s, the rest comes at {LEAST_RATE} bytes a second or faster and within {} s",
+                    PAUSE.as_secs(),
+                    MOST_TIME.as_secs()
+                );
+                Err(Problem::too_slow(detail).into())
+            }
+            () = self.edge.traffic.ending() => Err(Problem::ending().into()),
+        }
+    }
+}
+
+/// Reads a body, and undoes its `Content-Encoding`. To be called after [`super::auth::allow`].
 ///
 /// # Errors
-/// It is over the limit before or after unpacking, cut short, damaged, or in an encoding that is not known.
-pub async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize) -> Result<Bytes, Failure> {
+/// It is over the limit before or after unpacking, too slow, cut short, damaged, or in an encoding that is not known; or too
+/// much is held already.
+pub async fn read(request: &HttpRequest, payload: web::Payload, limit: usize) -> Result<Bytes, Failure> {
     let declared: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
     if declared > limit {
         return Err(Problem::too_large(limit).into());
     }
-    let body = gather(&mut payload, declared, limit).await?;
     let encoding = request.headers().get(CONTENT_ENCODING).map_or(Ok("identity"), |v| v.to_str()).unwrap_or("?");
-    match encoding.to_ascii_lowercase().as_str() {
-        "identity" => Ok(body),
-        "gzip" => unpack(flate2::read::MultiGzDecoder::new(&body[..]), limit),
-        "zstd" => unpack(zstd::stream::read::Decoder::new(&body[..]).map_err(|e| Problem::malformed(e.to_string()))?, limit),
-        "lz4" => unpack(lz4_flex::frame::FrameDecoder::new(&body[..]), limit),
-        other => Err(Problem::unsupported(format!("the encoding `{other}` is not known: gzip, zstd, lz4 and identity are")).into()),
+    let encoding = Encoding::named(encoding)?;
+    let (body, charge) = gather(request, payload, declared, limit).await?;
+    let (body, charge) = match encoding {
+        None => (body, charge),
+        Some(encoding) => unpack(request, body, charge, encoding, limit).await?,
+    };
+    if let Some(charge) = charge {
+        request.extensions_mut().insert(Held(charge));
     }
+    Ok(body)
 }
 
 /// Joins the pieces of a body; one that comes in one piece is not copied.
-async fn gather(payload: &mut web::Payload, declared: usize, limit: usize) -> Result<Bytes, Failure> {
-    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
-        if first.len().max(joined.len()) + chunk.len() > limit {
+async fn gather(request: &HttpRequest, payload: web::Payload, declared: usize, limit: usize) -> Result<(Bytes, Option<Charge>), Failure> {
+    let mut pieces = Pieces::of(request, payload)?;
+    let (mut first, mut joined, mut charge) = (Bytes::new(), BytesMut::new(), None);
+    while let Some(piece) = pieces.next().await? {
+        let bytes = first.len().max(joined.len()) + piece.len();
+        if bytes > limit {
             return Err(Problem::too_large(limit).into());
         }
+        if bytes > FREE {
+            charge.get_or_insert_with(|| nothing_held(&pieces.edge.budget, request)).set(bytes).map_err(Problem::from)?;
+        }
         if first.is_empty() && joined.is_empty() {
-            first = chunk;
+            first = piece;
             continue;
         }
         if joined.is_empty() {
             // What is declared need not be true: room is made for it only as far as one piece shows that it may be.
-            joined.reserve(declared.min(1 << 20).max(first.len() + chunk.len()));
+            joined.reserve(declared.min(1 << 20).max(first.len() + piece.len()));
             joined.extend_from_slice(&std::mem::take(&mut first));
         }
-        joined.extend_from_slice(&chunk);
+        joined.extend_from_slice(&piece);
     }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
+    Ok((if joined.is_empty() { first } else { joined.freeze() }, charge))
 }
 
-fn unpack(reader: impl Read, limit: usize) -> Result<Bytes, Failure> {
-    let mut out = Vec::new();
-    let read =
-        reader.take(limit as u64 + 1).read_to_end(&mut out).map_err(|e| Problem::malformed(format!("the body cannot be unpacked: {e}")))?;
-    if read > limit {
-        return Err(Problem::too_large(limit).into());
-    }
-    Ok(Bytes::from(out))
+#[derive(Debug, Clone, Copy)]
+enum Encoding {
+    Gzip,
+    Zstd,
+    Lz4,
 }
+
+impl Encoding {
+    fn named(name: &str) -> Result<Option<Self>, Problem> {
+        Ok(Some(match name.to_ascii_lowercase().as_str() {
+            "identity" => return Ok(None),
+            "gzip" => Self::Gzip,
+            "zstd" => Self::Zstd,
+            "lz4" => Self::Lz4,
+            other => return Err(Problem::unsupported(format!("the encoding `{other}` is not known: gzip, zstd, lz4 and identity are"))),
+        }))
+    }
+
+    fn reader(self, body: Bytes) -> Result<Box<dyn Read + Send>, Problem> {
+        Ok(match self {
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(body.reader())),
+            Self::Zstd => Box::new(zstd::stream::read::Decoder::new(body.reader()).map_err(|e| Problem::malformed(e.to_string()))?),
+            Self::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(body.reader())),
+        })
+    }
+}
+
+/// What is being unpacked.
+struct Unpacking {
+    reader: Box<dyn Read + Send>,
+    out: Vec<u8>,
+    /// The most that it may become, and what is answered if it is more.
+    most: usize,
+    over: Problem,
+}
+
+impl Unpacking {
+    /// Unpacks up to so many bytes more; whether that was all.
+    fn step(&mut self, bytes: usize) -> Result<bool, Problem> {
+        let read = self.reader.by_ref().take(bytes as u64).read_to_end(&mut self.out);
+        let read = read.map_err(|e| Problem::malformed(format!("the body cannot be unpacked: {e}")))?;
+        if self.out.len() > self.most { Err(self.over.clone()) } else { Ok(read < bytes) }
+    }
+}
+
+async fn unpack(
+    request: &HttpRequest,
+    body: Bytes,
+    charge: Option<Charge>,
+    encoding: Encoding,
+    limit: usize,
+) -> Result<(Bytes, Option<Charge>), Failure> {
+    let edge = edge_of(request)?;
+    let dense = body.len().saturating_mul(MOST_RATIO).max(MAX_JSON);
+    let (most, over) = if dense < limit { (dense, Problem::too_dense(MOST_RATIO)) } else { (limit, Problem::too_large(limit)) };
+    let mut unpacking = Unpacking { reader: encoding.reader(body)?, out: Vec::new(), most, over };
+    if unpacking.step(INLINE)? {
+        return Ok((Bytes::from(unpacking.out), charge));
+    }
+    let mut charge = charge.unwrap_or_else(|| nothing_held(&edge.budget, request));
+    let traffic = edge.traffic.clone();
+    let unpacked = aside(move || {
+        charge.add(unpacking.out.len())?;
+        loop {
+            charge.add(PIECE)?;
+            if traffic.is_ending() {
+                return Err(Problem::ending());
+            }
+            if unpacking.step(PIECE)? {
+                return Ok((Bytes::from(unpacking.out), Some(charge)));
+            }
+        }
+    });
+    Ok(unpacked.await?)
+}
+
+/// Does what takes long beside the threads that serve. Half the processors at most are busy with it.
+///
+/// # Errors
+/// As the work has it.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+    static PERMITS: OnceLock<Semaphore> = OnceLock::new();
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let permits = PERMITS.get_or_init(|| Semaphore::new((processors() / 2).max(1)));
+    let _permit = permits.acquire().await.map_err(|_| Problem::internal())?;
+    web::block(work).await.map_err(|_| Problem::internal())?
+}
+
+/// Reads what a body says, where that takes long beside the threads that serve. `factor` is how many times its size that needs.
+///
+/// # Errors
+/// As `reads` has it, or too much is held already.
+pub async fn parse<T: Send + 'static>(
+    request: &HttpRequest,
+    body: Bytes,
+    factor: usize,
+    reads: impl FnOnce(Bytes) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Failure> {
+    if body.len() <= INLINE_PARSED {
+        return Ok(reads(body)?);
+    }
+    let mut charge = nothing_held(&edge_of(request)?.budget, request);
+    charge.set(body.len().saturating_mul(factor)).map_err(Problem::from)?;
+    let read = aside(move || reads(body)).await?;
+    request.extensions_mut().insert(Parsed(charge));
+    Ok(read)
+}
+
+/// As [`Held`], for what was made of the body.
+struct Parsed(#[expect(dead_code, reason = "it counts until it is dropped")] Charge);
 
 /// Reads a JSON body.
 ///

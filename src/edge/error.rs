@@ -1,6 +1,8 @@
 //! Problems on their way out: one shape on every route.
 
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
+use crate::protocol::unknown::unread;
+use actix_web::error::QueryPayloadError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use actix_web::{HttpRequest, HttpResponse, ResponseError, web};
@@ -29,7 +31,7 @@ impl ResponseError for Failure {
     fn error_response(&self) -> HttpResponse {
         let mut answer = HttpResponse::build(self.status_code());
         answer.content_type(MEDIA_TYPE);
-        if self.0.status == 503 {
+        if matches!(self.0.status, 429 | 503) {
             answer.insert_header((RETRY_AFTER, "1"));
         }
         if self.0.status == 401 {
@@ -62,5 +64,12 @@ impl actix_web::Responder for Failure {
 
 /// Query strings that do not parse are problems too.
 pub fn query_config() -> web::QueryConfig {
-    web::QueryConfig::default().error_handler(|error, _| Failure(Problem::malformed(format!("the query: {error}"))).into())
+    web::QueryConfig::default().error_handler(|error, _| {
+        let problem = match &error {
+            QueryPayloadError::Deserialize(inner) => unread("parameter", "", &inner.to_string()),
+            other => Problem::malformed(other.to_string()),
+        };
+        let problem = if problem.status == 400 { Problem::malformed(format!("the query: {}", problem.detail)) } else { problem };
+        Failure(problem).into()
+    })
 }

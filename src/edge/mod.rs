@@ -2,21 +2,33 @@
 //!
 //! It asks the [`Desk`] and never touches the store. Every error leaves as problem details (RFC 9457).
 
+mod access;
+mod answer;
+mod attempts;
 pub mod auth;
 mod body;
 mod error;
 mod http;
+mod masks;
 pub mod openapi;
+mod owners;
 pub mod route;
 mod schemas;
+pub mod shell;
 pub mod standby;
+pub mod traffic;
 mod ws;
 
+pub use attempts::Guard;
+pub use owners::Owners;
+
+use crate::actors::budget::Budget;
 use crate::actors::desk::Desk;
 use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
 use actix_web::web::{self, ServiceConfig};
 use route::{Part, Resource, tagged};
+use traffic::Traffic;
 
 /// What every handler may use.
 #[derive(Debug, Clone)]
@@ -25,8 +37,18 @@ pub struct Edge {
     pub desk: Desk,
     /// Who may do what.
     pub tokens: Tokens,
+    /// Keeps count of those who may not.
+    pub guard: Guard,
+    /// Which ids belong to which token.
+    pub owners: Owners,
     /// How jobs of Scheduler.NET's clients are understood.
     pub scheduler_net: SchedulerNet,
+    /// Bytes that are held for those who are connected.
+    pub budget: Budget,
+    /// What is under way.
+    pub traffic: Traffic,
+    /// It speaks TLS itself.
+    pub is_tls: bool,
 }
 
 /// The whole route table: each noun's part stands at the top of its file. The busiest come first, since a request is
@@ -35,7 +57,7 @@ pub struct Edge {
 pub fn table() -> Vec<Resource> {
     use http::{
         alerts, brokers, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue, redrive,
-        runs, scheduler_net, status, tasks, transfer, workers,
+        runs, scheduler_net, sites, status, steering, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
@@ -50,12 +72,14 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Jobs", job_data::routes()))
         .chain(tagged("Runs", redrive::routes()))
         .chain(tagged("Runs", runs::routes()))
+        .chain(tagged("Runs", steering::routes()))
         .chain(tagged("Tasks", tasks::routes()))
         .chain(tagged("Alerts", alerts::routes()))
         .chain(tagged("Scheduler.NET", scheduler_net::routes()))
         .chain(tagged("easy-job", easy_job::routes()))
         .chain(tagged("Runs", logs::routes()))
         .chain(tagged("Runs", live_logs::routes()))
+        .chain(tagged("Sites", sites::routes()))
         .chain(tagged("Groups", groups::routes()))
         .chain(tagged("Nodes", nodes::routes()))
         .chain(tagged("Packages", packages::routes()))

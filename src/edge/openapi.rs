@@ -2,37 +2,44 @@
 //!
 //! It says nothing that the table does not say; the schemas come from the types themselves (`schemas.rs`).
 
+use super::access::refused;
 use super::auth::{Need, allow_anyone};
-use super::error::Failure;
 use super::route::{Answer, Operation, Resource, resource};
 use super::schemas::Schemas;
-use super::{Edge, table};
+use super::table;
 use crate::domain::ids::{Identity, NumberOr};
 use crate::protocol::BULK;
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::HttpResponse;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 const ABOUT: &str = "Webloom schedules work and carries it out on a fleet of machines. This document is made from the broker's \
-    own route table. Unknown members of bodies are ignored. Ids are read as 32 hexadecimal digits, with dashes or without, and \
+    own route table. Unknown members of bodies are refused where \
+    a schema says so (`additionalProperties`), and ignored elsewhere. Ids are read as 32 hexadecimal digits, with dashes or without, and \
     written in lower case without. In a path an id may be \
     given as its `number` too, which fits 64 bits and is written as a text. Every error is a problem of RFC 9457. An address that is not here answers 404; a method that is \
     not here answers 405, and its `Allow` names those that are. A broker without tokens asks for none and answers to loopback \
     names only. What crosses the WebSockets and the bulk formats is described in docs/protocol.md.";
 
 /// Status, name and meaning of each kind of failure.
-const FAILURES: [(u16, &str, &str); 10] = [
+const FAILURES: [(u16, &str, &str); 12] = [
     (400, "Malformed", "The input cannot be read."),
     (401, "Unauthorized", "No token, or one that is nobody's."),
     (403, "Forbidden", "A token whose role may not do this, or a page of another site."),
     (404, "NotFound", "There is no such thing."),
     (409, "Conflict", "It does not fit the present state; `type` says why."),
+    (408, "TooSlow", "The body comes too slowly."),
     (413, "TooLarge", "The body is larger than is taken."),
     (415, "Unsupported", "The body's encoding is not taken: gzip, zstd, lz4 and identity are."),
     (422, "Invalid", "It can be read, and a value is not allowed; `field` says which."),
+    (
+        429,
+        "TooMany",
+        "Come again: calls and sockets with this token hold as many bytes as they may, or too many wrong tokens came from this address.",
+    ),
     (500, "Internal", "The broker failed; its log says more."),
     (503, "Busy", "Too much at once, or a part is being rebuilt: come again. With `type` `/problems/standby`: this broker stands by."),
 ];
@@ -45,15 +52,15 @@ pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/openapi.json").get(document, |op| {
         op.named("readOpenApi")
             .says("This document. It says nothing that is not public, so no token is asked for.")
+            .admits(|edge, request| allow_anyone(edge, request).map(|()| None), refused)
             .answers::<Map<String, Value>>(200, "An OpenAPI 3.1 document.")
             .may_fail(&[403])
     })]
 }
 
 /// `GET /api/v1/openapi.json`
-pub async fn document(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow_anyone(&edge, &request)?;
-    Ok(HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone()))
+pub async fn document() -> HttpResponse {
+    HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone())
 }
 
 /// The document of a table.
@@ -128,7 +135,7 @@ impl Schemas {
             }
         }
         out["responses"] = responses.into();
-        if let Some(need) = operation.need {
+        if let Some(need) = operation.access.need() {
             let roles = need.roles();
             out["security"] = json!([{ "token": roles }, { "bearer": roles }]);
         }
@@ -161,7 +168,7 @@ impl Schemas {
         let mut out = json!({ "description": says, "content": { MEDIA_TYPE: { "schema": schema } } });
         let header = match status {
             401 => Some(("WWW-Authenticate", json!({ "type": "string" }))),
-            503 => Some(("Retry-After", json!({ "type": "integer", "description": "Seconds." }))),
+            429 | 503 => Some(("Retry-After", json!({ "type": "integer", "description": "Seconds." }))),
             _ => None,
         };
         if let Some((name, schema)) = header {
@@ -174,9 +181,9 @@ impl Schemas {
 /// The statuses of an operation's failures: those that it names, and those that follow from what it takes.
 fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
     let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().chain([500]).collect();
-    if operation.need.is_some() {
+    if operation.access.need().is_some() {
         // Whatever asks who calls asks the actors or the store next.
-        statuses.extend([401, 403, 503]);
+        statuses.extend([401, 403, 429, 503]);
     }
     if !operation.is_for_standby() {
         statuses.insert(503);
@@ -185,11 +192,11 @@ fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
         // Several things may share the number by which one is named.
         statuses.extend([400, 404, 409]);
     }
-    if operation.query.is_some() {
-        statuses.insert(400);
+    if operation.query.is_some() || operation.refuses_parameters() {
+        statuses.extend([400, 422]);
     }
     if operation.body.is_some() {
-        statuses.extend([400, 413, 415]);
+        statuses.extend([400, 408, 413, 415, 422, 429, 503]);
     }
     statuses
 }

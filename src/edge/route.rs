@@ -2,6 +2,7 @@
 //! and an [`Operation`], which says what the handler takes and gives. From the one table the services are made
 //! ([`register`]) and the OpenAPI document ([`super::openapi`]), so that neither has a route that the other lacks.
 
+use super::access::{Access, Admission, Admit, Refuse, guarded};
 use super::auth::Need;
 use super::error::no_such_method;
 use crate::protocol::BULK;
@@ -31,12 +32,13 @@ pub struct Resource {
     pub(super) tag: &'static str,
     pub(super) texts: Vec<(&'static str, &'static str)>,
     pub(super) operations: Vec<Operation>,
+    ignores_parameters: bool,
     routes: Vec<Box<dyn Fn() -> actix_web::Route>>,
 }
 
 /// A resource at this path; a part in braces is an id unless [`Resource::text`] says otherwise.
 pub fn resource(path: &'static str) -> Resource {
-    Resource { paths: vec![path], tag: "", texts: Vec::new(), operations: Vec::new(), routes: Vec::new() }
+    Resource { paths: vec![path], tag: "", texts: Vec::new(), operations: Vec::new(), ignores_parameters: false, routes: Vec::new() }
 }
 
 /// Puts the resources of one noun under its heading.
@@ -53,8 +55,12 @@ macro_rules! methods {
             A: actix_web::FromRequest + 'static,
             F::Output: actix_web::Responder + 'static,
         {
-            self.operations.push(describe(Operation::new(Method::$method)));
-            self.routes.push(Box::new(move || web::$name().to(handler.clone())));
+            let mut operation = describe(Operation::new(Method::$method));
+            operation.ignores_parameters = self.ignores_parameters;
+            // The only way to a handler leads through here, so none can forget to ask who calls.
+            let admission = Admission::of(&operation);
+            self.operations.push(operation);
+            self.routes.push(Box::new(move || web::$name().to(guarded(handler.clone(), admission))));
             self
         }
     )*};
@@ -62,6 +68,12 @@ macro_rules! methods {
 
 impl Resource {
     methods!(get GET, post POST, put PUT, delete DELETE);
+
+    /// Parameters that the methods that follow do not know are ignored: the address belongs to the clients of another system.
+    pub fn ignoring_parameters(mut self) -> Self {
+        self.ignores_parameters = true;
+        self
+    }
 
     /// This part of the path is a text and no id.
     pub fn text(mut self, name: &'static str, says: &'static str) -> Self {
@@ -162,7 +174,9 @@ pub struct Operation {
     pub(super) method: Method,
     pub(super) name: &'static str,
     pub(super) says: &'static str,
-    pub(super) need: Option<Need>,
+    pub(super) access: Access,
+    /// Parameters that it does not know do no harm.
+    pub(super) ignores_parameters: bool,
     pub(super) query: Option<Shape>,
     pub(super) body: Option<Body>,
     pub(super) answers: Vec<Answer>,
@@ -177,7 +191,8 @@ impl Operation {
             method,
             name: "",
             says: "",
-            need: None,
+            access: Access::Unstated,
+            ignores_parameters: false,
             query: None,
             body: None,
             answers: Vec::new(),
@@ -198,10 +213,29 @@ impl Operation {
         self
     }
 
-    /// Who may call it; else everybody may. The handler asks for the same with [`super::auth::allow`].
+    /// Who may call it: the route lets nobody else pass, and gives the handler the [`super::auth::Caller`].
     pub fn needs(mut self, need: Need) -> Self {
-        self.need = Some(need);
+        self.access = Access::Role(need);
         self
+    }
+
+    /// Everybody may call it.
+    pub fn is_public(mut self) -> Self {
+        self.access = Access::Public;
+        self
+    }
+
+    /// This function says who may call it, and the other one how a refusal is answered. In the document it needs what
+    /// [`Operation::needs`] has said before.
+    pub fn admits(mut self, admit: Admit, refuse: Refuse) -> Self {
+        self.access = Access::By { need: self.access.need(), admit, refuse };
+        self
+    }
+
+    /// Any parameter is refused. Where the table says that everybody may call it, or by a function of its own who may, nothing
+    /// is known of its parameters.
+    pub(super) fn refuses_parameters(&self) -> bool {
+        matches!(self.access, Access::Role(_)) && self.query.is_none() && !self.ignores_parameters
     }
 
     /// The type of its query.

@@ -3,7 +3,7 @@
 use super::Edge;
 use super::error::{Failure, no_such_route, query_config};
 use super::route::{self, Part};
-use actix_web::body::MessageBody;
+use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::middleware::Next;
@@ -32,7 +32,7 @@ pub(super) async fn refuse(edge: web::Data<Edge>) -> Result<&'static str, Failur
 ///
 /// # Errors
 /// As the service has it.
-pub async fn gate(request: ServiceRequest, next: Next<impl MessageBody + 'static>) -> Result<ServiceResponse<impl MessageBody>, Error> {
+pub async fn gate(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, Error> {
     let edge = request.app_data::<web::Data<Edge>>();
     let makes_way = edge.is_some_and(|edge| edge.desk.makes_way());
     let can_read = match edge {
@@ -40,7 +40,7 @@ pub async fn gate(request: ServiceRequest, next: Next<impl MessageBody + 'static
         _ => Ok(()),
     };
     let mut response = match can_read {
-        Ok(()) => next.call(request).await?.map_into_boxed_body(),
+        Ok(()) => next.call(request).await?,
         Err(problem) => request.into_response(Failure(problem).error_response()),
     };
     if response.status() == StatusCode::SERVICE_UNAVAILABLE || makes_way {

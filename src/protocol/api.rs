@@ -23,7 +23,7 @@ pub struct Page<T> {
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "name": "titles", "jobType": "block", "properties": { "FullClassName": "shop.Titles", "ThreadNum": "4" } }])))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobInput {
     /// At creation, the id that it shall have; else one is made.
     #[serde(default, alias = "Id")]
@@ -78,12 +78,76 @@ pub struct JobInput {
     /// 002's column. Kept as a property.
     #[serde(default, alias = "Arguments")]
     pub arguments: Option<String>,
+    /// A shorter word for the program of an application job and its arguments, as one line; no shell reads it. It makes the job
+    /// an application job, and is kept as the properties `Application` and `Arguments`.
+    #[serde(default)]
+    pub command: Option<String>,
     /// Everything else.
     #[serde(default, alias = "Properties")]
     pub properties: Option<BTreeMap<String, String>>,
     /// At a change: the version that it was made for; another one is refused.
     #[serde(default)]
     pub version: Option<i64>,
+    /// What a job has besides when it is read, so that it may be sent back as it was read. Nothing here is looked at.
+    #[serde(default)]
+    pub number: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub next_fire: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub last_fire: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub fires: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub failures: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub activity: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub is_deleted: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub create_by: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub update_by: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub creation_time: ReadOnly,
+    /// See `number`.
+    #[serde(default)]
+    pub update_time: ReadOnly,
+}
+
+/// A member of an answer that may stand in a body too, and says nothing there.
+#[cfg(feature = "broker")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadOnly;
+
+#[cfg(feature = "broker")]
+impl<'de> Deserialize<'de> for ReadOnly {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(from).map(|_| Self)
+    }
+}
+
+#[cfg(feature = "broker")]
+impl schemars::JsonSchema for ReadOnly {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ReadOnly".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "readOnly": true })
+    }
 }
 
 /// A kind of job by name or, as 002 has it, by number.
@@ -101,7 +165,7 @@ pub enum JobTypeInput {
 /// How to trigger a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerInput {
     /// Instead of the job's own: of a task any JSON, of other jobs a text.
     #[serde(default)]
@@ -143,13 +207,15 @@ pub struct RunOutput {
     pub reason: Option<String>,
     /// Higher goes first.
     pub priority: i32,
-    /// Blocks at nodes now.
-    pub consuming: u64,
+    /// Blocks at nodes now; absent where that is not known: while the run is loaded, and on a broker that stands by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consuming: Option<u64>,
     /// Blocks handed out so far.
     pub block_times: i64,
     /// Its worker has pushed the first requests.
     pub start_returned: bool,
-    /// Its worker, if one is there.
+    /// The worker that carries it out; after its end the one that carried out its last attempt. Absent of programs, callbacks
+    /// and runs on several workers, whose instances tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
     /// Requests by what became of them.
@@ -159,8 +225,9 @@ pub struct RunOutput {
     pub blocks: BlockCounts,
     /// URLs that it has seen, and the bytes of memory this takes.
     pub seen: u64,
-    /// Bytes.
-    pub seen_bytes: u64,
+    /// Bytes; absent as `consuming`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_bytes: Option<u64>,
     /// Counts its attempts from 1.
     #[serde(default)]
     pub attempt: u32,
@@ -197,6 +264,9 @@ pub struct RunOutput {
     /// The last of its times.
     #[serde(default)]
     pub update_time: Timestamp,
+    /// Of a block run that was paused: since when it hands out no blocks. Absent: it does, or the run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
     /// When it was made.
     pub creation_time: Timestamp,
     /// When its first attempt began.
@@ -214,8 +284,9 @@ pub struct RunOutput {
 pub struct BlockCounts {
     /// For a node.
     pub ready: u64,
-    /// At a node.
-    pub using: u64,
+    /// At a node; absent where that is not known, and then they count as ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub using: Option<u64>,
     /// With results that no worker has acknowledged.
     pub answered: u64,
     /// All.
@@ -234,6 +305,9 @@ pub struct JobStatusOutput {
     /// The node; none for the sum of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
+    /// Its name, or the last digits of its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
     /// Where the run is.
     pub status: RunState,
     /// Requests by what became of them.
@@ -266,6 +340,9 @@ pub struct BlockOutput {
     /// Who has it or had it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
+    /// Its name, or the last digits of its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
     /// When its node must have been heard of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
@@ -289,6 +366,8 @@ pub struct NodeOutput {
     /// What is stored of it.
     #[serde(flatten)]
     pub record: crate::domain::node::NodeRecord,
+    /// Its name; the last 8 digits of its id if it has sent none.
+    pub name: String,
     /// Stands for its id where 64 bits have to do.
     pub number: Number,
     /// It is there.
@@ -341,6 +420,9 @@ pub struct ActorOutput {
     pub kind: String,
     /// Which one.
     pub name: String,
+    /// The name that people gave to its node, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The actor that watches over it; none for the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,

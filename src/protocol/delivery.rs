@@ -8,11 +8,14 @@
 //! with numbers little-endian: what the broker has on disk, not opened on the way.
 
 use super::node::FetchError;
+use super::pack::Sent;
 use super::problem::Problem;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity};
+use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::net::IpAddr;
 
 /// The head of a delivery in bulk form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +105,16 @@ pub struct Outcome {
     /// The headers of the answer.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
+    /// When the last try began, if its node said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched_at: Option<Timestamp>,
+    /// The IP address that answered, if its node said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<String>"))]
+    pub remote_address: Option<IpAddr>,
+    /// The request that was answered, after redirects, if its node said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
     /// The body in base64.
     pub content: String,
 }

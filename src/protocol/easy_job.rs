@@ -4,7 +4,7 @@
 //! 1; ids are numbers of 64 bits, read as numbers or texts and written as texts.
 
 use super::api::{JobInput, JobTypeInput, RunOutput};
-use super::management::{GroupOutput, JobOutput, WorkerOutput};
+use super::management::{GroupOutput, JobOutput, JobStatus, WorkerOutput};
 use super::problem::Problem;
 use super::worker::WorkerFacts;
 pub use crate::domain::ids::Named;
@@ -275,6 +275,10 @@ pub struct Task {
     pub interval: Option<u64>,
     /// 1: it is tried again if it fails.
     pub retry: Flag,
+    /// 0: no run of it is open; 1: one waits; 2: one is carried out.
+    pub status: u8,
+    /// The work that has its run, or had the last one.
+    pub work_id: Option<Number>,
     /// Who made it.
     pub create_by: Option<String>,
     /// Who changed it last.
@@ -296,6 +300,12 @@ impl Task {
             group_id,
             disable: Flag(!job.is_enabled),
             interval: job.schedule.as_ref().and_then(|schedule| schedule.triggers.iter().find_map(|trigger| trigger.every)),
+            status: match output.activity.as_ref().map(|activity| activity.status) {
+                None | Some(JobStatus::Idle) => 0,
+                Some(JobStatus::Waiting) => 1,
+                Some(JobStatus::Running) => 2,
+            },
+            work_id: output.activity.as_ref().and_then(|activity| activity.worker_id).map(WorkerId::number),
             retry: Flag(job.policies.as_ref().is_some_and(|policies| policies.retry.limit > 0)),
             name: job.name,
             create_by: job.create_by,

@@ -1,9 +1,11 @@
 //! What the REST API takes and gives around schedules: previews, the ledger, reasons, changes, logs, groups.
 
+pub use super::job_activity::{JobActivity, JobStatus, LastRun};
 use crate::domain::ids::{GroupId, Identity, JobId, Number};
 use crate::domain::job::Job;
 use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
+use crate::protocol::api::ReadOnly;
 use serde::{Deserialize, Serialize};
 
 /// A job, and how it stands with its plan.
@@ -28,6 +30,9 @@ pub struct JobOutput {
     pub fires: u64,
     /// Runs that failed one after the other, up to now.
     pub failures: u32,
+    /// What its runs came to. Lists of jobs leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity: Option<JobActivity>,
 }
 
 /// What a schedule would do: for a schedule that is not stored.
@@ -204,11 +209,22 @@ pub struct BackfillFire {
     pub identity: Option<Identity>,
 }
 
+/// How the dead runs of a job are run again.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RedriveJobInput {
+    /// Only say which.
+    pub dry_run: bool,
+}
+
 /// What was run again.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveOutput {
-    /// The new runs.
+    /// The dead runs that were found.
+    #[serde(default)]
+    pub dead: Vec<Identity>,
+    /// The new runs, in the same order; in a dry run none.
     pub runs: Vec<Identity>,
     /// There are more dead runs than one call takes.
     pub more: bool,
@@ -320,15 +336,30 @@ pub struct ImportedJob {
 }
 
 /// A group as it is created or changed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GroupInput {
     /// At most 50 characters, unique.
-    #[serde(alias = "groupName", alias = "group_name", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "groupName", alias = "group_name")]
     pub name: Option<String>,
     /// At most 500 characters.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// What a group has besides when it is read, so that it may be sent back as it was read. Nothing here is looked at.
+    pub id: ReadOnly,
+    /// See `id`.
+    pub number: ReadOnly,
+    /// See `id`.
+    pub jobs: ReadOnly,
+    /// See `id`.
+    pub nodes: ReadOnly,
+    /// See `id`.
+    pub create_by: ReadOnly,
+    /// See `id`.
+    pub update_by: ReadOnly,
+    /// See `id`.
+    pub creation_time: ReadOnly,
+    /// See `id`.
+    pub update_time: ReadOnly,
 }
 
 /// A group: a name that jobs and nodes go by.

@@ -6,12 +6,17 @@ pub mod api;
 pub mod application;
 #[cfg(feature = "broker")]
 pub mod brokers;
+pub mod compare;
 pub mod delivery;
 #[cfg(feature = "broker")]
 pub mod easy_job;
 #[cfg(feature = "broker")]
 pub mod exposition;
+#[cfg(feature = "broker")]
+pub mod failed;
 pub mod frame;
+#[cfg(feature = "broker")]
+pub mod job_activity;
 pub mod log;
 #[cfg(feature = "broker")]
 pub mod management;
@@ -27,8 +32,13 @@ pub mod redrive;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
 pub mod sign;
+#[cfg(feature = "broker")]
+pub mod sites;
 pub mod task;
+pub mod token;
+pub mod unknown;
 pub mod worker;
+pub mod ws_header;
 
 /// The port of a broker.
 pub const PORT: u16 = 55_626;
@@ -42,3 +52,5 @@ pub const MAX_FRAME: usize = 32 << 20;
 pub const MAX_PUSH: usize = 32 << 20;
 /// The largest body of a report of results, in bytes, decompressed.
 pub const MAX_REPORT: usize = 512 << 20;
+/// The largest body of a report of results in JSON, in bytes, decompressed.
+pub const MAX_JSON_REPORT: usize = 128 << 20;

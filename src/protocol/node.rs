@@ -4,6 +4,7 @@ use super::application::{ProgramOrder, ProgramOutput, ProgramRef, ProgramReport}
 use super::problem::Problem;
 use crate::domain::ids::{BlockId, Identity, NodeId};
 use crate::domain::settings::DownloadSettings;
+use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -128,6 +129,16 @@ pub struct Block {
     pub epoch: i64,
     /// The hand-out, from 1. Goes back with the results.
     pub attempt: u32,
+    /// Earlier hand-outs that were lost, so that its requests may have been sent. Absent: an older broker, which counts in
+    /// `attempt` those that gave the block back as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u32>,
+    /// The node may report in parts: some requests now, others later. See [`BlockReport::part`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parts: bool,
+    /// The requests go to a site that must not be asked faster than this. Without it there is no limit but the settings'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
     /// How to download.
     #[serde(flatten)]
     pub settings: DownloadSettings,
@@ -135,6 +146,43 @@ pub struct Block {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<Vec<super::push::Request>>"))]
     pub requests: Option<Box<RawValue>>,
+}
+
+/// How fast a node may ask the site of a block. The site is the node's alone until the block is reported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Pace {
+    /// The site: a host, a registrable domain or an IP address.
+    pub site: String,
+    /// Least milliseconds between the beginnings of two requests, first tries and later ones alike.
+    pub delay: u64,
+    /// Up to this many milliseconds more, by chance.
+    #[serde(default)]
+    pub jitter: u64,
+    /// The most requests at once.
+    pub connections: u32,
+    /// Milliseconds from now before the first request may begin.
+    #[serde(default)]
+    pub not_before: u64,
+    /// Milliseconds without a word from the broker after which the node begins no more requests of this block: by then
+    /// the site may be another node's.
+    pub right: u64,
+}
+
+/// A request that a node gives back without a result. It waits in the queue of its run again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GivenBack {
+    /// The request.
+    pub request_id: crate::domain::fingerprint::Fingerprint,
+    /// How often it was tried so far, earlier nodes' tries included.
+    #[serde(default)]
+    pub tries: u32,
+    /// What was wrong the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<FetchError>,
 }
 
 /// The body of `POST /node/heartbeat`: a node without a socket says who and how it is, and gets a block or nothing. The
@@ -146,6 +194,9 @@ pub struct HeartbeatCall {
     /// The node.
     #[serde(alias = "NodeId", alias = "nodeid", alias = "id", alias = "Id")]
     pub node_id: NodeId,
+    /// Its name, for people; without one it keeps the name that it has.
+    #[serde(default, alias = "Name")]
+    pub name: Option<String>,
     /// Where it says it is; else where the call came from.
     #[serde(default, alias = "Ip", alias = "ipAddress", alias = "IPAddress", alias = "IpAddress")]
     pub ip: Option<String>,
@@ -198,6 +249,28 @@ pub struct BlockReport {
     /// The requests, each with what became of it.
     #[serde(default, alias = "Results")]
     pub results: Vec<RequestReport>,
+    /// More reports follow: the requests that are not in this one stay with the node.
+    #[serde(default)]
+    pub part: bool,
+    /// Requests that the node gives back without a result.
+    #[serde(default)]
+    pub back: Vec<GivenBack>,
+    /// What the node found about the site of the block: see [`SiteNews`].
+    #[serde(default)]
+    pub site: Option<SiteNews>,
+}
+
+/// What a node found about the site of a block, for its pace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct SiteNews {
+    /// Milliseconds from now for which the site is not to be asked: what its last `Retry-After` said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+    /// Milliseconds since the last request to the site began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_began: Option<u64>,
 }
 
 /// What became of one request, in a [`BlockReport`].
@@ -223,6 +296,9 @@ pub struct RequestReport {
     /// The headers of the answer, in its order.
     #[serde(default, alias = "Headers")]
     pub headers: Vec<(String, String)>,
+    /// When the last try began.
+    #[serde(default, alias = "FetchedAt")]
+    pub fetched_at: Option<Timestamp>,
     /// The body in base64.
     #[serde(default, alias = "Content")]
     pub content: Option<String>,
@@ -288,6 +364,10 @@ pub enum FetchErrorKind {
     ChangeIp,
     /// The request itself cannot be sent.
     Invalid,
+    /// The node may not make requests to this address.
+    Refused,
+    /// The site's robots.txt forbids it.
+    Robots,
     /// The node did not mention the request in its report.
     NotReported,
     /// No node survived the block.
@@ -296,4 +376,29 @@ pub enum FetchErrorKind {
     Block,
     /// Any other.
     Other,
+}
+
+impl FetchErrorKind {
+    /// The word, as it is sent.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+            Self::TooLarge => "too-large",
+            Self::Body => "body",
+            Self::Redirect => "redirect",
+            Self::Protocol => "protocol",
+            Self::ChangeIp => "change-ip",
+            Self::Invalid => "invalid",
+            Self::Refused => "refused",
+            Self::Robots => "robots",
+            Self::NotReported => "not-reported",
+            Self::NodeLost => "node-lost",
+            Self::Block => "block",
+            Self::Other => "other",
+        }
+    }
 }

@@ -7,16 +7,23 @@
 //! decompressed bulk are: a head (JSON: target URL, headers) and the body, as the site sent it after decompression.
 //! One frame for the whole block, since pages of one site repeat each other: about twice as small as a frame each.
 
-use super::node::FetchError;
+use super::node::{FetchError, GivenBack, SiteNews};
 use super::problem::Problem;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, NodeId};
+use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::io::Write as _;
+use std::net::IpAddr;
 
 const MAGIC: &[u8; 4] = b"WLP1";
 /// zstd's level: 1 keeps up with a fast network on one core.
 const LEVEL: i32 = 1;
+/// From these bytes on a copy costs more than the setting up of a stream.
+const LARGE: usize = 1 << 20;
+/// A body of so many bytes is kept as it came until the pack is compressed.
+const LARGE_BODY: usize = 64 << 10;
 
 /// What a pack says of itself without being decompressed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +46,34 @@ pub struct Index {
     pub exception: Option<String>,
     /// The requests, in the order in which their parts stand in the bulk.
     pub results: Vec<Entry>,
+    /// More packs of this block follow: the requests that are not in this one stay with the node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub part: bool,
+    /// Requests that the node gives back without a result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub back: Vec<GivenBack>,
+    /// What the node found about the site of the block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteNews>,
+}
+
+impl Index {
+    /// The index of a pack without results.
+    #[must_use]
+    pub fn new(block_id: BlockId, identity: Identity, node_id: NodeId) -> Self {
+        Self {
+            block_id,
+            identity,
+            node_id,
+            epoch: None,
+            attempt: None,
+            exception: None,
+            results: Vec::new(),
+            part: false,
+            back: Vec::new(),
+            site: None,
+        }
+    }
 }
 
 /// What became of one request.
@@ -85,6 +120,29 @@ pub struct Head {
     /// The headers, in their order, repeated ones repeated.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
+    /// When the last try began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetched_at: Option<Timestamp>,
+    /// The IP address that answered; of a proxy, if one was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_address: Option<IpAddr>,
+    /// The protocol of the answer, `HTTP/1.1` unless it is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// The request that was answered, after redirects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
+}
+
+/// A request as the agent sent it to the URL that answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sent {
+    /// The method.
+    pub method: String,
+    /// The headers.
+    pub headers: Vec<(String, String)>,
 }
 
 /// Puts a pack together.
@@ -92,24 +150,41 @@ pub struct Head {
 pub struct Builder {
     index: Index,
     bulk: Vec<u8>,
+    /// Bodies that are not copied to the bulk, each with its place there.
+    large: Vec<(usize, Bytes)>,
+    len: usize,
 }
 
 impl Builder {
     /// Begins with what is known of the block; its `results` are to be empty.
     #[must_use]
     pub fn new(index: Index) -> Self {
-        Self { index, bulk: Vec::new() }
+        Self { index, bulk: Vec::new(), large: Vec::new(), len: 0 }
     }
 
     /// Adds a request; the lengths in `entry` are set here.
-    pub fn push(&mut self, mut entry: Entry, head: &Head, body: &[u8]) {
+    pub fn push(&mut self, entry: Entry, head: &Head, body: &[u8]) {
+        self.push_head(entry, head, body.len());
+        self.bulk.extend_from_slice(body);
+    }
+
+    /// The same. A large body is not copied.
+    pub fn push_bytes(&mut self, entry: Entry, head: &Head, body: Bytes) {
+        if body.len() < LARGE_BODY {
+            return self.push(entry, head, &body);
+        }
+        self.push_head(entry, head, body.len());
+        self.large.push((self.bulk.len(), body));
+    }
+
+    fn push_head(&mut self, mut entry: Entry, head: &Head, body: usize) {
         let before = self.bulk.len();
         if *head != Head::default() {
             serde_json::to_writer(&mut self.bulk, head).expect("a head is plain data");
         }
         entry.head = (self.bulk.len() - before) as u32;
-        entry.body = u32::try_from(body.len()).expect("the limit of a body is below 4 GiB");
-        self.bulk.extend_from_slice(body);
+        entry.body = u32::try_from(body).expect("the limit of a body is below 4 GiB");
+        self.len += self.bulk.len() - before + body;
         self.index.results.push(entry);
     }
 
@@ -119,12 +194,47 @@ impl Builder {
         &self.index
     }
 
+    /// Bytes of heads and bodies so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds no result.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.results.is_empty()
+    }
+
     /// The bytes of the pack.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
-        let bulk = zstd::bulk::compress(&self.bulk, LEVEL).expect("zstd compresses any memory");
-        assemble(&self.index, &bulk)
+        let (index, frame) = self.seal();
+        assemble(&index, &frame)
     }
+
+    /// The index, which may still be changed but for its results, and the compressed bulk that follows it. See [`head`].
+    #[must_use]
+    pub fn seal(self) -> (Index, Vec<u8>) {
+        let Self { index, bulk, large, len } = self;
+        if len < LARGE && large.is_empty() {
+            return (index, zstd::bulk::compress(&bulk, LEVEL).expect("zstd compresses any memory"));
+        }
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), LEVEL).expect("zstd has its level");
+        let mut done = 0;
+        for (at, body) in large {
+            encoder.write_all(&bulk[done..at]).and_then(|()| encoder.write_all(&body)).expect("zstd compresses any memory");
+            done = at;
+        }
+        let frame = encoder.write_all(&bulk[done..]).and_then(|()| encoder.finish());
+        (index, frame.expect("zstd compresses any memory"))
+    }
+}
+
+/// What stands before the compressed bulk of a pack.
+#[must_use]
+pub fn head(index: &Index) -> Vec<u8> {
+    assemble(index, &[])
 }
 
 /// Reads the index of a pack; the rest is not looked at.
@@ -209,18 +319,11 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let identity = Identity::random();
-        let index = Index {
-            block_id: BlockId::new(identity, 3),
-            identity,
-            node_id: NodeId::random(),
-            epoch: Some(1),
-            attempt: Some(2),
-            exception: None,
-            results: Vec::new(),
-        };
+        let block_id = BlockId::new(identity, 3);
+        let index = Index { epoch: Some(1), attempt: Some(2), ..Index::new(block_id, identity, NodeId::random()) };
         let mut pack = Builder::new(index);
         let entry = |n: u8, status| Entry { request_id: Fingerprint([n; 12]), status, tries: 1, time: 5, error: None, head: 0, body: 0 };
-        let head = Head { target_url: None, headers: vec![("a".into(), "b".into()), ("a".into(), "c".into())] };
+        let head = Head { target_url: None, headers: vec![("a".into(), "b".into()), ("a".into(), "c".into())], ..Head::default() };
         pack.push(entry(1, 200), &head, b"hello");
         pack.push(entry(2, 404), &Head::default(), b"");
         pack.finish()
@@ -234,6 +337,34 @@ mod tests {
         assert_eq!(results[0].head.headers.len(), 2);
         assert!(results[0].entry.is_success() && !results[1].entry.is_success());
         assert!(results[1].body.is_empty());
+    }
+
+    #[test]
+    fn a_head_of_an_older_or_a_newer_agent_is_read() {
+        let old: Head = serde_json::from_str(r#"{"headers":[["a","b"]]}"#).expect("an old head");
+        assert_eq!((old.fetched_at, old.sent), (None, None));
+        let new =
+            r#"{"fetchedAt":"2026-01-02T03:04:05.678Z","remoteAddress":"::1","sent":{"method":"GET","headers":[],"more":1},"more":1}"#;
+        let head: Head = serde_json::from_str(new).expect("a newer head");
+        assert_eq!(head.sent.expect("the request").method, "GET");
+    }
+
+    #[test]
+    fn a_large_pack_opens_to_what_was_put_in() {
+        let mut pack = Builder::new(read_index(&sample()).map(|index| Index { results: Vec::new(), ..index }).expect("an index"));
+        let body: Vec<u8> = (0..LARGE as u32 + 7).map(|n| ((n * 31) >> 3) as u8).collect();
+        let entry = Entry { request_id: Fingerprint([3; 12]), status: 200, tries: 1, time: 5, error: None, head: 0, body: 0 };
+        pack.push(entry.clone(), &Head::default(), &body);
+        // Large bodies between small ones keep their places.
+        let head = Head { target_url: Some("http://a/".into()), ..Head::default() };
+        for body in [&body[..], b"small", b"", &body[9..]] {
+            pack.push_bytes(entry.clone(), &head, Bytes::copy_from_slice(body));
+        }
+        assert_eq!(pack.len(), pack.index().results.iter().map(|e| e.head as usize + e.body as usize).sum::<usize>());
+        let (_, results) = open(&pack.finish(), 8 * LARGE).expect("a pack");
+        let bodies: Vec<&[u8]> = results.iter().map(|result| &result.body[..]).collect();
+        assert!(bodies == [&body[..], &body[..], b"small", b"", &body[9..]]);
+        assert!(results[1..].iter().all(|result| result.head == head));
     }
 
     #[test]

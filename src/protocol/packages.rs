@@ -39,6 +39,9 @@ pub struct InstanceOutput {
     /// The node or worker that has it, or had it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<NodeId>,
+    /// Its name, or the last digits of its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_name: Option<String>,
     /// The attempt, from 1.
     pub attempt: u32,
     /// Where it is: scheduled, running, success, failed, stopped.
@@ -49,7 +52,7 @@ pub struct InstanceOutput {
     /// What it brought: of a program its code or signal, its times and its peak of memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Lines of its output that were taken, whether they are kept or not.
+    /// Lines of a program's output that were taken, whether they are kept or not; of a task 0.
     pub lines: u64,
     /// Why it is asked to end.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -41,12 +41,28 @@ impl Problem {
     /// 400: it cannot be read.
     #[must_use]
     pub fn malformed(detail: impl Into<String>) -> Self {
-        Self::new("malformed", "The input cannot be read", 400, detail)
+        Self::new("malformed", "The input cannot be read", 400, without_types(detail.into()))
     }
     /// 401: no token, or one that is nobody's.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new("unauthorized", "A token is needed", 401, "send a token in `Token: …` or `Authorization: Bearer …`")
+    }
+    /// 401: none of the broker's tokens.
+    #[must_use]
+    pub fn unknown_token() -> Self {
+        Self::new("unauthorized", "The token is not known", 401, "the broker has no such token; it may have been changed or withdrawn")
+    }
+    /// 401: a `sign` that does not hold any more, or never did.
+    #[must_use]
+    pub fn sign(detail: impl Into<String>) -> Self {
+        Self::new("unauthorized", "The sign is not taken", 401, detail).at("sign")
+    }
+    /// 429: no token of this caller is looked at for a while.
+    #[must_use]
+    pub fn too_many_attempts() -> Self {
+        let detail = "too many wrong tokens came from this address: send the right one in a second or later";
+        Self::new("too-many-attempts", "Too many wrong tokens", 429, detail)
     }
     /// 403: a token that may not do this.
     #[must_use]
@@ -73,6 +89,12 @@ impl Problem {
     pub fn too_large(limit: usize) -> Self {
         Self::new("too-large", "The body is too large", 413, format!("at most {limit} bytes are taken"))
     }
+    /// 413: more than is taken, once it is unpacked.
+    #[must_use]
+    pub fn too_dense(ratio: usize) -> Self {
+        let detail = format!("it unpacks to more than {ratio} times its size: send it in several calls, or not compressed");
+        Self::new("too-large", "The body is too large", 413, detail)
+    }
     /// 415: a format or an encoding that is not taken.
     #[must_use]
     pub fn unsupported(detail: impl Into<String>) -> Self {
@@ -83,16 +105,41 @@ impl Problem {
     pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new("invalid", "A value is not allowed", 422, detail).at(field)
     }
+    /// 408: the body comes too slowly.
+    #[must_use]
+    pub fn too_slow(detail: impl Into<String>) -> Self {
+        Self::new("too-slow", "The body comes too slowly", 408, detail)
+    }
+    /// 429: its share is used up; come again.
+    #[must_use]
+    pub fn too_many(detail: impl Into<String>) -> Self {
+        Self::new("too-many", "Come again in a moment", 429, detail)
+    }
     /// 503: come again.
     #[must_use]
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::new("busy", "Come again in a moment", 503, detail)
+    }
+    /// 503: nothing can be stored, because of the disk.
+    #[must_use]
+    pub fn disk(trouble: &str) -> Self {
+        Self::new(
+            "disk",
+            "Nothing can be stored",
+            503,
+            format!("{trouble}: the broker can store nothing until that is mended; send it again"),
+        )
     }
     /// 503: this broker stands by; the one at this address leads.
     #[must_use]
     pub fn standby(leader: Option<&str>) -> Self {
         let detail = leader.map_or_else(|| "no broker leads yet: come again".to_owned(), |url| format!("the broker at {url} leads"));
         Self::new(Self::STANDBY, "This broker stands by", 503, detail)
+    }
+    /// 503: this broker ends, and another one, or itself when it is started again, goes on.
+    #[must_use]
+    pub fn ending() -> Self {
+        Self::new(Self::STANDBY, "This broker ends", 503, "retry in a moment, or at the address of another broker")
     }
     /// Whether another broker is to be asked.
     #[must_use]
@@ -103,5 +150,28 @@ impl Problem {
     #[must_use]
     pub fn internal() -> Self {
         Self::new("internal", "The broker failed", 500, "the broker's log says more")
+    }
+}
+
+/// The text of a reader of JSON, in which the name of one of our own types would stand.
+fn without_types(text: String) -> String {
+    const EXPECTED: &str = "expected struct ";
+    let Some((before, after)) = text.split_once(EXPECTED) else { return text };
+    let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    format!("{before}an object is expected{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_type_of_the_program_is_named() {
+        let detail = |text: &str| Problem::malformed(text).detail;
+        assert_eq!(
+            detail("invalid type: integer `1`, expected struct JobInput at line 1"),
+            "invalid type: integer `1`, an object is expected at line 1"
+        );
+        assert_eq!(detail("no JSON"), "no JSON");
     }
 }

@@ -1,15 +1,19 @@
 //! Requests on their way into a run: how they are written, read and checked.
 
 use super::problem::Problem;
-use crate::domain::fingerprint::{Fingerprint, canonical, is_canonical};
+use super::unknown::unread;
+use crate::domain::fingerprint::{Fingerprint, canonical, is_canonical, normalized};
+use crate::domain::guards::Shape;
 use crate::domain::ids::BlockId;
+use crate::domain::origin::{MOST_ORIGINS, Origin};
 use crate::domain::request::{NewRequest, RequestBatch};
+use crate::domain::settings::check_proxy;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Requests of one call.
 pub const MOST_REQUESTS: usize = 100_000;
@@ -29,6 +33,10 @@ pub struct Request {
     #[cfg_attr(feature = "broker", schemars(schema_with = "request_id"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Fingerprint>,
+    /// Given by the broker: how often nodes tried it that gave it back. What is sent here is not kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
+    pub tries: u32,
     /// `http` or `https`.
     #[cfg_attr(feature = "broker", schemars(length(min = 1, max = MOST_URL)))]
     pub url: String,
@@ -55,6 +63,12 @@ pub struct Request {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<bool>"))]
     pub dont_filter: bool,
+    /// Whether it may be sent more than once. Absent: if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// A proxy for this request, instead of the job's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
     /// A character encoding that is known better than the page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
@@ -92,11 +106,18 @@ struct Checked<'a> {
     key: Option<Cow<'a, str>>,
     #[serde(default)]
     dont_filter: Option<bool>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "checked to be true or false")]
+    idempotent: Option<bool>,
+    #[serde(borrow, default)]
+    proxy: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     #[expect(dead_code, reason = "checked to be text")]
     encoding: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     request_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tries: Option<&'a RawValue>,
 }
 
 /// The body of an acknowledgement: blocks that are done, and what follows from them.
@@ -139,8 +160,11 @@ pub struct Pushed {
     pub duplicates: u64,
     /// Requests deeper than the run goes.
     pub too_deep: u64,
-    /// Requests past the most that the run takes.
+    /// Requests past the most that the run takes, in all or of their site.
     pub over_limit: u64,
+    /// Requests with a URL that is too long, or whose path repeats itself.
+    #[serde(default)]
+    pub trapped: u64,
     /// Blocks of an acknowledgement that were acknowledged before.
     #[serde(default)]
     pub already: u64,
@@ -154,8 +178,7 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
         let path = e.path().to_string();
-        let problem = Problem::malformed(e.inner().to_string());
-        if path == "." { problem } else { problem.at(path) }
+        unread("member", if path == "." { "" } else { &path }, &e.inner().to_string())
     })?;
     json.end().map_err(|e| Problem::malformed(e.to_string()))?;
     Ok(value)
@@ -187,8 +210,7 @@ pub fn read_push(body: Bytes) -> Result<RequestBatch, Problem> {
     let raw: Vec<&RawValue> =
         if is_object { serde_json::from_slice::<PushText<'_>>(&body).map(|text| text.requests) } else { serde_json::from_slice(&body) }
             .map_err(|e| Problem::malformed(format!("an array of requests is expected: {e}")))?;
-    let (requests, rewritten) = check_all(&body, &raw)?;
-    Ok(batch(body, requests, &rewritten))
+    check_all(&body, &raw)
 }
 
 /// Reads and checks the body of an acknowledgement.
@@ -204,22 +226,16 @@ pub fn read_ack(body: Bytes) -> Result<(Vec<BlockId>, RequestBatch), Problem> {
     if text.blocks.len() > MOST_REQUESTS {
         return Err(Problem::invalid("blocks", format!("at most {MOST_REQUESTS} blocks are taken at once")));
     }
-    let blocks = text.blocks;
-    let (requests, rewritten) = check_all(&body, &text.requests)?;
-    Ok((blocks, batch(body, requests, &rewritten)))
+    let batch = check_all(&body, &text.requests)?;
+    Ok((text.blocks, batch))
 }
 
-fn batch(body: Bytes, requests: Vec<NewRequest>, rewritten: &[u8]) -> RequestBatch {
-    let text = if rewritten.is_empty() { body } else { Bytes::from([&body[..], rewritten].concat()) };
-    RequestBatch { text, requests }
-}
-
-fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<(Vec<NewRequest>, Vec<u8>), Problem> {
+fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<RequestBatch, Problem> {
     if raw.len() > MOST_REQUESTS {
         return Err(Problem::invalid("requests", format!("at most {MOST_REQUESTS} requests are taken at once")));
     }
     let base = body.as_ptr() as usize;
-    let mut rewritten = Vec::new();
+    let (mut rewritten, mut origins) = (Vec::new(), Origins::default());
     let mut requests = Vec::with_capacity(raw.len());
     for (i, value) in raw.iter().enumerate() {
         let text = value.get();
@@ -227,23 +243,54 @@ fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<(Vec<NewRequest>, Vec<u8
             let field = problem.field.as_deref().map_or(String::new(), |f| format!(".{f}"));
             problem.at(format!("requests[{i}]{field}"))
         };
-        let (checked, id) = check(text).map_err(at)?;
-        let (start, length) = if checked.request_id.is_some() {
-            // An echo of a request that came back: it gets an id of its own.
+        let (checked, id, shape) = check(text, &mut origins).map_err(at)?;
+        let (start, length) = if checked.request_id.is_some() || checked.tries.is_some() {
+            // An echo of a request that came back: it gets an id of its own, and is tried as often as any.
             let mut members: serde_json::Map<String, serde_json::Value> = read_json(text.as_bytes())?;
             members.remove("requestId");
+            members.remove("tries");
             let start = body.len() + rewritten.len();
             serde_json::to_writer(&mut rewritten, &members).expect("it was JSON before");
             (start, body.len() + rewritten.len() - start)
         } else {
             (text.as_ptr() as usize - base, text.len())
         };
-        requests.push(NewRequest { id, span: start as u32..(start + length) as u32, depth: checked.depth.unwrap_or(0) });
+        let (depth, origin) = (checked.depth.unwrap_or(0), origins.last);
+        requests.push(NewRequest { id, span: start as u32..(start + length) as u32, depth, shape, origin });
     }
-    Ok((requests, rewritten))
+    let text = if rewritten.is_empty() { body.clone() } else { Bytes::from([&body[..], &rewritten].concat()) };
+    Ok(RequestBatch { text, requests, origins: origins.first, all_origins: origins.all })
 }
 
-fn check(text: &str) -> Result<(Checked<'_>, Fingerprint), Problem> {
+/// The origins of a batch as they are gathered.
+#[derive(Default)]
+struct Origins {
+    first: Vec<Box<str>>,
+    all: Vec<Box<str>>,
+    places: HashMap<Box<str>, u32>,
+    /// The place of the last one.
+    last: u32,
+}
+
+impl Origins {
+    fn add(&mut self, origin: &str, is_first: bool) {
+        // Requests to one site come together.
+        if self.all.get(self.last as usize).is_none_or(|last| **last != *origin) {
+            self.last = self.places.get(origin).copied().unwrap_or_else(|| {
+                let place = self.all.len() as u32;
+                self.all.push(origin.into());
+                self.places.insert(origin.into(), place);
+                place
+            });
+        }
+        let is_new = || self.first.last().is_none_or(|last| **last != *origin) && !self.first.iter().any(|known| **known == *origin);
+        if is_first && self.first.len() < MOST_ORIGINS && is_new() {
+            self.first.push(origin.into());
+        }
+    }
+}
+
+fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Fingerprint, Shape), Problem> {
     if !text.starts_with('{') {
         return Err(Problem::malformed("a request is an object"));
     }
@@ -262,26 +309,31 @@ fn check(text: &str) -> Result<(Checked<'_>, Fingerprint), Problem> {
             return Err(Problem::invalid(format!("headers.{name}"), "not a header"));
         }
     }
+    if let Some(proxy) = &checked.proxy {
+        check_proxy(proxy).map_err(|detail| Problem::invalid("proxy", detail))?;
+    }
     let url = canonical_url(&checked.url)?;
+    origins.add(Origin::text_of(&url), checked.depth.unwrap_or(0) == 0);
     let id = match (&checked.dont_filter, &checked.key) {
         (Some(true), _) => Fingerprint::unique(),
         (_, Some(key)) if key.chars().count() > MOST_KEY => {
             return Err(Problem::invalid("key", format!("a key has at most {MOST_KEY} characters")));
         }
         (_, Some(key)) => Fingerprint::of_key(key),
-        _ => {
-            let upper = if method.bytes().any(|b| b.is_ascii_lowercase()) {
-                Cow::Owned(method.to_ascii_uppercase())
-            } else {
-                Cow::Borrowed(method)
-            };
-            Fingerprint::of(&upper, &url, checked.body.as_deref().unwrap_or("").as_bytes())
-        }
+        _ => print_of(method, &url, checked.body.as_deref()),
     };
-    Ok((checked, id))
+    let shape = Shape::of(&url);
+    Ok((checked, id, shape))
 }
 
-/// As [`check_url`], as text: most URLs need no parsing for that.
+pub(super) fn print_of(method: &str, url: &str, body: Option<&str>) -> Fingerprint {
+    let is_upper = !method.bytes().any(|b| b.is_ascii_lowercase());
+    let upper = if is_upper { Cow::Borrowed(method) } else { Cow::Owned(method.to_ascii_uppercase()) };
+    Fingerprint::of(&upper, url, body.unwrap_or("").as_bytes())
+}
+
+/// The text by which a URL is compared: as [`check_url`], with its percent-encodings [`normalized`]. Most URLs need no parsing
+/// for that.
 ///
 /// # Errors
 /// As [`check_url`].
@@ -289,7 +341,7 @@ pub fn canonical_url(text: &str) -> Result<Cow<'_, str>, Problem> {
     if text.len() <= MOST_URL && is_canonical(text) {
         return Ok(Cow::Borrowed(text));
     }
-    check_url(text).map(|url| Cow::Owned(url.into()))
+    check_url(text).map(|url| Cow::Owned(normalized(url.as_str()).into_owned()))
 }
 
 /// The canonical form of a URL that may be crawled.
@@ -324,6 +376,8 @@ fn why_not(text: &str) -> Problem {
         depth: Option<u32>,
         key: Option<String>,
         dont_filter: Option<bool>,
+        idempotent: Option<bool>,
+        proxy: Option<String>,
         encoding: Option<String>,
     }
     match read_json::<Owned>(text.as_bytes()) {
@@ -366,6 +420,8 @@ mod tests {
         assert_eq!(back[1].request_id, Some(batch.requests[1].id));
         assert_eq!(back[1].meta, Some(serde_json::json!(1)));
         assert_eq!(back[2].url, "http://c/");
+        let packed = push(r#"[{"url":"http://a/","tries":7}]"#).expect("a push").pack(&[0]);
+        assert!(!String::from_utf8_lossy(&packed).contains("tries"));
     }
 
     #[test]
@@ -383,6 +439,26 @@ mod tests {
     }
 
     #[test]
+    fn the_origins_of_first_requests_are_gathered() {
+        let text = r##"[{"url":"http://A:80/x"},{"url":"http://u@a/y","depth":0},{"url":"http://b/","depth":1},{"url":"https://c:1/?x=http://d/"},{"url":"http://a/z"}]"##;
+        let origins = push(text).expect("a push").origins;
+        assert_eq!(origins.iter().map(|origin| &**origin).collect::<Vec<_>>(), ["http://a", "http://u@a", "https://c:1"]);
+    }
+
+    #[test]
+    fn percent_encodings_that_mean_the_same_are_the_same() {
+        let same = [("/%7Ea", "/~a"), ("/%7ea", "/~a"), ("/c%61se", "/case"), ("/a%2fb", "/a%2Fb"), ("/?q=%7e%c3%a9", "/?q=~%C3%A9")];
+        let different = [("/a%2Fb", "/a/b"), ("/a%3Fb", "/a?b"), ("/%41", "/a"), ("/%zz", "/%ZZ"), ("/?a=%26", "/?a=&")];
+        let id = |path: &str| push(&format!(r#"[{{"url":"http://a{path}"}}]"#)).expect("a push").requests[0].id;
+        for (one, other) in same {
+            assert_eq!(id(one), id(other), "{one} {other}");
+        }
+        for (one, other) in different {
+            assert_ne!(id(one), id(other), "{one} {other}");
+        }
+    }
+
+    #[test]
     fn bad_input_names_the_place() {
         let cases = [
             ("", 400, None),
@@ -392,6 +468,8 @@ mod tests {
             (r#"[{"url":5}]"#, 400, Some("requests[0].url")),
             (r#"[{"url":"http://a/","depth":-1}]"#, 400, Some("requests[0].depth")),
             (r#"[{"url":"http://a/","headers":{"a":1}}]"#, 400, Some("requests[0].headers.a")),
+            (r#"[{"url":"http://a/","idempotent":"yes"}]"#, 400, Some("requests[0].idempotent")),
+            (r#"[{"url":"http://a/","proxy":"tor://b"}]"#, 422, Some("requests[0].proxy")),
             (r#"[{"url":"nothing"}]"#, 422, Some("requests[0].url")),
             (r#"[{"url":"http://"}]"#, 422, Some("requests[0].url")),
             (r#"[{"url":"ftp://a/"}]"#, 422, Some("requests[0].url")),

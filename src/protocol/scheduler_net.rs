@@ -211,6 +211,7 @@ impl JobBody {
             let before = stored.and_then(|job| job.callback.clone()).unwrap_or_default();
             let body = self.content.clone().filter(|_| self.method.is_some());
             let method = Some(self.method.clone().unwrap_or_else(|| "GET".to_owned()));
+            put("FullClassName", None);
             input.callback = Some(Callback { url, method, body, ..before });
             input.policies = stored.is_none().then(as_there);
         }

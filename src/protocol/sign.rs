@@ -6,10 +6,25 @@ use crate::domain::time::Timestamp;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// HMAC-SHA256 of the node's id (its 32 digits) under the token, as 64 hexadecimal digits.
+/// Milliseconds that the time of a `sign` may be away from the broker's clock.
+pub const SIGN_TOLERANCE_MS: i64 = 15 * 60_000;
+
+/// HMAC-SHA256 of the node's id (its 32 digits) under the token, as 64 hexadecimal digits. It holds for ever.
 #[must_use]
 pub fn sign(token: &str, node: NodeId) -> String {
     hmac_hex(token, &[node.to_string().as_bytes()])
+}
+
+/// HMAC-SHA256 of `<node's id>.<ms>` under the token, as 64 hexadecimal digits. The time goes with it, in `signtime`.
+#[must_use]
+pub fn sign_at(token: &str, node: NodeId, at: Timestamp) -> String {
+    hmac_hex(token, &[format!("{node}.{}", at.0).as_bytes()])
+}
+
+/// What is stored of the token that an id belongs to: it tells nothing of the token, and differs from id to id.
+#[must_use]
+pub fn owner(token: &str, id: &str) -> String {
+    hmac_hex(token, &[b"owner of ", id.as_bytes()])
 }
 
 /// The value of the header `Webloom-Signature` of a request: `t=<ms>,v1=<HMAC-SHA256 of "<t>.<body>" in hex>`. The time is
@@ -35,6 +50,14 @@ mod tests {
         // printf 6f9619ff8b86d011b42d00c04fc964ff | openssl dgst -sha256 -hmac 1234
         let node = "6F9619FF-8B86-D011-B42D-00C04FC964FF".parse().expect("an id");
         assert_eq!(sign("1234", node), "5df3fc021b966462debfe3e037f6d2451670284822f10dcbd2777362effa5303");
+    }
+
+    #[test]
+    fn a_sign_with_a_time_is_the_hmac_that_others_compute() {
+        // printf 6f9619ff8b86d011b42d00c04fc964ff.1700000000123 | openssl dgst -sha256 -hmac 1234
+        let node = "6F9619FF-8B86-D011-B42D-00C04FC964FF".parse().expect("an id");
+        assert_eq!(sign_at("1234", node, Timestamp(1_700_000_000_123)), "22389ae8ae4f142244c374fb352c98cc4843334f4ffe6b830b379c6ec9321cb0");
+        assert_ne!(owner("1234", "a"), owner("1234", "b"));
     }
 
     #[test]

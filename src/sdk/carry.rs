@@ -13,10 +13,13 @@ use crate::domain::run::RunState;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// Bytes of pages in hand, from which on no more blocks are asked for.
+const MOST_IN_HAND: usize = 32 << 20;
 /// The pause after an answer that cannot be read.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -52,10 +55,11 @@ pub(crate) async fn carry(
         }
     }
     let mut at_work = FuturesUnordered::new();
-    let mut in_hand: HashSet<BlockId> = HashSet::new();
+    let mut in_hand: HashMap<BlockId, usize> = HashMap::new();
     let mut poll: Option<LocalBoxFuture<'_, _>> = None;
     let over = loop {
-        if poll.is_none() && at_work.len() < in_flight {
+        let has_room = at_work.is_empty() || in_hand.values().sum::<usize>() < MOST_IN_HAND;
+        if poll.is_none() && at_work.len() < in_flight && has_room {
             poll = Some(run.client.poll(run.identity(), worker, in_flight - at_work.len()).boxed_local());
         }
         let polled = async {
@@ -80,8 +84,11 @@ pub(crate) async fn carry(
                 let blocks = if answer.status == 204 { Ok(Vec::new()) } else { open_all(&answer.body, run.encoding.as_deref()) };
                 match blocks {
                     // A block whose acknowledgement is on its way may come again.
-                    Ok(blocks) => for block in blocks.into_iter().filter(|block| in_hand.insert(block.block_id)) {
-                        at_work.push(handle(run, spider, block));
+                    Ok(blocks) => for block in blocks {
+                        if let Entry::Vacant(place) = in_hand.entry(block.block_id) {
+                            place.insert(block.pages.iter().map(|page| page.body.len()).sum());
+                            at_work.push(handle(run, spider, block));
+                        }
                     },
                     Err(error) => {
                         log::warn!("blocks cannot be read and are asked for again run={}: {error}", run.identity());

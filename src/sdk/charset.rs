@@ -1,8 +1,9 @@
 //! From bytes to text, as a browser would: by what is said from outside, then by the page itself, then by a guess.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{EncoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, X_USER_DEFINED};
 use std::borrow::Cow;
+use url::{ParseError, Url};
 
 /// Bytes of a page in which it may name its encoding (WHATWG HTML, "prescan a byte stream").
 const PRESCAN: usize = 1_024;
@@ -26,6 +27,41 @@ pub fn encoding_of(body: &[u8], known: Option<&str>, content_type: Option<&str>)
         .or_else(|| content_type.and_then(charset_parameter).and_then(labelled))
         .or_else(|| named_in_page(body))
         .unwrap_or_else(|| guess(body))
+}
+
+/// The URL of a link that stands on a page in this encoding (WHATWG URL): its query is written in the encoding of the page, all else
+/// in UTF-8. For a page in UTF-16 or `x-user-defined` the query is in UTF-8 as well.
+///
+/// # Errors
+/// It is no URL.
+pub fn join(base: &Url, link: &str, encoding: &'static Encoding) -> Result<Url, ParseError> {
+    let encoding = query_encoding(encoding);
+    if encoding == UTF_8 || link.is_ascii() {
+        return base.join(link);
+    }
+    let encode: &dyn Fn(&str) -> Cow<'_, [u8]> = &|text| Cow::Owned(encoded(text, encoding));
+    Url::options().base_url(Some(base)).encoding_override(Some(encode)).parse(link)
+}
+
+/// The encoding of the query of a link on a page in this encoding.
+fn query_encoding(page: &'static Encoding) -> &'static Encoding {
+    // `output_encoding` is UTF-8 for UTF-16 and for encodings that cannot be written.
+    if page == X_USER_DEFINED { UTF_8 } else { page.output_encoding() }
+}
+
+/// A character that the encoding does not have becomes its number, `&#960;`, percent-encoded as browsers do.
+fn encoded(text: &str, encoding: &'static Encoding) -> Vec<u8> {
+    let (mut encoder, mut rest, mut out) = (encoding.new_encoder(), text, Vec::new());
+    loop {
+        out.reserve(encoder.max_buffer_length_from_utf8_without_replacement(rest.len()).unwrap_or(rest.len() * 4 + 16));
+        let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut out, true);
+        rest = &rest[read..];
+        match result {
+            EncoderResult::InputEmpty => return out,
+            EncoderResult::OutputFull => {}
+            EncoderResult::Unmappable(character) => out.extend_from_slice(format!("%26%23{}%3B", u32::from(character)).as_bytes()),
+        }
+    }
 }
 
 /// The charset of `text/html; charset="x"`.
@@ -110,6 +146,32 @@ mod tests {
             assert_eq!(decode(body, known, content_type), text, "{known:?} {content_type:?}");
         }
         assert!(decode(&late, None, html).ends_with('é'), "a late meta does not count");
+    }
+
+    #[test]
+    fn the_query_of_a_link_is_in_the_encoding_of_its_page() {
+        let base = Url::parse("http://a/d/?é").expect("a url");
+        let cases = [
+            // The bytes are Python's: "日本語".encode("shift_jis").
+            ("shift_jis", "日本語?k=日本語", "/d/%E6%97%A5%E6%9C%AC%E8%AA%9E?k=%93%FA%96{%8C%EA"),
+            ("gbk", "q?k=中文", "/d/q?k=%D6%D0%CE%C4"),
+            ("euc-kr", "q?k=한글", "/d/q?k=%C7%D1%B1%DB"),
+            ("windows-1251", "?к=Я&b=c d", "/d/?%EA=%DF&b=c%20d"),
+            ("iso-8859-1", "?π=é€☃", "/d/?%26%23960%3B=%E9%80%26%239731%3B"),
+            ("iso-2022-jp", "?日π", "/d/?%1B$BF|&P%1B(B"),
+            ("utf-16le", "?é", "/d/?%C3%A9"),
+            ("x-user-defined", "?é", "/d/?%C3%A9"),
+            ("replacement", "?é", "/d/?%C3%A9"),
+            ("utf-8", "?é", "/d/?%C3%A9"),
+            ("shift_jis", "/x?a=%93%FA&b", "/x?a=%93%FA&b"),
+        ];
+        for (label, link, wanted) in cases {
+            let encoding = Encoding::for_label(label.as_bytes()).unwrap_or(encoding_rs::REPLACEMENT);
+            let url = join(&base, link, encoding).expect(link);
+            assert_eq!(&url[url::Position::BeforePath..], wanted, "{label} {link}");
+        }
+        let other = join(&base, "wss://b/?é", encoding_rs::WINDOWS_1252).expect("a url");
+        assert_eq!(other.query(), Some("%C3%A9"), "a WebSocket's is always UTF-8");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::run::RunState;
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{Pushed, read_json};
+use crate::protocol::token::own;
 use crate::protocol::{BULK, RUN_STATE_HEADER};
 use awc::http::{Method, StatusCode, header};
 use bytes::Bytes;
@@ -77,7 +78,7 @@ impl Client {
         if !cfg!(feature = "tls") && brokers.all().any(|url| url.scheme() != "http") {
             return Err(wrong("http:// is expected: the crate was compiled without its feature `tls`".to_owned()));
         }
-        let token = token.map(str::to_owned);
+        let token = token.map(|text| own(text, &["worker", "admin", "readonly", "agent"]).1.to_owned());
         if token.as_deref().is_some_and(|token| header::HeaderValue::from_str(token).is_err()) {
             return Err(wrong("the token for it holds what no header can".to_owned()));
         }

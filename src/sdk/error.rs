@@ -22,6 +22,14 @@ pub enum Error {
     /// The worker watches neither a class nor the name of a task, or one twice.
     #[error("{0}")]
     Classes(String),
+    /// The folder of [`super::Worker::outbox`] cannot be used.
+    #[error("the outbox `{}` cannot be used: {reason}", folder.display())]
+    Outbox {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// An operator put the worker out.
     #[error("an operator put this worker out: {0}")]
     Kicked(String),

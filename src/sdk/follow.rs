@@ -5,7 +5,7 @@
 use super::error::Error;
 use super::run::RunContext;
 use super::sent::Hashes;
-use crate::domain::fingerprint::{Fingerprint, canonical};
+use crate::domain::fingerprint::{Fingerprint, canonical, normalized};
 use crate::domain::ids::BlockId;
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{MOST_REQUEST, MOST_REQUESTS, MOST_URL, Pushed, Request};
@@ -73,6 +73,11 @@ impl<'r> Follow<'r> {
 
     /// Adds a GET of a parsed URL: the short way for a link.
     pub fn link(&mut self, url: Url) -> Took {
+        self.link_with(url, None)
+    }
+
+    /// As [`Follow::link`], with a value of the worker's own that comes back with the page.
+    pub fn link_with(&mut self, url: Url, meta: Option<serde_json::Value>) -> Took {
         let depth = self.depth.saturating_add(1);
         if self.is_too_deep(depth) {
             return Took::TooDeep;
@@ -81,10 +86,11 @@ impl<'r> Follow<'r> {
             return Took::Invalid(Problem::invalid("url", "http or https, and a length that is taken, are expected"));
         }
         let url = canonical(url);
-        if !self.is_new(hash(Fingerprint::of("GET", url.as_str(), b""))) {
+        let url = normalized(url.as_str());
+        if !self.is_new(hash(Fingerprint::of("GET", &url, b""))) {
             return Took::Known;
         }
-        self.write(&Request { url: url.into(), depth, ..Request::default() });
+        self.write(&Request { url: url.into_owned(), depth, meta, ..Request::default() });
         Took::Sent
     }
 
@@ -194,6 +200,7 @@ impl<'r> Follow<'r> {
             sum.duplicates += pushed.duplicates;
             sum.too_deep += pushed.too_deep;
             sum.over_limit += pushed.over_limit;
+            sum.trapped += pushed.trapped;
         }
         run.sent.borrow_mut().took(&self.hashes);
         Ok(sum)

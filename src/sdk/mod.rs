@@ -46,7 +46,8 @@
 //!
 //! An attempt of a task is carried out at most once, and never at the same time as another attempt of it: the worker drops
 //! its future when the broker was not heard of for the task's lease, before the broker gives the task to another. A result
-//! is said until the broker has it on disk; if the worker dies before, the task is carried out again.
+//! is said until the broker has it on disk; if the worker dies before, the task is carried out again, unless the worker keeps an
+//! outbox ([`Worker::outbox`]) and is back before the task's lease is over.
 
 mod backoff;
 mod carry;
@@ -72,10 +73,11 @@ pub use crate::domain::ids::{BlockId, Identity, JobId, WorkerId};
 pub use crate::domain::run::RunState;
 pub use crate::domain::time::Timestamp;
 pub use crate::protocol::node::{FetchError, FetchErrorKind};
+pub use crate::protocol::pack::Sent;
 pub use crate::protocol::push::Request;
 pub use crate::protocol::task::SettledTask;
 pub use ::log::Level;
-pub use charset::{decode, encoding_of};
+pub use charset::{decode, encoding_of, join};
 pub use client::{Answer, Client, Failure};
 pub use error::{Abort, BoxError, Error, Result};
 pub use follow::{Follow, Mark, Took};

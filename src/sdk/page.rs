@@ -4,14 +4,17 @@ use super::charset;
 use super::error::Error;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::BlockId;
+use crate::domain::time::Timestamp;
 use crate::protocol::delivery;
 use crate::protocol::node::{FetchError, FetchErrorKind};
-use crate::protocol::pack;
+use crate::protocol::pack::{self, Sent};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::Request;
 use bytes::Bytes;
+use encoding_rs::Encoding;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// The most bytes of one block, decompressed: what a node may report, and some more.
 const MOST: usize = 1 << 30;
@@ -46,6 +49,14 @@ pub struct Page {
     pub headers: Vec<(String, String)>,
     /// The body, after decompression.
     pub body: Bytes,
+    /// When the last try began, if the agent said it.
+    pub fetched_at: Option<Timestamp>,
+    /// The IP address that answered (a proxy's, if one was used), if the agent said it.
+    pub remote_address: Option<IpAddr>,
+    /// The protocol of the answer; HTTP/1.1 unless it is named.
+    pub protocol: Option<String>,
+    /// The request that was answered, after redirects, if the agent said it.
+    pub sent: Option<Sent>,
 }
 
 impl Page {
@@ -100,7 +111,13 @@ impl Page {
     /// The body as text: see [`charset::encoding_of`] for how its encoding is found.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        charset::decode(&self.body, self.request.encoding.as_deref(), self.header("content-type"))
+        self.encoding().decode_with_bom_removal(&self.body).0
+    }
+
+    /// The encoding of the body: see [`charset::encoding_of`].
+    #[must_use]
+    pub fn encoding(&self) -> &'static Encoding {
+        charset::encoding_of(&self.body, self.request.encoding.as_deref(), self.header("content-type"))
     }
 }
 
@@ -140,6 +157,10 @@ fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&s
             target_url: result.head.target_url,
             headers: result.head.headers,
             body: result.body,
+            fetched_at: result.head.fetched_at,
+            remote_address: result.head.remote_address,
+            protocol: result.head.protocol,
+            sent: result.head.sent,
         });
     }
     // A page that nobody speaks of is a failed page, not a lost one.
@@ -156,6 +177,10 @@ fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&s
         target_url: None,
         headers: Vec::new(),
         body: Bytes::new(),
+        fetched_at: None,
+        remote_address: None,
+        protocol: None,
+        sent: None,
     }));
     Ok(FinishedBlock { block_id: head.block_id, exception: index.exception, pages })
 }

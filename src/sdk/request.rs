@@ -25,6 +25,13 @@ impl Request {
         self
     }
 
+    /// Says whether it may be sent more than once, whatever its method: after an error of the site, of the network, or of a node.
+    #[must_use]
+    pub fn idempotent(mut self, is_so: bool) -> Self {
+        self.idempotent = Some(is_so);
+        self
+    }
+
     /// Adds a value of the worker's own; it comes back with the page.
     #[must_use]
     pub fn meta(mut self, meta: serde_json::Value) -> Self {
@@ -35,7 +42,7 @@ impl Request {
     /// The id that the broker will give it, if the broker would take it at all.
     pub(crate) fn check(&self) -> Result<Fingerprint, Problem> {
         let plain = self.method.is_none() && self.headers.is_empty() && self.key.is_none() && !self.dont_filter;
-        if plain && self.body.is_none() && self.meta.is_none() {
+        if plain && self.body.is_none() && self.proxy.is_none() && self.meta.is_none() {
             return Ok(Fingerprint::of("GET", &canonical_url(&self.url)?, b""));
         }
         // What has more to it is checked by the very code that the broker runs.

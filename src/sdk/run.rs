@@ -95,6 +95,7 @@ impl RunContext {
             sum.duplicates += pushed.duplicates;
             sum.too_deep += pushed.too_deep;
             sum.over_limit += pushed.over_limit;
+            sum.trapped += pushed.trapped;
         }
         Ok(sum)
     }

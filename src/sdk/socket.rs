@@ -10,6 +10,7 @@ use crate::protocol::frame;
 use crate::protocol::problem::Problem;
 use crate::protocol::task::TaskRef;
 use crate::protocol::worker::{FromWorker, ToWorker, WorkerFacts};
+use crate::sockets::Checked;
 use awc::error::WsClientError;
 use awc::ws::{CloseCode, Frame, Message};
 use futures_util::{Sink, SinkExt as _, StreamExt as _};
@@ -84,7 +85,8 @@ impl Session {
         let began = Instant::now();
         let patience = if self.client.brokers().are_several() { BRIEF_HANDSHAKE } else { OFFLINE };
         let connected = tokio::time::timeout(patience, request.connect()).await;
-        let (_, mut socket) = connected.map_err(|_| Lost::Network("no answer to the handshake".to_owned()))??;
+        let (_, socket) = connected.map_err(|_| Lost::Network("no answer to the handshake".to_owned()))??;
+        let mut socket = socket.into_map_codec(Checked);
         *told = false;
         let in_hand = self.tasks.connected(began);
         let mut is_closed = self.tasks.is_closed();
@@ -202,7 +204,12 @@ impl From<WsClientError> for Lost {
             WsClientError::InvalidResponseStatus(status) if status.is_client_error() && status.as_u16() != 429 => {
                 let title = format!("the connection is refused with {status}");
                 let kind = "about:blank".to_owned();
-                let detail = "is the token right, and is this a broker?".to_owned();
+                let detail = match status.as_u16() {
+                    401 => "the broker did not accept the token: check it, or give one if there is none".to_owned(),
+                    403 => "this token is not one of role worker, the worker's id belongs to another token, or an operator put it out"
+                        .to_owned(),
+                    _ => "is this a broker?".to_owned(),
+                };
                 Self::Refused(Error::Refused(Problem { kind, title, status: status.as_u16(), detail, field: None }))
             }
             error => Self::Network(error.to_string()),

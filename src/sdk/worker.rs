@@ -6,13 +6,14 @@ use super::hands::Hands;
 use super::signal::stop_signal;
 use super::socket::Session;
 use super::spider::{AnySpider, Spider};
-use super::task::{AnyHandler, Function, OnSettled, TaskContext, TaskHandler, TaskResult, Tasks};
+use super::task::{AnyHandler, Function, OnSettled, Outbox, TaskContext, TaskHandler, TaskResult, Tasks};
 use crate::domain::ids::WorkerId;
 use crate::protocol::task::SettledTask;
 use crate::protocol::worker::WorkerFacts;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -32,7 +33,8 @@ pub struct Worker {
     token: Option<String>,
     client: Option<Client>,
     name: String,
-    id: WorkerId,
+    id: Option<WorkerId>,
+    outbox: Option<PathBuf>,
     in_flight: usize,
     grace: Duration,
     ready: Option<oneshot::Sender<()>>,
@@ -54,7 +56,8 @@ impl Worker {
             token: None,
             client: None,
             name,
-            id: WorkerId::random(),
+            id: None,
+            outbox: None,
             in_flight: IN_FLIGHT,
             grace: GRACE,
             ready: None,
@@ -65,7 +68,19 @@ impl Worker {
         }
     }
 
-    /// The token that the broker asks for.
+    /// For the broker in the environment: addresses in `WEBLOOM_BROKER` (else `http://127.0.0.1:55626`), and the token in
+    /// `WEBLOOM_TOKEN`, if it is set. The `webloom` program reads the same variables.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let worker = Self::new(set("WEBLOOM_BROKER").unwrap_or_else(|| "http://127.0.0.1:55626".to_owned()));
+        match set("WEBLOOM_TOKEN") {
+            Some(token) => worker.token(token),
+            None => worker,
+        }
+    }
+
+    /// The token that the broker needs: the bare text, or `role:text`.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
@@ -87,10 +102,21 @@ impl Worker {
         self
     }
 
-    /// The id under which the broker knows it; else a new one each time.
+    /// The id under which the broker knows it; else that of its [`Worker::outbox`], else a new one each time.
     #[must_use]
     pub fn id(mut self, id: WorkerId) -> Self {
-        self.id = id;
+        self.id = Some(id);
+        self
+    }
+
+    /// Keeps the last report of each task in this folder until the broker has stored it; else in memory only. If the worker's process
+    /// dies while the broker is away, its next one delivers what the tasks have brought, and they are not carried out again.
+    ///
+    /// The folder also keeps the worker's id. It is made if need be, and belongs to one worker at a time. Each task then costs two
+    /// writes to disk (fsync) in the worker. What the broker gave to another worker meanwhile it refuses, and it is forgotten.
+    #[must_use]
+    pub fn outbox(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.outbox = Some(folder.into());
         self
     }
 
@@ -209,11 +235,22 @@ impl Worker {
         let client = Rc::new(client);
         let (send, mut orders) = mpsc::unbounded_channel();
         let known = Rc::new(RefCell::new(BTreeSet::new()));
-        let tasks = Rc::new(Tasks::new(handlers, slots as usize, self.on_settled));
+        let mut tasks = Tasks::new(handlers, slots as usize, self.on_settled);
+        let mut id = self.id;
+        if let Some(folder) = &self.outbox {
+            let (outbox, kept) = Outbox::open(folder)?;
+            let own = id.or(kept.id).unwrap_or_else(WorkerId::random);
+            if kept.id != Some(own) {
+                outbox.keep_id(own)?;
+            }
+            tasks = tasks.with_outbox(outbox, kept.reports);
+            id = Some(own);
+        }
+        let (id, tasks) = (id.unwrap_or_else(WorkerId::random), Rc::new(tasks));
         let _dropped = StopAll(&tasks);
         let session = Session {
             client: Rc::clone(&client),
-            worker: self.id,
+            worker: id,
             name: self.name,
             classes: classes.into_iter().collect(),
             facts,
@@ -222,7 +259,7 @@ impl Worker {
             orders: send,
             leave: Notify::new(),
         };
-        let mut hands = Hands::new(self.id, self.in_flight, client, spiders, known, self.ready);
+        let mut hands = Hands::new(id, self.in_flight, client, spiders, known, self.ready);
         let keep = async {
             tokio::select! {
                 left = session.keep() => left,

@@ -13,6 +13,7 @@ use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::connection::DefaultLoadingMode;
+use diesel::dsl::{count_star, max, sum};
 use diesel::prelude::*;
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ impl BlockState {
 pub struct NewBlock {
     /// Its number.
     pub seq: Seq,
+    /// The site that its requests go to, if its pace is kept.
+    pub site: Option<Arc<str>>,
     /// Requests in it.
     pub requests: u32,
     /// Bytes of the requests before they were compressed.
@@ -215,6 +218,88 @@ impl ReadOp for ReadPayloads {
     }
 }
 
+/// Counts the blocks of a run and their requests by where they are, as far as that is stored: one at a node is ready.
+#[derive(Debug, Clone, Copy)]
+pub struct CountBlocks {
+    /// The run.
+    pub no: i64,
+}
+
+/// How many blocks and requests a run has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoredCounts {
+    /// All blocks.
+    pub blocks: u64,
+    /// … that have no results.
+    pub ready: u64,
+    /// … with results that no worker has acknowledged.
+    pub answered: u64,
+    /// Requests of all blocks.
+    pub requests: u64,
+    /// … answered well.
+    pub success: u64,
+    /// … and not.
+    pub error: u64,
+    /// Hand-outs that are known of.
+    pub attempts: u64,
+}
+
+impl ReadOp for CountBlocks {
+    type Output = StoredCounts;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<StoredCounts, StoreError> {
+        type Row = (i16, bool, i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+        let (first, last) = block_keys(self.no);
+        let rows: Vec<Row> = block::table
+            .filter(block::key.between(first, last))
+            .group_by((block::state, block::acked))
+            .select((
+                block::state,
+                block::acked,
+                count_star(),
+                sum(block::requests),
+                sum(block::success),
+                sum(block::error),
+                sum(block::attempt),
+            ))
+            .load(from.conn)?;
+        let mut counts = StoredCounts::default();
+        for (state, acked, blocks, requests, success, error, attempts) in rows {
+            let of_state = match BlockState::of(state)? {
+                BlockState::Ready | BlockState::Retry => Some(&mut counts.ready),
+                BlockState::Success | BlockState::Failed if acked => None,
+                BlockState::Success | BlockState::Failed => Some(&mut counts.answered),
+            };
+            if let Some(of_state) = of_state {
+                *of_state += blocks as u64;
+            }
+            counts.blocks += blocks as u64;
+            counts.requests += requests.unwrap_or(0) as u64;
+            counts.success += success.unwrap_or(0) as u64;
+            counts.error += error.unwrap_or(0) as u64;
+            counts.attempts += attempts.unwrap_or(0) as u64;
+        }
+        Ok(counts)
+    }
+}
+
+/// The number of the last block of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct LastBlock {
+    /// The run.
+    pub no: i64,
+}
+
+impl ReadOp for LastBlock {
+    type Output = Option<Seq>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Option<Seq>, StoreError> {
+        let (first, last) = block_keys(self.no);
+        let last: Option<i64> = block::table.filter(block::key.between(first, last)).select(max(block::key)).get_result(from.conn)?;
+        Ok(last.map(seq_of))
+    }
+}
+
 /// Blocks of a run, in the order of their numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct ListBlocks {
@@ -287,6 +372,7 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
                 block::error.eq(0),
                 block::acked.eq(false),
                 block::creation_time.eq(now.0),
+                block::site.eq(new.site.as_deref()),
             ))
             .execute(conn)?;
         diesel::insert_into(block_payload::table)
@@ -302,15 +388,15 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
 }
 
 fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError> {
-    type Row = (i64, i16, bool, i32, i32, i32, i32);
+    type Row = (i64, i16, bool, i32, i32, i32, i32, Option<String>);
     let (first, last) = block_keys(no);
     let rows = block::table
         .filter(block::key.between(first, last))
         .order(block::key)
-        .select((block::key, block::state, block::acked, block::attempt, block::requests, block::success, block::error))
+        .select((block::key, block::state, block::acked, block::attempt, block::requests, block::success, block::error, block::site))
         .load_iter::<Row, DefaultLoadingMode>(conn)?;
     rows.map(|row| {
-        let (key, state, acked, attempt, requests, success, error) = row?;
+        let (key, state, acked, attempt, requests, success, error, site) = row?;
         let phase = match BlockState::of(state)? {
             BlockState::Ready => Phase::Ready,
             BlockState::Retry => Phase::Retry,
@@ -319,6 +405,7 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
         };
         Ok(StoredBlock {
             seq: seq_of(key),
+            site: site.map(Into::into),
             phase,
             attempts: attempt as u32,
             requests: requests as u32,

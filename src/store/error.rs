@@ -18,6 +18,9 @@ pub enum StoreError {
     /// There is no such row. Nothing was done.
     #[error("not found")]
     NotFound,
+    /// The file is none that can be used. A whole sentence for the person who named it.
+    #[error("{0}")]
+    Unusable(String),
     /// The database would not. Certainly nothing was done.
     #[error("not stored: {0}")]
     Failed(String),
@@ -26,7 +29,25 @@ pub enum StoreError {
     Unknown(String),
 }
 
+/// What the texts of SQLite and of the system say when the disk is at fault, and what that means.
+const DISK: [(&str, &str); 7] = [
+    ("database or disk is full", "the disk is full"),
+    ("No space left on device", "the disk is full"),
+    ("quota exceeded", "the disk quota is used up"),
+    ("disk I/O error", "the disk reports an error"),
+    ("Input/output error", "the disk reports an error"),
+    ("readonly database", "the disk is read-only"),
+    ("Read-only file system", "the disk is read-only"),
+];
+
 impl StoreError {
+    /// What is wrong with the disk, if that is why nothing was stored.
+    #[must_use]
+    pub fn disk_trouble(&self) -> Option<&'static str> {
+        let (Self::Failed(text) | Self::Unknown(text)) = self else { return None };
+        DISK.iter().find(|(found, _)| text.contains(found)).map(|(_, meaning)| *meaning)
+    }
+
     /// An operation decided itself that it must not be done; what else is in its transaction stays good.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Stale | Self::Conflict(_) | Self::NotFound)

@@ -78,7 +78,8 @@ pub struct WriteFires {
     pub state: PlanState,
     /// When it comes next.
     pub next_at: Option<Timestamp>,
-    /// Rows after this instant that made no run are taken back.
+    /// The clock went back: rows after this instant that made no run are taken back, and changes of the job that were made after
+    /// it count from it on.
     pub rewind: Option<Timestamp>,
     /// What is worth an alert.
     pub events: Vec<NewEvent>,
@@ -95,6 +96,7 @@ impl WriteOp for WriteFires {
         if let Some(after) = self.rewind {
             let later = fire::table.filter(fire::job_id.eq(job_key(self.job_id).text().to_owned())).filter(fire::planned_at.gt(after.0));
             diesel::delete(later.filter(fire::verdict.ne("fired"))).execute(tx.conn)?;
+            super::jobs::set_back(tx.conn, self.job_id, after)?;
         }
         let mut made = Vec::new();
         for row in &self.rows {

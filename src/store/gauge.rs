@@ -1,10 +1,18 @@
 //! How the store is doing: what waits, what was written, what went wrong.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use super::error::StoreError;
+use crate::domain::time::Timestamp;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most bytes that may wait to be written.
 const MOST_BYTES: usize = 256 << 20;
+
+/// Milliseconds for which a check of the disk holds.
+const CHECK_HOLDS_MS: i64 = 200;
+/// Milliseconds after the disk refused a write, in which the store counts as not ready. The leader renews its lease more often than
+/// this, so on a full disk it never counts as ready.
+const DISK_TROUBLE_HOLDS_MS: i64 = 3_000;
 
 /// How the store is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +42,9 @@ pub(super) struct Gauge {
     batches: AtomicU64,
     restarts: AtomicU64,
     failures: AtomicU64,
+    checked_at: AtomicI64,
+    /// When and how the disk refused a write last.
+    disk_trouble: Mutex<Option<(Timestamp, StoreError)>>,
     // Written when something goes wrong and read by people: no room waits for it.
     last_error: Mutex<Option<String>>,
 }
@@ -48,6 +59,8 @@ impl Gauge {
             batches: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            checked_at: AtomicI64::new(0),
+            disk_trouble: Mutex::new(None),
             last_error: Mutex::new(None),
         }
     }
@@ -91,7 +104,30 @@ impl Gauge {
 
     pub(super) fn failed(&self, error: &str) {
         self.failures.fetch_add(1, Relaxed);
+        self.checked_at.store(0, Relaxed);
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+    }
+
+    /// The disk refused a write just now.
+    pub(super) fn disk_refused(&self, error: &StoreError) {
+        *self.disk_trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some((Timestamp::steady(), error.clone()));
+    }
+
+    /// Why the disk refused a write a moment ago. On a full disk a write may succeed in the room that another one has just given
+    /// back, so one success does not show that the disk is well.
+    pub(super) fn recent_disk_trouble(&self) -> Option<StoreError> {
+        let trouble = self.disk_trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.as_ref().filter(|(at, _)| Timestamp::steady().since_ms(*at) < DISK_TROUBLE_HOLDS_MS).map(|(_, error)| error.clone())
+    }
+
+    /// Something was stored just now.
+    pub(super) fn checked(&self, now: Timestamp) {
+        self.checked_at.store(now.0, Relaxed);
+    }
+
+    /// Whether a check a moment ago found that the disk takes what is written, and nothing failed since.
+    pub(super) fn was_checked(&self, now: Timestamp) -> bool {
+        (0..CHECK_HOLDS_MS).contains(&now.since_ms(Timestamp(self.checked_at.load(Relaxed))))
     }
 
     pub(super) fn stats(&self) -> StoreStats {

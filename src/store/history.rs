@@ -114,6 +114,24 @@ impl ChangeRow {
     }
 }
 
+/// The clock went back to `to`: changes that were made after that were made by now.
+pub(super) fn set_back(conn: &mut Conn, job_key: &str, to: Timestamp) -> Result<(), StoreError> {
+    let later = job_history::table.filter(job_history::job_id.eq(job_key)).filter(job_history::at.gt(to.0));
+    let rows: Vec<(i64, i64, String)> = later.select((job_history::id, job_history::at, job_history::job)).load(conn)?;
+    for (id, at, text) in rows {
+        let mut text = text;
+        if let Ok(mut job) = serde_json::from_str::<serde_json::Value>(&text)
+            && let Some(schedule) = job.get_mut("schedule").filter(|schedule| schedule.is_object())
+        {
+            let moved = super::jobs::set_back_schedule(&schedule.to_string(), to, Timestamp(at))?;
+            *schedule = serde_json::from_str(&moved).unwrap_or_default();
+            text = json(&job)?;
+        }
+        diesel::update(job_history::table.find(id)).set((job_history::at.eq(to.0), job_history::job.eq(text))).execute(conn)?;
+    }
+    Ok(())
+}
+
 pub(super) fn record_change(conn: &mut Conn, job: &Job, action: Action, by: Option<&str>) -> Result<(), StoreError> {
     diesel::insert_into(job_history::table)
         .values((

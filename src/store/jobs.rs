@@ -8,9 +8,9 @@ use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans::{self, StoredPlan};
 use super::schema::{job, job_property, plan, run};
-use crate::domain::ids::JobId;
+use crate::domain::ids::{IdPart, JobId};
 use crate::domain::job::{Job, Properties};
-use crate::domain::schedule::PlanState;
+use crate::domain::schedule::{PlanState, Schedule};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
@@ -178,6 +178,8 @@ pub enum SortKey {
 /// Jobs.
 #[derive(Debug, Clone, Default)]
 pub struct ListJobs {
+    /// Only those whose id begins or ends with this.
+    pub id: Option<IdPart>,
     /// Only those whose name contains this, without case.
     pub name: Option<String>,
     /// Only those that are enabled, or those that are not.
@@ -204,6 +206,10 @@ impl ReadOp for ListJobs {
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let mut query = job::table.inner_join(plan::table.on(plan::job_id.eq(job::id))).select(job::id).into_boxed();
         query = query.filter(job::is_deleted.eq(self.deleted));
+        if let Some(part) = &self.id {
+            let (begins, ends) = (format!("{}%", part.digits()), format!("%{}", part.digits()));
+            query = query.filter(job::id.like(begins).or(job::id.like(ends)));
+        }
         if let Some(enabled) = self.enabled {
             query = query.filter(job::is_enabled.eq(enabled));
         }
@@ -346,6 +352,27 @@ fn update_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(i64, Option<Stri
         (job::group_name.eq(job.group.as_deref()), job::disabled_reason.eq(job.disabled_reason.as_deref())),
     ));
     Ok(row.returning((job::creation_time, job::create_by)).get_result(conn)?)
+}
+
+/// The clock went back to `to`: what was made or changed of the job after that was so by now, whatever the clock said then.
+pub(super) fn set_back(conn: &mut Conn, id: JobId, to: Timestamp) -> Result<(), StoreError> {
+    let key = id.to_string();
+    history::set_back(conn, &key, to)?;
+    let later = job::table.find(&key).filter(job::update_time.gt(to.0));
+    let Some((at, schedule)) = later.select((job::update_time, job::schedule)).get_result::<(i64, Option<String>)>(conn).optional()? else {
+        return Ok(());
+    };
+    let schedule = schedule.map(|text| set_back_schedule(&text, to, Timestamp(at))).transpose()?;
+    diesel::update(job::table.find(&key)).set((job::update_time.eq(to.0), job::schedule.eq(schedule))).execute(conn)?;
+    diesel::update(job::table.find(&key).filter(job::creation_time.gt(to.0))).set(job::creation_time.eq(to.0)).execute(conn)?;
+    Ok(())
+}
+
+/// See [`Schedule::set_back`]; what this version does not understand stays as it is.
+pub(super) fn set_back_schedule(text: &str, to: Timestamp, at: Timestamp) -> Result<String, StoreError> {
+    let Ok(mut schedule) = serde_json::from_str::<Schedule>(text) else { return Ok(text.to_owned()) };
+    schedule.set_back(to, at);
+    json(&schedule)
 }
 
 /// A list as JSON; nothing for an empty one.

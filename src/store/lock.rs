@@ -1,7 +1,8 @@
 //! The lock of the system on `<database>.lock`. Whoever dies loses it at once, however he died.
 
 use super::error::StoreError;
-use std::fs::{File, OpenOptions, TryLockError};
+use crate::private;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -27,7 +28,7 @@ impl DatabaseLock {
             return Ok(true);
         }
         let failed = |e: std::io::Error| StoreError::Failed(format!("locking {}: {e}", self.path.display()));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path).map_err(failed)?;
+        let file = private::options().create(true).truncate(false).write(true).open(&self.path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => *held = Some(file),
             Err(TryLockError::WouldBlock) => {}

@@ -9,6 +9,8 @@
 mod columns;
 mod dialect;
 mod error;
+mod failures;
+mod files;
 mod gauge;
 mod hot;
 mod lock;
@@ -29,12 +31,14 @@ mod fires;
 mod groups;
 mod history;
 mod instances;
+mod job_activity;
 mod job_data;
 mod jobs;
 mod leader;
 mod logs;
 mod nodes;
 mod numbers;
+mod owners;
 mod packages;
 mod plans;
 mod results;
@@ -42,6 +46,9 @@ mod retention;
 mod run_lists;
 mod run_settling;
 mod runs;
+mod sites;
+mod splits;
+mod steering;
 mod tasks;
 pub mod verify;
 mod worker_records;
@@ -53,17 +60,20 @@ pub use alerts::*;
 pub use blocks::*;
 pub use channels::*;
 pub use deliveries::*;
+pub use failures::*;
 pub use figures::*;
 pub use fires::*;
 pub use groups::*;
 pub use history::*;
 pub use instances::*;
+pub use job_activity::*;
 pub use job_data::*;
 pub use jobs::*;
 pub use leader::*;
 pub use logs::*;
 pub use nodes::*;
 pub use numbers::*;
+pub use owners::{ClaimId, OwnerOf};
 pub use packages::*;
 pub use plans::*;
 pub use results::*;
@@ -71,6 +81,9 @@ pub use retention::*;
 pub use run_lists::*;
 pub use run_settling::*;
 pub use runs::*;
+pub use sites::*;
+pub use splits::*;
+pub use steering::*;
 pub use tasks::*;
 pub use worker_records::*;
 pub use workers::*;
@@ -78,6 +91,7 @@ pub use workflow::*;
 
 pub use error::StoreError;
 pub use gauge::StoreStats;
+use op::Probe;
 pub use op::{Barrier, ReadOp, Source, Tx, WriteOp};
 pub use seat::{Leadership, Look, Seat, Tables};
 
@@ -103,13 +117,15 @@ pub struct StoreConfig {
     pub write_queue: usize,
     /// Threads that read.
     pub readers: usize,
+    /// Goes on though files show that something was lost.
+    pub accept_lost_data: bool,
 }
 
 impl StoreConfig {
     /// The usual, on this file.
     #[must_use]
     pub fn new(database: impl Into<PathBuf>) -> Self {
-        Self { database: database.into(), write_queue: 10_000, readers: 2 }
+        Self { database: database.into(), write_queue: 10_000, readers: 2, accept_lost_data: false }
     }
 }
 
@@ -243,6 +259,22 @@ impl Store {
         self.gauge.has_room(bytes)
     }
 
+    /// Writes a few pages, to see whether anything can be stored. What was found out a moment ago is taken for granted.
+    ///
+    /// # Errors
+    /// Nothing can be stored.
+    pub async fn check_disk(&self) -> Result<(), StoreError> {
+        if let Some(error) = self.gauge.recent_disk_trouble() {
+            return Err(error);
+        }
+        if self.gauge.was_checked(Timestamp::now()) {
+            return Ok(());
+        }
+        self.write(Probe).await?;
+        self.gauge.checked(Timestamp::now());
+        Ok(())
+    }
+
     /// How it is doing.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
@@ -270,6 +302,12 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 fn readers(config: &StoreConfig, path: PathBuf, gauge: &Arc<Gauge>) -> Addr<reader::Reader> {
     let (folder, gauge) = (beside(&path, "-results"), Arc::clone(gauge));
     SyncArbiter::start(config.readers.max(1), move || reader::Reader::new(path.clone(), folder.clone(), Arc::clone(&gauge)))
+}
+
+/// The version of SQLite that is compiled in.
+#[must_use]
+pub fn sqlite_version() -> std::borrow::Cow<'static, str> {
+    String::from_utf8_lossy(libsqlite3_sys::SQLITE_VERSION.to_bytes())
 }
 
 #[cfg(test)]

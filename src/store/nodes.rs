@@ -3,11 +3,14 @@
 use super::columns::{Hex, id};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::{node, node_status};
-use crate::domain::ids::NodeId;
+use super::owners::release_id;
+use super::schema::{node, node_status, worker_record};
+use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
+use std::collections::HashMap;
+use uuid::Uuid;
 
 /// A node is there: makes its row or changes it to what the node says. Whether it is enabled is the operator's word and
 /// stays.
@@ -128,6 +131,7 @@ impl WriteOp for DeleteNode {
             return Err(StoreError::NotFound);
         }
         diesel::delete(node_status::table.filter(node_status::node_id.eq(&key))).execute(tx.conn)?;
+        release_id(tx.conn, PeerId::Node(self.0))?;
         Ok(())
     }
 }
@@ -165,6 +169,59 @@ impl ReadOp for ListNodes {
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<NodeRecord>, StoreError> {
         let rows = node::table.select(NodeRow::as_select()).order((node::creation_time, node::node_id)).load(from.conn)?;
         rows.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+/// The names of all nodes; none where a node has sent none.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeNames;
+
+impl ReadOp for NodeNames {
+    type Output = Vec<(NodeId, Option<String>)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows: Vec<(String, Option<String>)> = node::table.select((node::node_id, node::name)).order(node::node_id).load(from.conn)?;
+        rows.into_iter().map(|(key, name)| Ok((id(&key)?, name))).collect()
+    }
+}
+
+/// The names of nodes and workers, by their ids; those without a name are left out.
+#[derive(Debug, Clone)]
+pub struct PeerNames(pub Vec<Uuid>);
+
+impl ReadOp for PeerNames {
+    type Output = HashMap<Uuid, String>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let mut names = HashMap::new();
+        // Fewer than the variables that a statement may have.
+        for some in self.0.chunks(500) {
+            let keys: Vec<String> = some.iter().map(|id| id.simple().to_string()).collect();
+            let nodes: Vec<(String, Option<String>)> =
+                node::table.filter(node::node_id.eq_any(&keys)).select((node::node_id, node::name)).load(from.conn)?;
+            let workers: Vec<(String, Option<String>)> = worker_record::table
+                .filter(worker_record::id.eq_any(&keys))
+                .select((worker_record::id, worker_record::name))
+                .load(from.conn)?;
+            for (key, name) in workers.into_iter().chain(nodes) {
+                if let Some(name) = name {
+                    names.insert(id::<NodeId>(&key)?.0, name);
+                }
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// How many nodes were ever seen and are not removed.
+#[derive(Debug, Clone, Copy)]
+pub struct CountNodes;
+
+impl ReadOp for CountNodes {
+    type Output = usize;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<usize, StoreError> {
+        Ok(usize::try_from(node::table.count().get_result::<i64>(from.conn)?).unwrap_or(0))
     }
 }
 
@@ -224,6 +281,8 @@ impl ReadOp for NodeStatus {
 #[derive(Insertable, AsChangeset)]
 #[diesel(table_name = node)]
 struct FactsRow<'a> {
+    /// One that sends none, as by HTTP it may, keeps the name that it has.
+    name: Option<&'a str>,
     node_type: &'a str,
     ip_address: &'a str,
     processor_count: i64,
@@ -236,6 +295,7 @@ struct FactsRow<'a> {
 impl<'a> FactsRow<'a> {
     fn of(facts: &'a NodeFacts) -> Self {
         Self {
+            name: facts.name.as_deref(),
             node_type: &facts.node_type,
             ip_address: &facts.ip_address,
             processor_count: i64::from(facts.processor_count),
@@ -267,6 +327,7 @@ struct NodeRow {
     create_by: Option<String>,
     update_by: Option<String>,
     update_time: i64,
+    name: Option<String>,
 }
 
 impl TryFrom<NodeRow> for NodeRecord {
@@ -275,6 +336,7 @@ impl TryFrom<NodeRow> for NodeRecord {
     fn try_from(row: NodeRow) -> Result<Self, StoreError> {
         let facts = NodeFacts {
             node_id: id(&row.node_id)?,
+            name: row.name,
             node_type: row.node_type,
             ip_address: row.ip_address,
             processor_count: row.processor_count as u32,
@@ -282,6 +344,7 @@ impl TryFrom<NodeRow> for NodeRecord {
             operating_system: row.operating_system,
             memory: row.memory as u64,
             max_process_count: row.max_process_count as u32,
+            max_sites: None,
             max_programs: None,
         };
         Ok(Self {

@@ -3,7 +3,7 @@
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::gauge::Waiting;
-use super::schema::run;
+use super::schema::{meta, run};
 use super::segments::{Place, Settlement};
 use bytes::Bytes;
 use diesel::prelude::*;
@@ -151,6 +151,25 @@ impl<O: WriteOp> Queued for Entry<O> {
         let result = self.result.unwrap_or_else(|| Err(StoreError::Unknown("it was left out".into())));
         // Whoever asked may have gone away; what is written is written.
         let _ = self.reply.send(result);
+    }
+}
+
+/// Writes some pages that nobody reads: shows whether anything can be stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probe;
+
+impl Probe {
+    const KEY: &str = "probe";
+    /// More than an ordinary write takes, and little beside what a disk has.
+    const BYTES: usize = 32 << 10;
+}
+
+impl WriteOp for Probe {
+    type Output = ();
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let value = "0".repeat(Self::BYTES);
+        diesel::replace_into(meta::table).values((meta::key.eq(Self::KEY), meta::value.eq(value))).execute(tx.conn)?;
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, job_property, package, run};
 use crate::domain::time::Timestamp;
+use crate::private;
 use diesel::prelude::*;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -119,9 +120,9 @@ impl PackageFiles {
     /// # Errors
     /// The system refuses; so for all that follow.
     pub fn begin(&self) -> io::Result<Upload> {
-        fs::create_dir_all(&self.folder)?;
+        private::make_folder(&self.folder)?;
         let path = self.folder.join(format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple()));
-        let file = File::create_new(&path)?;
+        let file = private::options().write(true).create_new(true).open(&path)?;
         Ok(Upload { file, path, folder: self.folder.clone(), hash: Sha256::new(), size: 0 })
     }
 
@@ -178,6 +179,14 @@ impl Upload {
         self.hash.update(bytes);
         self.size += bytes.len() as u64;
         Ok(self.size)
+    }
+
+    /// Its file as far as it is written, to be read, and its size.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn written(&self) -> io::Result<(File, u64)> {
+        Ok((File::open(&self.path)?, self.size))
     }
 
     /// Gives it its name, when it is on disk: its hash and its size.

@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::hot::MovePlanRow;
 use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::plan;
+use super::schema::{job, plan};
 use crate::domain::ids::JobId;
 use crate::domain::schedule::PlanState;
 use crate::domain::time::Timestamp;
@@ -38,6 +38,24 @@ impl ReadOp for LoadAgenda {
             out.extend(at.map(|at| id(&job).map(|job| (job, Timestamp(at)))).transpose()?);
         }
         Ok(out)
+    }
+}
+
+/// Jobs that are on and whose plans know of an instant of the past that is after this one: the clock went back. See
+/// [`PlanState::latest`].
+#[derive(Debug, Clone, Copy)]
+pub struct JobsFromLater(pub Timestamp);
+
+impl ReadOp for JobsFromLater {
+    type Output = Vec<JobId>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let after = self.0.0;
+        let others = plan::asked_from.gt(after).or(plan::last_fire.gt(after)).assume_not_null();
+        let is_later = plan::decided_until.gt(after).or(plan::rest_from.gt(after)).or(others);
+        let on = job::table.filter(job::is_enabled.eq(true)).filter(job::is_deleted.eq(false)).select(job::id);
+        let rows = plan::table.filter(is_later).filter(plan::job_id.eq_any(on)).select(plan::job_id);
+        rows.load::<String>(from.conn)?.iter().map(|job| id(job)).collect()
     }
 }
 
@@ -74,6 +92,8 @@ struct PlanRow {
     last_fire: Option<i64>,
     fires: i64,
     failures: i64,
+    asked_from: Option<i64>,
+    fired_until: Option<i64>,
 }
 
 impl From<PlanRow> for StoredPlan {
@@ -82,8 +102,10 @@ impl From<PlanRow> for StoredPlan {
             state: PlanState {
                 decided_until: Timestamp(row.decided_until),
                 asked_at: row.asked_at.map(Timestamp),
+                asked_from: row.asked_from.map(Timestamp),
                 rest_from: Timestamp(row.rest_from),
                 last_fire: row.last_fire.map(Timestamp),
+                fired_until: row.fired_until.map(Timestamp),
                 fires: row.fires as u64,
                 failures: row.failures as u32,
             },
@@ -123,6 +145,8 @@ pub(super) fn insert_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at
             plan::last_fire.eq(state.last_fire.map(|at| at.0)),
             plan::fires.eq(state.fires as i64),
             plan::failures.eq(i64::from(state.failures)),
+            plan::asked_from.eq(state.asked_from.map(|at| at.0)),
+            plan::fired_until.eq(state.fired_until.map(|at| at.0)),
         ))
         .execute(conn)?;
     Ok(())

@@ -4,11 +4,12 @@ use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
 use super::columns::{Hex, block_key, block_keys, id};
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::failures;
 use super::hot::{Acknowledge, Answer};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::run_lists::open_run_numbers;
 use super::schema::{block, block_payload, meta};
-use super::segments::{PackReader, Place, Segments};
+use super::segments::{Found, PackReader, Place, Segments};
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
@@ -38,6 +39,8 @@ pub struct StoreResult {
     pub exception: Option<String>,
     /// It failed as a whole.
     pub failed: bool,
+    /// What became of the requests that failed, for those who ask after the results are gone.
+    pub failures: Option<Bytes>,
     /// The results.
     pub pack: Bytes,
     /// Now.
@@ -56,6 +59,9 @@ impl WriteOp for StoreResult {
         let place = tx.place.ok_or_else(|| StoreError::Failed("a pack without a place".into()))?;
         if update_answered(tx.conn, self, place)? == 0 {
             return Err(why_unchanged(tx.conn, self.no, self.seq));
+        }
+        if let Some(entries) = &self.failures {
+            failures::keep(tx.conn, block_key(self.no, self.seq), entries)?;
         }
         tx.settlement.keep(place.segment);
         Ok(())
@@ -96,7 +102,7 @@ impl WriteOp for Ack {
 }
 
 /// Blocks with their results, as a worker gets them. A block without results is left out, and so is one whose results
-/// were acknowledged or given up.
+/// were acknowledged or given up. One whose results are lost or damaged is told apart.
 #[derive(Debug, Clone)]
 pub struct ReadResults {
     /// The run.
@@ -116,41 +122,158 @@ pub struct StoredResult {
     pub payload: Bytes,
     /// The results.
     pub pack: Bytes,
+    /// They agree with their checksum; those that were stored before there was one have none.
+    pub is_checked: bool,
     /// It failed as a whole.
     pub failed: bool,
     /// What kept it from being downloaded as a whole.
     pub exception: Option<String>,
 }
 
-impl ReadOp for ReadResults {
-    type Output = Vec<StoredResult>;
+/// The results of a block are lost: it waits for a node again.
+#[derive(Debug, Clone)]
+pub struct DiscardResults {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The block.
+    pub seq: Seq,
+    /// Why.
+    pub exception: String,
+}
 
-    fn read(&self, from: &mut Source<'_>) -> Result<Vec<StoredResult>, StoreError> {
-        let mut packs = PackReader::new(from.segments);
-        let mut results = Vec::with_capacity(self.seqs.len());
-        for &seq in &self.seqs {
-            results.extend(read_result(from.conn, &mut packs, self.no, seq)?);
+/// What the results of a block had counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Discarded {
+    /// Requests answered well.
+    pub success: u32,
+    /// … and not.
+    pub error: u32,
+    /// The hand-out that brought them.
+    pub attempt: u32,
+    /// Who downloaded them.
+    pub node: Option<NodeId>,
+}
+
+impl WriteOp for DiscardResults {
+    type Output = Discarded;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<Discarded, StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        let with_results = [BlockState::Success.number(), BlockState::Failed.number()];
+        let is_it = block::key.eq(block_key(self.no, self.seq)).and(block::acked.eq(false)).and(block::state.eq_any(with_results));
+        type Row = (i32, i32, i32, Option<i32>, Option<String>);
+        let row: Option<Row> = block::table
+            .filter(is_it)
+            .select((block::success, block::error, block::attempt, block::segment, block::node_id))
+            .get_result(tx.conn)
+            .optional()?;
+        let Some((success, error, attempt, segment, node)) = row else { return Err(why_unchanged(tx.conn, self.no, self.seq)) };
+        let node = node.as_deref().map(id).transpose()?;
+        diesel::update(block::table.find(block_key(self.no, self.seq)))
+            .set((
+                block::state.eq(BlockState::Retry.number()),
+                block::success.eq(0),
+                block::error.eq(0),
+                block::segment.eq(None::<i32>),
+                block::seg_offset.eq(None::<i64>),
+                block::seg_length.eq(None::<i64>),
+                block::seg_check.eq(None::<i64>),
+                block::finish_time.eq(None::<i64>),
+                block::exception.eq(&self.exception),
+            ))
+            .execute(tx.conn)?;
+        let key = block_key(self.no, self.seq);
+        failures::forget(tx.conn, (key, key))?;
+        if let Some(segment) = segment {
+            tx.settlement.release(segment, 1);
         }
-        Ok(results)
+        Ok(Discarded { success: success as u32, error: error as u32, attempt: attempt as u32, node })
     }
 }
 
-fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -> Result<Option<StoredResult>, StoreError> {
-    type Row = (i16, Option<String>, Option<i32>, Option<i64>, Option<i64>);
+/// What was found of the results of some blocks.
+#[derive(Debug, Clone, Default)]
+pub struct ReadBlocks {
+    /// Those that are there.
+    pub results: Vec<StoredResult>,
+    /// Blocks whose results are lost or damaged, and why.
+    pub damaged: Vec<(Seq, String)>,
+}
+
+/// Reads blocks, until so many bytes are read; the numbers of those that are left come second.
+fn read_results(from: &mut Source<'_>, no: i64, seqs: &[Seq], most_bytes: usize) -> Result<(ReadBlocks, Vec<Seq>), StoreError> {
+    let mut packs = PackReader::new(from.segments);
+    let (mut found, mut bytes) = (ReadBlocks::default(), 0);
+    for (i, &seq) in seqs.iter().enumerate() {
+        if bytes >= most_bytes && i > 0 {
+            return Ok((found, seqs[i..].to_vec()));
+        }
+        match read_result(from.conn, &mut packs, no, seq)? {
+            None => {}
+            Some(Ok(result)) => {
+                bytes += result.payload.len() + result.pack.len();
+                found.results.push(result);
+            }
+            // Its segment may have gone because it was acknowledged since its row was read.
+            Some(Err(_)) if is_acked(from.conn, block_key(no, seq))? => {}
+            Some(Err(why)) => found.damaged.push((seq, why)),
+        }
+    }
+    Ok((found, Vec::new()))
+}
+
+impl ReadOp for ReadResults {
+    type Output = ReadBlocks;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<ReadBlocks, StoreError> {
+        read_results(from, self.no, &self.seqs, usize::MAX).map(|(found, _)| found)
+    }
+}
+
+/// As [`ReadResults`], but what follows the block with which so many bytes are read is left; its numbers come second.
+#[derive(Debug)]
+pub struct ReadResultsWithin {
+    /// The run.
+    pub no: i64,
+    /// The blocks.
+    pub seqs: Vec<Seq>,
+    /// Bytes of requests and results.
+    pub most_bytes: usize,
+}
+
+impl ReadOp for ReadResultsWithin {
+    type Output = (ReadBlocks, Vec<Seq>);
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        read_results(from, self.no, &self.seqs, self.most_bytes)
+    }
+}
+
+fn is_acked(conn: &mut Conn, key: i64) -> Result<bool, StoreError> {
+    Ok(block::table.find(key).select(block::acked).get_result::<bool>(conn).optional()?.unwrap_or(true))
+}
+
+fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -> Result<Option<Result<StoredResult, String>>, StoreError> {
+    type Row = (i16, Option<String>, Option<i32>, Option<i64>, Option<i64>, Option<i64>);
     let key = block_key(no, seq);
     let row = block::table
         .find(key)
         .filter(block::acked.eq(false))
-        .select((block::state, block::exception, block::segment, block::seg_offset, block::seg_length))
+        .select((block::state, block::exception, block::segment, block::seg_offset, block::seg_length, block::seg_check))
         .get_result::<Row>(conn)
         .optional()?;
-    let Some((state, exception, Some(segment), Some(offset), Some(length))) = row else { return Ok(None) };
-    // Gone if it was acknowledged since the row was read.
-    let Some(pack) = packs.read(Place { segment, offset, length })? else { return Ok(None) };
+    let Some((state, exception, Some(segment), Some(offset), Some(length), check)) = row else { return Ok(None) };
+    let pack = match packs.read(Place { segment, offset, length, check: check.map(|check| check as u32) })? {
+        Found::Whole(pack) => pack,
+        Found::Damaged(why) => return Ok(Some(Err(why))),
+    };
     let (raw_length, payload) =
         block_payload::table.find(key).select((block_payload::raw_length, block_payload::payload)).get_result::<(i64, Vec<u8>)>(conn)?;
     let failed = BlockState::of(state)? == BlockState::Failed;
-    Ok(Some(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, failed, exception }))
+    let is_checked = check.is_some();
+    Ok(Some(Ok(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, is_checked, failed, exception })))
 }
 
 /// What each node did for a run: requests answered well and not, and its last report.
@@ -193,6 +316,7 @@ fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Resul
         segment: place.segment,
         seg_offset: place.offset,
         seg_length: place.length,
+        seg_check: place.check.map(i64::from),
         finish_time: result.now.0,
         node_id: node.as_ref().map(Hex::text),
         exception: result.exception.as_deref(),

@@ -7,7 +7,9 @@ use super::columns::block_keys;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::{alert_delivery, alert_event, block, block_payload, fire, job, job_history, meta, run, run_instance, run_log};
+use super::schema::{
+    alert_delivery, alert_event, block, block_payload, fire, job, job_history, meta, run, run_instance, run_log, run_next,
+};
 use crate::domain::schedule::Policies;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
@@ -135,6 +137,7 @@ impl WriteOp for DeleteRuns {
                 // Their results are released already: that came with the end of the run.
                 let keys: Vec<i64> = block::table.filter(block::key.between(first, last)).limit(rows).select(block::key).load(tx.conn)?;
                 if let (Some(low), Some(high)) = (keys.first(), keys.last()) {
+                    super::failures::forget(tx.conn, (*low, *high))?;
                     diesel::delete(block_payload::table.filter(block_payload::key.between(low, high))).execute(tx.conn)?;
                     diesel::delete(block::table.filter(block::key.between(low, high))).execute(tx.conn)?;
                     rows -= 2 * keys.len() as i64;
@@ -149,6 +152,7 @@ impl WriteOp for DeleteRuns {
                     break;
                 }
                 rows -= diesel::delete(run_instance::table.filter(run_instance::run_no.eq(no))).execute(tx.conn)? as i64;
+                diesel::delete(run_next::table.find(*no)).execute(tx.conn)?;
                 diesel::delete(run::table.find(no)).execute(tx.conn)?;
                 rows -= 1;
             }

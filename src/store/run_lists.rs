@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::runs::RunRow;
 use super::schema::{job, run};
-use crate::domain::ids::{Identity, JobId};
+use crate::domain::ids::{IdPart, Identity, JobId, TraceId};
 use crate::domain::job::JobKind;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
@@ -17,6 +17,8 @@ use diesel::sql_types::Bool;
 /// Runs, the newest first.
 #[derive(Debug, Clone, Default)]
 pub struct ListRuns {
+    /// Only those whose id begins or ends with this.
+    pub id: Option<IdPart>,
     /// Only those in this state.
     pub state: Option<RunState>,
     /// Only those of this job.
@@ -25,6 +27,8 @@ pub struct ListRuns {
     pub kind: Option<JobKind>,
     /// Only those of jobs that are in this group now.
     pub group: Option<String>,
+    /// Only those of this trace.
+    pub trace: Option<TraceId>,
     /// Only those made at this instant and later.
     pub from: Option<Timestamp>,
     /// Only those made at this instant and earlier.
@@ -42,6 +46,12 @@ impl ReadOp for ListRuns {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
         let mut query = run::table.select(RunRow::as_select()).into_boxed();
+        if let Some(part) = &self.id {
+            // By the index of ids alone, since the rows are wide. A part of an id is digits and nothing else.
+            let digits = part.digits();
+            let ids = format!("run.identity IN (SELECT identity FROM run WHERE identity LIKE '{digits}%' OR identity LIKE '%{digits}')");
+            query = query.filter(sql::<Bool>(&ids));
+        }
         if let Some(state) = self.state {
             query = query.filter(sql::<Bool>(&in_state(state)));
         }
@@ -53,6 +63,15 @@ impl ReadOp for ListRuns {
         }
         if let Some(group) = &self.group {
             query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
+        }
+        if let Some(trace) = &self.trace {
+            // A run that began its own trace is found by its identity; the index of traces has only the others.
+            let digits = trace.to_string();
+            let ids = format!(
+                "run.no IN (SELECT no FROM run WHERE identity = '{digits}' AND trace_id = identity \
+                 UNION ALL SELECT no FROM run WHERE trace_id = '{digits}' AND trace_id <> identity)"
+            );
+            query = query.filter(sql::<Bool>(&ids));
         }
         if let Some(from) = self.from {
             query = query.filter(run::creation_time.ge(from.0));

@@ -7,7 +7,7 @@ use super::hot::BeginRow;
 use super::logs::{self, NewLine};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::plans;
-use super::schema::{job, run};
+use super::schema::{job, run, run_next};
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::PlanState;
@@ -90,6 +90,53 @@ impl WriteOp for BeginRun {
     }
 }
 
+/// The time that a run asks for, for the next run of its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextAsked {
+    /// When.
+    pub at: Timestamp,
+    /// When it asked, if that is a pause from then on; none: it named the instant.
+    pub from: Option<Timestamp>,
+}
+
+/// The end of a run, and the time that it asks for: kept with it until its job has dealt with both.
+#[derive(Debug, Clone)]
+pub struct WithNext<T> {
+    /// The end. If a time is asked for, it has to say that its job is to hear of it.
+    pub end: T,
+    /// The run.
+    pub no: i64,
+    /// The time, if it asks for one.
+    pub next: Option<NextAsked>,
+}
+
+impl<T: WriteOp> WriteOp for WithNext<T> {
+    type Output = T::Output;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<T::Output, StoreError> {
+        let output = self.end.apply(tx)?;
+        if let Some(next) = self.next {
+            let row = (run_next::run_no.eq(self.no), run_next::at.eq(next.at.0), run_next::asked_from.eq(next.from.map(|at| at.0)));
+            diesel::replace_into(run_next::table).values(row).execute(tx.conn)?;
+        }
+        Ok(output)
+    }
+}
+
+/// The time that a run asked for when it ended, if its job has not dealt with that yet.
+#[derive(Debug, Clone, Copy)]
+pub struct NextOf(pub i64);
+
+impl ReadOp for NextOf {
+    type Output = Option<NextAsked>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let row = run_next::table.find(self.0).select((run_next::at, run_next::asked_from));
+        let row: Option<(i64, Option<i64>)> = row.get_result(from.conn).optional()?;
+        Ok(row.map(|(at, asked)| NextAsked { at: Timestamp(at), from: asked.map(Timestamp) }))
+    }
+}
+
 /// What the end of a run means to its job is dealt with: the plan goes on, and the run that waits for its turn may begin.
 /// [`StoreError::Conflict`] says `plan` if the plan went on meanwhile.
 #[derive(Debug, Clone)]
@@ -123,6 +170,7 @@ impl WriteOp for SettleRun {
             let ended = run::table.filter(run::identity.eq(identity.to_string()));
             let ended = diesel::update(ended).set(run::follow.eq(false)).returning((run::no, run::state, run::finish_time));
             if let Some((no, state, finish)) = ended.get_result::<(i64, String, Option<i64>)>(tx.conn).optional()? {
+                diesel::delete(run_next::table.find(no)).execute(tx.conn)?;
                 if state == RunState::Success.name() {
                     plans::note_good_end(tx.conn, self.job_id, finish.unwrap_or(0))?;
                 }

@@ -92,6 +92,7 @@ impl NewRun {
             creation_time: self.creation_time,
             finish_time: self.finish_time,
             update_by: None,
+            worker_id: None,
         }
     }
 }
@@ -269,6 +270,27 @@ impl WriteOp for SetStartReturned {
     }
 }
 
+/// Stores how the requests of a run are downloaded.
+#[derive(Debug, Clone)]
+pub struct SetDownload {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// How.
+    pub download: DownloadSettings,
+}
+
+impl WriteOp for SetDownload {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let row = run::table.filter(run::no.eq(self.no)).filter(run::epoch.eq(self.epoch));
+        let changed = diesel::update(row).set(run::download.eq(&*settings(&self.download)?)).execute(tx.conn)?;
+        if changed == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
+    }
+}
+
 /// Ends a run. Results of it that nobody acknowledged are given up.
 #[derive(Debug, Clone)]
 pub struct FinishRun {
@@ -395,7 +417,7 @@ pub(super) fn insert_run(
 }
 
 /// Settings as they stand in the row of a run: nothing in particular for the usual ones, which most runs have.
-fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
+pub(super) fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
     if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
 }
 
@@ -432,6 +454,7 @@ pub(super) struct RunRow {
     follow: bool,
     retry_of: Option<String>,
     update_by: Option<String>,
+    worker_id: Option<String>,
 }
 
 impl TryFrom<RunRow> for Run {
@@ -467,6 +490,7 @@ impl TryFrom<RunRow> for Run {
             creation_time: Timestamp(row.creation_time),
             finish_time: row.finish_time.map(Timestamp),
             update_by: row.update_by,
+            worker_id: row.worker_id.as_deref().map(id).transpose()?,
         })
     }
 }

@@ -43,6 +43,8 @@ diesel::table! {
         failures -> BigInt,
         ended_well -> Nullable<BigInt>,
         told_silent -> Nullable<BigInt>,
+        asked_from -> Nullable<BigInt>,
+        fired_until -> Nullable<BigInt>,
     }
 }
 
@@ -101,6 +103,14 @@ diesel::table! {
         follow -> Bool,
         retry_of -> Nullable<Text>,
         idempotency_key -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    run_next (run_no) {
+        run_no -> BigInt,
+        at -> BigInt,
+        asked_from -> Nullable<BigInt>,
     }
 }
 
@@ -238,10 +248,29 @@ diesel::table! {
         segment -> Nullable<Integer>,
         seg_offset -> Nullable<BigInt>,
         seg_length -> Nullable<BigInt>,
+        seg_check -> Nullable<BigInt>,
         creation_time -> BigInt,
         finish_time -> Nullable<BigInt>,
         node_id -> Nullable<Text>,
         exception -> Nullable<Text>,
+        site -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    site (name) {
+        name -> Text,
+        state -> Binary,
+        update_time -> BigInt,
+    }
+}
+
+diesel::table! {
+    robots (origin, agent) {
+        origin -> Text,
+        agent -> Text,
+        rules -> Text,
+        expire_time -> BigInt,
     }
 }
 
@@ -251,6 +280,13 @@ diesel::table! {
         raw_length -> BigInt,
         prints -> Binary,
         payload -> Binary,
+    }
+}
+
+diesel::table! {
+    block_failure (key) {
+        key -> BigInt,
+        entries -> Binary,
     }
 }
 
@@ -273,6 +309,7 @@ diesel::table! {
         create_by -> Nullable<Text>,
         update_by -> Nullable<Text>,
         update_time -> BigInt,
+        name -> Nullable<Text>,
     }
 }
 
@@ -343,8 +380,18 @@ diesel::table! {
     }
 }
 
-diesel::allow_tables_to_appear_in_same_query!(block, block_payload);
+diesel::table! {
+    id_owner (kind, id) {
+        kind -> Text,
+        id -> Text,
+        owner -> Text,
+        claim_time -> BigInt,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(block, block_payload, block_failure);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);
 diesel::allow_tables_to_appear_in_same_query!(job, run);
 diesel::allow_tables_to_appear_in_same_query!(worker, worker_record);
+diesel::allow_tables_to_appear_in_same_query!(id_owner, worker_record);

@@ -11,6 +11,7 @@ use super::leader::{Member, StoredLease, delete_member, stored_lease, write_leas
 use super::lock::DatabaseLock;
 use crate::domain::leader::{Decision, Lease, Lock, Reason, Watch};
 use crate::domain::time::Timestamp;
+use crate::private;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,11 +68,14 @@ impl Seat {
     /// A seat at the database of this file, which need not be there yet.
     ///
     /// # Errors
-    /// Its folder cannot be made.
+    /// It cannot be used, or its files show that something was lost.
     pub fn at(config: &StoreConfig, me: Member, ttl_ms: u64) -> Result<Self, StoreError> {
+        super::files::check_for_writing(config)?;
         let path = std::path::absolute(&config.database)?;
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+        // SQLite gives its other files the rights of this one. Why it cannot be made, SQLite says itself.
+        let _ = private::options().append(true).create(true).open(&path);
+        for name in ["", "-wal", "-shm", ".lock", "-results", "-packages"] {
+            private::keep(&super::beside(&path, name));
         }
         let lock = Arc::new(DatabaseLock::of(&path));
         Ok(Self { path, me, ttl_ms, conn: None, lock, has_lease: false })

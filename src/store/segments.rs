@@ -2,17 +2,21 @@
 //! sync, and thrown away a file at a time when all that is in it has been acknowledged.
 //!
 //! The database says where a pack stands, and is committed only after the file is synced: what a crash leaves at the end
-//! of a file, nobody points to. Each start begins a new file, and a number is never used twice.
+//! of a file, nobody points to. Each start begins a new file, and a number is never used twice. The database keeps a
+//! checksum of each pack as well: a file that was lost, cut or changed is noticed when it is read.
 
 use super::error::StoreError;
+use crate::private;
 use bytes::Bytes;
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A file that has grown to this is not appended to any more.
 const ROLL_BYTES: u64 = 64 << 20;
+/// The system's number for an error of the disk itself.
+const EIO: i32 = 5;
 /// What one call of the system takes.
 const MOST_SLICES: usize = 512;
 
@@ -22,6 +26,17 @@ pub(super) struct Place {
     pub(super) segment: i32,
     pub(super) offset: i64,
     pub(super) length: i64,
+    /// The CRC-32 of the pack; none if it was stored before there was one.
+    pub(super) check: Option<u32>,
+}
+
+/// What was found where a pack should stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The pack.
+    Whole(Bytes),
+    /// Something else, or nothing; why.
+    Damaged(String),
 }
 
 /// What a transaction does to the segments, once it is committed.
@@ -68,16 +83,32 @@ impl Segments {
     /// Opens the folder, making it if need be. `live` says which segments are still wanted; the others are deleted.
     /// `last` is the highest number that the database knows of.
     pub(super) fn open(folder: &Path, live: HashMap<i32, i64>, last: i32) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        private::make_folder(folder)?;
         let mut this = Self { folder: folder.to_owned(), current: None, last, live, roll: ROLL_BYTES };
         this.last = this.live.keys().copied().fold(this.last, i32::max);
+        let known = this.last;
+        let mut missing = this.live.clone();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let Some(number) = number_of(&path) else { continue };
             this.last = this.last.max(number);
+            missing.remove(&number);
             if !this.live.contains_key(&number) {
                 fs::remove_file(path)?;
             }
+        }
+        for (number, blocks) in missing {
+            log::error!(
+                "results segment missing path={} blocks={blocks}: their requests are downloaded again",
+                path_of(folder, number).display()
+            );
+        }
+        if this.last > known + 1 {
+            // One may have been begun by a transaction that a crash cut off.
+            log::warn!(
+                "results segments newer than the database newest={} known={known}: the database may be an older copy, or its -wal file was lost",
+                this.last
+            );
         }
         Ok(this)
     }
@@ -97,7 +128,8 @@ impl Segments {
         let mut places = Vec::with_capacity(packs.len());
         let mut end = current.length;
         for pack in packs {
-            places.push(Place { segment: current.number, offset: end as i64, length: pack.len() as i64 });
+            let check = Some(crc32fast::hash(pack));
+            places.push(Place { segment: current.number, offset: end as i64, length: pack.len() as i64, check });
             end += pack.len() as u64;
         }
         for some in packs.chunks(MOST_SLICES) {
@@ -113,9 +145,16 @@ impl Segments {
         if self.current.as_ref().is_some_and(|current| current.length >= self.roll) {
             self.close_current();
         }
+        if let Some(current) = self.current.take_if(|current| is_deleted(&current.file)) {
+            log::error!("results segment was deleted while in use path={}", path_of(&self.folder, current.number).display());
+        }
         if self.current.is_none() {
             let number = self.last + 1;
-            let file = OpenOptions::new().write(true).create_new(true).open(path_of(&self.folder, number))?;
+            if !self.folder.exists() {
+                log::error!("results folder is missing and is created again path={}", self.folder.display());
+                private::make_folder(&self.folder)?;
+            }
+            let file = private::options().write(true).create_new(true).open(path_of(&self.folder, number))?;
             // The name of the file must be on disk as well.
             #[cfg(unix)]
             File::open(&self.folder)?.sync_all()?;
@@ -165,6 +204,18 @@ impl Segments {
     }
 }
 
+/// Whether no name leads to a file any more: what is appended to it is lost when it is closed.
+#[cfg(unix)]
+fn is_deleted(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().is_ok_and(|found| found.nlink() == 0)
+}
+
+#[cfg(not(unix))]
+fn is_deleted(_: &File) -> bool {
+    false
+}
+
 fn path_of(folder: &Path, number: i32) -> PathBuf {
     folder.join(format!("{number}.seg"))
 }
@@ -198,23 +249,35 @@ impl<'a> PackReader<'a> {
         Self { folder, open: None }
     }
 
-    /// The bytes of a pack; `None` if its segment is gone.
-    pub(super) fn read(&mut self, place: Place) -> Result<Option<Bytes>, StoreError> {
-        if self.open.as_ref().is_none_or(|(number, _)| *number != place.segment) {
-            match File::open(path_of(self.folder, place.segment)) {
-                Ok(file) => self.open = Some((place.segment, file)),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(e) => return Err(e.into()),
+    /// Reads a pack.
+    ///
+    /// # Errors
+    /// It cannot be read now, for a reason that says nothing about the file.
+    pub(super) fn read(&mut self, place: Place) -> Result<Found, StoreError> {
+        let damaged = |why: &str| Ok(Found::Damaged(format!("segment {} {why}", place.segment)));
+        match self.bytes(place) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => damaged("is missing"),
+            Err(e) if e.raw_os_error() == Some(EIO) => damaged(&format!("cannot be read: {e}")),
+            Err(e) => Err(e.into()),
+            Ok(bytes) if bytes.len() as i64 != place.length => damaged("is cut short"),
+            Ok(bytes) if place.check.is_some_and(|check| crc32fast::hash(&bytes) != check) => {
+                damaged("was changed: a checksum does not match")
             }
+            Ok(bytes) => Ok(Found::Whole(bytes.into())),
         }
-        let Some((_, file)) = &mut self.open else { return Ok(None) };
-        file.seek(SeekFrom::Start(place.offset as u64))?;
+    }
+
+    fn bytes(&mut self, place: Place) -> io::Result<Vec<u8>> {
+        let file = match &mut self.open {
+            Some((number, file)) if *number == place.segment => file,
+            none => &mut none.insert((place.segment, File::open(path_of(self.folder, place.segment))?)).1,
+        };
+        let (offset, length) = (place.offset.max(0) as u64, place.length.max(0) as u64);
+        file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
-        bytes.reserve_exact(place.length as usize);
-        let read = file.take(place.length as u64).read_to_end(&mut bytes)?;
-        if read as i64 != place.length {
-            return Err(StoreError::Failed(format!("segment {} is cut short", place.segment)));
-        }
-        Ok(Some(bytes.into()))
+        // A length that the file does not have is not asked of the memory.
+        bytes.reserve_exact(length.min(file.metadata()?.len().saturating_sub(offset)) as usize);
+        file.take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }

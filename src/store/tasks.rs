@@ -34,6 +34,8 @@ pub struct RetryTask {
     pub not_before: Timestamp,
     /// Why the last one is over.
     pub reason: String,
+    /// The worker that had the last one, for the log.
+    pub worker: Option<WorkerId>,
 }
 
 impl WriteOp for RetryTask {
@@ -61,7 +63,8 @@ impl WriteOp for RetryTask {
                 .execute(tx.conn)?,
         };
         // The row forgets it with the next attempt.
-        let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text: self.reason.clone() };
+        let text = self.worker.map_or_else(|| self.reason.clone(), |worker| format!("{} (worker {worker})", self.reason));
+        let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text };
         logs::insert_line(tx.conn, self.no, &line)
     }
 }

@@ -4,8 +4,9 @@ use super::columns::{damaged, from_json, id, json};
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::owners::{release_id, release_unknown_workers};
 use super::schema::{worker, worker_record};
-use crate::domain::ids::WorkerId;
+use crate::domain::ids::{PeerId, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::{Known, WorkerOrder, WorkerRecord, WorkerState};
 use diesel::prelude::*;
@@ -188,6 +189,7 @@ impl WriteOp for ForgetWorker {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let gone = diesel::delete(worker_record::table.find(self.0.to_string())).execute(tx.conn)?;
+        release_id(tx.conn, PeerId::Worker(self.0))?;
         if gone == 0 { Err(StoreError::NotFound) } else { Ok(()) }
     }
 }
@@ -236,6 +238,26 @@ impl ReadOp for ListWorkerRecords {
     }
 }
 
+/// The workers that watch a class now.
+#[derive(Debug, Clone)]
+pub struct WatchersOf {
+    /// The class.
+    pub class: String,
+    /// At most this many.
+    pub limit: usize,
+}
+
+impl ReadOp for WatchersOf {
+    type Output = Vec<WorkerRecord>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let watch = worker::table.filter(worker::disconnect_time.is_null()).filter(worker::full_class_name.eq(&self.class));
+        let query = worker_record::table.filter(worker_record::id.eq_any(watch.select(worker::connection_id)));
+        let query = query.select(WorkerRow::as_select()).order(worker_record::id).limit(self.limit as i64);
+        query.load(from.conn)?.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
 /// Deletes watches that ended before an instant, and workers that nobody has heard of since, unless an operator said
 /// something of them. Gives back how many rows went.
 #[derive(Debug, Clone, Copy)]
@@ -258,6 +280,7 @@ impl WriteOp for PruneWorkers {
             .filter(worker_record::id.ne_all(here));
         let ids: Vec<String> = silent.limit(ROWS).select(worker_record::id).load(tx.conn)?;
         gone += diesel::delete(worker_record::table.filter(worker_record::id.eq_any(ids))).execute(tx.conn)?;
+        gone += release_unknown_workers(tx.conn, self.before)?;
         Ok(gone)
     }
 }

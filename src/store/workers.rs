@@ -73,12 +73,14 @@ pub struct CloseWorkers {
 }
 
 impl WriteOp for CloseWorkers {
-    type Output = ();
+    /// The names that were watched.
+    type Output = Vec<String>;
 
-    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<String>, StoreError> {
         let open = worker::table.filter(worker::disconnect_time.is_null());
+        let names = open.select(worker::full_class_name).distinct().load(tx.conn)?;
         diesel::update(open).set(worker::disconnect_time.eq(self.now.0)).execute(tx.conn)?;
-        Ok(())
+        Ok(names)
     }
 }
 

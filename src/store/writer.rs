@@ -20,6 +20,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 
+/// Transactions between two looks at how long the log is.
+const BATCHES_BETWEEN_LOOKS: u32 = 64;
+
 /// From [`super::persistence`], at the end: let go of the database.
 pub(super) struct Close;
 
@@ -53,18 +56,20 @@ pub(super) struct Writer {
     epochs: HashMap<i64, i64>,
     gauge: Arc<Gauge>,
     fence: Fence,
+    since_log_was_bounded: u32,
 }
 
 impl Writer {
     pub(super) fn new(path: PathBuf, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
         let noted_segment = segments.last();
-        Self { path, conn: None, segments, noted_segment, settlement: Settlement::default(), epochs: HashMap::new(), gauge, fence }
+        let (settlement, epochs) = (Settlement::default(), HashMap::new());
+        Self { path, conn: None, segments, noted_segment, settlement, epochs, gauge, fence, since_log_was_bounded: 0 }
     }
 
     fn write(&mut self, slots: &mut [Slot]) {
         match self.transaction(slots, "store.batch", "store.commit") {
             Ok(()) => {}
-            Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() => {
+            Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() && e.disk_trouble().is_none() => {
                 log::warn!("a batch of writes failed, doing them one by one operations={} error={e}", slots.len());
                 for slot in slots.iter_mut().filter(|slot| !slot.settled) {
                     if let Err((e, _)) = self.transaction(std::slice::from_mut(slot), "store.one", "store.one.commit") {
@@ -74,11 +79,27 @@ impl Writer {
                 }
             }
             Err((e, _)) => {
+                if e.disk_trouble().is_some() {
+                    self.gauge.disk_refused(&e);
+                    self.give_room_back();
+                }
                 if e != StoreError::NotLeading {
                     log::error!("writes failed operations={} error={e}", slots.len());
                 }
                 slots.iter_mut().filter(|slot| !slot.settled).for_each(|slot| slot.queued.fail(e.clone()));
             }
+        }
+    }
+
+    /// The disk is full: the log may be what fills it.
+    fn give_room_back(&mut self) {
+        let conn = match self.conn.take() {
+            Some(conn) => Ok(conn),
+            None => dialect::writer(&self.path),
+        };
+        match conn.and_then(|mut conn| dialect::empty_log(&mut conn).map(|()| conn)) {
+            Ok(conn) => self.conn = Some(conn),
+            Err(e) => log::debug!("the log of the database could not be moved into it error={e}"),
         }
     }
 
@@ -94,6 +115,7 @@ impl Writer {
             // Even if something panicked after it.
             self.segments.settle(&mut self.settlement);
             self.gauge.committed(slots.len());
+            self.mind_log();
             if outcome.is_err() {
                 self.gauge.panicked();
                 self.conn = None;
@@ -122,6 +144,19 @@ impl Writer {
         Err((error, stage.get() != Stage::Beginning))
     }
 
+    /// Bounds the log now and then.
+    fn mind_log(&mut self) {
+        self.since_log_was_bounded += 1;
+        if self.since_log_was_bounded >= BATCHES_BETWEEN_LOOKS
+            && let Some(conn) = &mut self.conn
+        {
+            self.since_log_was_bounded = 0;
+            if let Err(e) = dialect::bound_log(conn, &self.path) {
+                log::warn!("the log of the database could not be bounded error={e}");
+            }
+        }
+    }
+
     fn apply(&mut self, slots: &mut [Slot], (begin_fault, commit_fault): (&str, &str), stage: &Cell<Stage>) -> Result<(), StoreError> {
         self.settlement.clear();
         self.epochs.clear();
@@ -134,6 +169,9 @@ impl Writer {
         super::leader::check_term(conn, self.fence.leadership.term)?;
         stage.set(Stage::Applying);
         fault::point(begin_fault);
+        if fault::fails("store.full") {
+            return Err(StoreError::Failed("database or disk is full".into()));
+        }
         place_packs(&mut self.segments, &self.gauge, slots);
         if self.noted_segment != self.segments.last() {
             // A number is never used twice, even if its file is deleted and the broker started anew.

@@ -40,8 +40,8 @@ export async function groups(page) {
       key: group.id,
       cells: [group.name, h("span", { class: "wrap" }, group.description ?? ""), link(address("/jobs", { group: group.name }), num(group.jobs)), num(group.nodes), time(group.updateTime), actions(group, again)],
     }));
-    patch(list, table("Groups", ["Name", "Description", ["Jobs", "n"], ["Nodes", "n"], "Changed", ""], rows,
+    patch(list, table("Groups", ["Name", "Description", ["Jobs", "n"], ["Nodes", "n"], "Changed", "Actions"], rows,
       "No groups yet. A group is a name that jobs and nodes go by; it is also made when a job names it."), pages("/groups", page.query, nextCursor));
-    page.mount(...body);
+    page.mount(() => body);
   });
 }

@@ -6,7 +6,7 @@ import { disableJob, deleteJob, enableJob, triggerJob } from "./acts.js";
 import { address, button, facts, h, link, patch, section, table } from "./dom.js";
 import { runTable } from "./overview.js";
 import { jobState } from "./jobs.js";
-import { exactSpan, json, local, num, runLink, scheduleText, time, when, zoneHere } from "./text.js";
+import { exactSpan, json, local, num, runLink, scheduleText, time, when, withLocalTimes, zoneHere } from "./text.js";
 
 const LEDGER = 15;
 
@@ -17,7 +17,7 @@ function head(job, again) {
       job.isEnabled && act("Trigger …", triggerJob, "main"), h("a", { class: "button", href: `#/jobs/${job.id}/edit` }, "Edit"),
       job.isEnabled ? act("Disable …", disableJob) : act("Enable", enableJob),
       button("Delete …", () => deleteJob(job).then(done => { if (done) location.hash = "/jobs"; }), "danger")),
-    !job.isEnabled && h("p", { class: "warn" }, "It is disabled", job.disabledReason ? `: ${job.disabledReason}` : "", ". Neither its plan nor a trigger starts it."),
+    !job.isEnabled && h("p", { class: "warn" }, "This job is disabled", job.disabledReason ? `: ${job.disabledReason}` : "", ". Neither its schedule nor a trigger starts it."),
     job.description && h("p", {}, job.description),
   ];
 }
@@ -33,7 +33,7 @@ function definition(job) {
   const { policies = {} } = job;
   return [facts([
     ["Kind", job.jobType], what(job), ["Schedule", scheduleText(job.schedule)], ["Zone", job.schedule && (job.schedule.zone ?? "UTC")],
-    ["Next fire", job.isEnabled ? when(job.nextFire) : ""], ["Last fire", time(job.lastFire)], ["Runs by plan", num(job.fires)],
+    ["Next fire", job.isEnabled ? when(job.nextFire) : ""], ["Last fire", time(job.lastFire)], ["Scheduled runs", num(job.fires)],
     ["Failed in a row", job.failures ? num(job.failures) : ""], ["Group", job.group && link(address("/jobs", { group: job.group }), job.group)],
     ["Priority", job.priority || ""], ["Overlap", policies.overlap], ["Retries", policies.retry?.limit], ["Timeout", policies.timeout && exactSpan(policies.timeout)],
     ["Then", (job.successors ?? []).map(next => `${next.job} (on ${next.on})`).join(", ")], ["Version", job.version],
@@ -43,12 +43,14 @@ function definition(job) {
 
 // The fires that come, in the job's zone and in the browser's. The job form shows the same.
 export function preview({ zone, fires, understood, remarks = [] }) {
+  // One column is enough where the job's zone and the browser's are the same.
+  const isHere = zone === zoneHere;
   const rows = fires.map(fire => ({
     key: fire.at,
-    cells: [fire.local.replace("T", " "), local(new Date(fire.at)), h("span", { class: "wrap" }, [fire.kind === "plan" ? "" : fire.kind, fire.note, fire.blackout && `no run: ${fire.blackout}`].filter(Boolean).join("; "))],
+    cells: [fire.local.replace("T", " "), ...(isHere ? [] : [local(new Date(fire.at))]), h("span", { class: "wrap" }, [fire.kind === "plan" ? "" : fire.kind, fire.note, fire.blackout && `no run: ${fire.blackout}`].filter(Boolean).join("; "))],
   }));
   return [
-    table("Next fires", [`In the job's zone, ${zone}`, `Here, ${zoneHere}`, ""], rows, "Nothing comes by plan."),
+    table("Next fires", [`In the job's zone, ${zone}`, ...(isHere ? [] : [`Here, ${zoneHere}`]), "Remarks"], rows, "The schedule has no coming times."),
     remarks.map(text => h("p", { class: "soft" }, text)),
     understood.length > 0 && h("p", { class: "soft" }, "Understood as ", understood.map(text => [h("code", {}, text), " "])),
   ];
@@ -66,7 +68,7 @@ function ledger(id, signal) {
   const why = async (fire, at_) => {
     isRead = true;
     const answer = await get(at(`/jobs/${id}/why`, { at: fire.plannedAt }), signal).catch(error => ({ because: [error.message] }));
-    at_.replaceWith(h("span", { class: "wrap" }, answer.because.join(" ")));
+    at_.replaceWith(h("span", { class: "wrap" }, withLocalTimes(answer.because.join(" "))));
   };
   const row = fire => {
     const instants = fire.instants > 1 ? ` to ${local(new Date(fire.plannedUntil))} (${num(fire.instants)})` : "";
@@ -74,7 +76,7 @@ function ledger(id, signal) {
     return {
       key: `${fire.plannedAt}/${fire.kind}`,
       cells: [[time(fire.plannedAt), instants], fire.kind, h("span", { class: `state ${fire.verdict}` }, fire.verdict), fire.rule ?? "",
-        h("span", { class: "wrap" }, fire.reason ?? ""), runLink(fire.identity), ask],
+        h("span", { class: "wrap" }, withLocalTimes(fire.reason ?? "")), runLink(fire.identity), ask],
     };
   };
   const look = async after => {
@@ -83,15 +85,15 @@ function ledger(id, signal) {
     rows = after ? [...rows, ...items] : items;
     isRead = Boolean(after);
     news.textContent = "";
-    box.replaceChildren(table("Ledger", ["Planned for", "Kind", "Verdict", "Rule", "Reason", "Run", ""], rows.map(row), "No instant of its plan has come yet."));
+    box.replaceChildren(table("Fire history", ["Scheduled for", "Kind", "Verdict", "Rule", "Reason", "Run", "Why"], rows.map(row), "No scheduled time has come yet."));
     if (nextCursor) box.append(button("Older", () => asked(nextCursor)));
   };
   const asked = after => look(after).catch(error => signal.aborted || tell(error.message, "bad"));
-  const part = section("What became of its instants", h("div", { class: "filter" }, h("div", {}, h("label", { for: "v" }, "Verdict"), verdict),
-    button("Look again", () => asked()), news), box);
+  const part = section("Fire history", h("div", { class: "filter" }, h("div", {}, h("label", { for: "v" }, "Verdict"), verdict),
+    button("Refresh", () => asked()), news), box);
   const changed = () => {
     if (!isRead) return look();
-    news.textContent = "There may be new instants: look again.";
+    news.textContent = "There may be newer rows. Refresh to see them.";
     return undefined;
   };
   return { part, changed };
@@ -124,7 +126,7 @@ export async function job(page) {
       patch(past, changes((await get(at(`/jobs/${id}/history`, { limit: 10 }), signal)).items));
       seen = mark;
     }
-    page.mount(top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past));
+    page.mount(() => [top, facts_, section("Next fires", next), section("Runs", runs), fires.part, section("Changes", past)]);
   };
   await page.live(2000, look);
 }

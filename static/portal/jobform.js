@@ -179,7 +179,8 @@ export async function newJob(page) {
     tell(`${job.name} is created.`);
     location.hash = `/jobs/${job.id}`;
   };
-  page.mount(h("h1", {}, "New job"), sending(page, form, "Create the job", send, link("/jobs", "Cancel")), ...await suggestions(page.signal));
+  const lists = await suggestions(page.signal);
+  page.mount(() => [h("h1", {}, "New job"), sending(page, form, "Create the job", send, link("/jobs", "Cancel")), ...lists]);
 }
 
 // What differs between two jobs, by path.

@@ -4,7 +4,7 @@ import { at, get, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, h, link, pages, patch, table } from "./dom.js";
 import { KINDS, filter } from "./filter.js";
-import { badge, jobLink, scheduleText, time, when } from "./text.js";
+import { badge, command, jobLink, scheduleText, time, when } from "./text.js";
 
 const PAGE = 25;
 const AT_ONCE = 6;
@@ -52,7 +52,7 @@ function deletedRow(job, again) {
 function firstJob() {
   return [
     h("p", {}, "No jobs yet. A job says what to run and when. ", link("/jobs/new", "Create the first one"), ", or from a shell:"),
-    h("pre", { tabindex: 0 }, `webloom job create --name titles --class demo.Titles --cron '*/15 * * * *'\nwebloom job list`),
+    command(`webloom job create --broker ${location.origin} --name titles --class demo.Titles --cron '*/15 * * * *'`, "admin"),
   ];
 }
 
@@ -79,14 +79,16 @@ export async function jobs(page) {
     const again = () => look().catch(error => signal.aborted || tell(error.message, "bad"));
     let shown;
     if (deleted) {
-      shown = table("Deleted jobs", ["Name", "Kind", "Deleted", ""], items.map(job => deletedRow(job, again)), "No deleted jobs.");
+      shown = table("Deleted jobs", ["Name", "Kind", "Deleted", "Actions"], items.map(job => deletedRow(job, again)), "No deleted jobs.");
     } else {
       const runs = await latestRuns(items, signal);
       shown = table("Jobs", ["Name", "Kind", "State", "Schedule", "Next fire", "Last run", "Group"],
-        items.map(job => row(job, runs.get(job.id))), isFiltered ? "No job is like that." : firstJob());
+        items.map(job => row(job, runs.get(job.id))), isFiltered ? "No job matches the filter." : firstJob());
     }
     patch(list, shown, pages("/jobs", query, nextCursor));
-    if (!page.isMounted) page.mount(...bodyOf(await get(at("/groups", { limit: 1000 }), signal)));
+    if (page.isMounted) return;
+    const groups = await get(at("/groups", { limit: 1000 }), signal);
+    page.mount(() => bodyOf(groups));
   };
   await page.live(4000, look);
 }

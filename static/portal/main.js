@@ -2,7 +2,7 @@
 
 import { Problem, hasToken, setToken } from "./api.js";
 import { h, link } from "./dom.js";
-import { zoneHere } from "./text.js";
+import { local, zoneHere } from "./text.js";
 import { groups } from "./groups.js";
 import { job } from "./job.js";
 import { changeJob, newJob } from "./jobform.js";
@@ -11,6 +11,7 @@ import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
 import { run } from "./run.js";
 import { runs } from "./runs.js";
+import { sites } from "./sites.js";
 import { workers } from "./workers.js";
 
 // Address, what shows it, and the part of the menu that it belongs to.
@@ -24,6 +25,7 @@ const PAGES = [
   [/^\/runs\/([^/]+)$/, run, "/runs"],
   [/^\/workers$/, workers, "/workers"],
   [/^\/nodes$/, nodes, "/nodes"],
+  [/^\/sites$/, sites, "/sites"],
   [/^\/groups$/, groups, "/groups"],
 ];
 
@@ -42,7 +44,7 @@ function say(text, kind = "") {
 // Asks for a token above the page; what is typed there stays. Calls that come back later do not ask again.
 function wantToken(wasSent) {
   if (!ask.hidden && !wasSent) return;
-  document.getElementById("ask-note").textContent = wasSent ? "The broker does not know this token." : "This broker asks for a token.";
+  document.getElementById("ask-note").textContent = wasSent ? "The broker did not accept this token." : "This broker needs a token.";
   setToken("");
   document.getElementById("forget").hidden = true;
   if (ask.hidden) {
@@ -60,18 +62,22 @@ function failed(error, page) {
   // What is shown stays, as old as the note says; but what is gone is not to be acted on any more.
   if (page.isMounted && error.status !== 404) return undefined;
   const { root } = page;
-  if (error.status === 404) root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, error.message), h("p", {}, link("/jobs", "All jobs")));
-  else root.replaceChildren(h("p", { class: "error" }, error.message));
+  if (error.status === 404) {
+    page.title("Not found");
+    root.replaceChildren(h("h1", {}, "Not found"), h("p", {}, error.message), h("p", {}, link("/jobs", "All jobs")));
+  } else root.replaceChildren(h("p", { class: "error" }, error.message));
   return undefined;
 }
 
 // What a page is given: where to put itself, what the address says, and how to look again and again.
 function pageOf(root, parts, query, signal) {
   const page = { root, parts, query: Object.fromEntries(query), signal };
-  // Puts the page up, once. Until then there is room for what went wrong.
-  page.mount = (...body) => {
-    if (!page.isMounted) root.replaceChildren(...body);
+  // Shows the page, the first time it is called. Until then the page has room for an error. The body is a function, because
+  // to make it again would take the elements that live in it out of the page.
+  page.mount = bodyOf => {
+    if (page.isMounted) return;
     page.isMounted = true;
+    root.replaceChildren(...bodyOf());
   };
   page.title = text => { document.title = `${text} · Webloom`; };
   signal.addEventListener("abort", () => page.wake?.());
@@ -83,7 +89,7 @@ function pageOf(root, parts, query, signal) {
       try {
         ms = await work() ?? usual;
         if (once) return say("");
-        say(`as of ${new Date().toLocaleTimeString()}`);
+        say(`as of ${local(new Date()).slice(11)}`);
       } catch (error) {
         if (signal.aborted) return undefined;
         failed(error, page);
@@ -122,7 +128,10 @@ async function show() {
   document.getElementById("forget").hidden = !hasToken();
   const root = h("div");
   main.replaceChildren(root);
-  const nothing = () => root.replaceChildren(h("h1", {}, "Not here"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
+  const nothing = () => {
+    document.title = "Not found · Webloom";
+    root.replaceChildren(h("h1", {}, "Not found"), h("p", {}, "Nothing is at this address. ", link("/", "To the overview")));
+  };
   if (!found) {
     nothing();
     return;

@@ -2,7 +2,7 @@
 
 import { at, get } from "./api.js";
 import { code, h, link, patch, section, table } from "./dom.js";
-import { badge, jobLink, num, runLink, span, time } from "./text.js";
+import { badge, command, jobLink, num, runLink, span, time } from "./text.js";
 
 function bar(run) {
   // A task says how far it is; of a block job the requests are counted.
@@ -19,7 +19,7 @@ export function took(run) {
 export function runTable(items, empty, { named = true, counted = true } = {}) {
   const count = (run, n) => (run.kind === "block" ? num(n) : "");
   const columns = [
-    ["Run", run => runLink(run.identity)], named && ["Job", run => jobLink(run.jobId, run.jobName)], ["State", run => badge(run.state)], ["Done", bar],
+    ["Run", run => runLink(run.identity)], named && ["Job", run => jobLink(run.jobId, run.jobName)], ["State", run => [badge(run.state), run.pausedAt && badge("paused")]], ["Done", bar],
     ...(counted ? [[["Left", "n"], run => count(run, run.left)], [["Success", "n"], run => count(run, run.success)], [["Error", "n"], run => count(run, run.error)],
       [["Total", "n"], run => count(run, run.total)], [["Out", "n"], run => count(run, run.consuming)]] : []),
     [["Priority", "n"], run => run.priority], ["Made", run => time(run.creationTime)], [["Took", "n"], took], ["Reason", run => h("span", { class: "reason" }, run.reason ?? "")],
@@ -41,7 +41,7 @@ function actorRow(actor) {
   return {
     key: `${actor.kind}/${actor.name}`,
     kind: actor.parent ? "child" : undefined,
-    cells: [actor.kind, code(actor.name), badge(actor.state), span(actor.age), num(actor.restarts), num(actor.queueDepth),
+    cells: [actor.kind, actor.label ? [actor.label, " ", code(actor.name)] : code(actor.name), badge(actor.state), span(actor.age), num(actor.restarts), num(actor.queueDepth),
       num(actor.messagesHandled), h("span", { class: "reason" }, actor.lastError ?? "")],
   };
 }
@@ -49,9 +49,9 @@ function actorRow(actor) {
 function firstSteps() {
   const broker = location.origin;
   return [
-    h("p", {}, "Nothing has run yet. Make a ", link("/jobs/new", "job"), " and trigger it. To see one at work in two commands, from a shell:"),
-    h("pre", { tabindex: 0 }, `python3 examples/tasks.py ${broker} &\n`
-      + `curl ${broker}/api/v1/jobs -d '{"name":"walk","jobType":"task","task":{"handler":"python.walk","arguments":{"steps":30}}}'`),
+    h("p", {}, "Nothing has run yet. Make a ", link("/jobs/new", "job"), " and trigger it. To see one run, start the example worker from a clone of the project, and create a job for it:"),
+    command(`python3 examples/tasks.py ${broker} &`, "worker"),
+    command(`webloom job create --broker ${broker} --name walk --handler python.walk --payload '{"steps":30}'`, "admin"),
     h("p", {}, "Then open the job ", link("/jobs", "in the list"), " and trigger it."),
   ];
 }
@@ -67,6 +67,6 @@ export async function overview(page) {
     patch(actors, table("Actors",
       ["Kind", "Name", "State", ["Age", "n"], ["Restarts", "n"], ["Queue", "n"], ["Messages", "n"], "Last error"],
       tree(all).map(actorRow), "no actors"));
-    page.mount(...body);
+    page.mount(() => body);
   });
 }

@@ -4,7 +4,8 @@ import { at, events, get, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, facts, h, patch, section, table } from "./dom.js";
 import { took } from "./overview.js";
-import { badge, jobLink, json, num, runLink, short, time } from "./text.js";
+import { runSites } from "./sites.js";
+import { badge, jobLink, json, named, num, runLink, short, time, withLocalTimes } from "./text.js";
 
 const OVER = new Set(["success", "failed", "stopped"]);
 // Lines that the page keeps; the broker keeps more.
@@ -13,9 +14,9 @@ const LEVELS = ["trace", "debug", "info", "warning", "error", "critical"];
 
 function stop(run, again) {
   return ask({
-    title: `Stop this run of ${run.jobName}?`, text: "What it is at is ended, and what waits in it is dropped.", action: "Stop the run",
+    title: `Stop this run of ${run.jobName}?`, text: "Its work is cancelled, and what waits in its queue is dropped.", action: "Stop the run",
     danger: true, act: () => post(at(`/runs/${run.identity}/stop`)),
-  }).then(done => done && tell("The run is told to stop.")).then(again);
+  }).then(done => done && tell("The run is stopping.")).then(again);
 }
 
 function retry(run) {
@@ -25,11 +26,21 @@ function retry(run) {
   }).then(made => { if (made) location.hash = `/runs/${made.identity}`; });
 }
 
+// It can be undone, so nothing is asked first.
+function setPaused(run, word) {
+  return post(at(`/runs/${run.identity}/${word}`)).then(() => tell(word === "pause" ? "The run is paused." : "The run goes on."), problem => tell(problem.message, "bad"));
+}
+
+function pauseButton(run, again) {
+  const word = run.pausedAt ? "resume" : "pause";
+  return button(run.pausedAt ? "Resume" : "Pause", () => setPaused(run, word).then(again));
+}
+
 function head(run, again) {
   const over = OVER.has(run.state);
   return [
-    h("div", { class: "row title" }, h("h1", {}, "Run of ", jobLink(run.jobId, run.jobName)), badge(run.state),
-      over ? button("Run again …", () => retry(run)) : button("Stop …", () => stop(run, again), "danger")),
+    h("div", { class: "row title" }, h("h1", {}, "Run of ", jobLink(run.jobId, run.jobName)), badge(run.state), run.pausedAt && badge("paused"),
+      !over && run.kind === "block" && pauseButton(run, again), over ? button("Run again …", () => retry(run)) : button("Stop …", () => stop(run, again), "danger")),
     run.reason && h("p", { class: run.state === "failed" ? "error" : "" }, run.reason),
     !over && run.progress !== undefined && h("p", {}, h("progress", { max: 100, value: run.progress, "aria-label": `${run.progress} %` }),
       ` ${run.progress} % `, run.progressText ?? ""),
@@ -38,31 +49,55 @@ function head(run, again) {
 
 function counters(run) {
   const counted = run.kind === "block" ? [
-    ["Requests", `${num(run.success)} well, ${num(run.error)} with an error, ${num(run.left)} left, ${num(run.total)} in all`],
-    ["Blocks", `${num(run.blocks.ready)} ready, ${num(run.blocks.using)} at nodes, ${num(run.blocks.answered)} answered, ${num(run.blocks.total)} in all; ${num(run.blockTimes)} hand-outs`],
-    ["Addresses seen", num(run.seen)],
+    ["Requests", `${num(run.success)} succeeded, ${num(run.error)} failed, ${num(run.left)} left, ${num(run.total)} in total`],
+    ["Blocks", `${num(run.blocks.ready)} ready, ${num(run.blocks.using)} at nodes, ${num(run.blocks.answered)} answered, ${num(run.blocks.total)} in total; sent to nodes ${num(run.blockTimes)} times`],
+    ["URLs seen", num(run.seen)],
   ] : [];
   return facts([
     ["Identity", h("code", {}, run.identity)], ["Kind", run.kind], [run.kind === "callback" ? "Request" : "Name", run.className],
     ["Attempt", run.attempt || ""], ["Next attempt", time(run.notBefore)], ["Priority", run.priority],
-    ["Planned for", time(run.plannedAt)], ["Made", time(run.creationTime)], ["Began", time(run.startTime)], ["Ended", time(run.finishTime)],
+    ["Scheduled for", time(run.plannedAt)], ["Created", time(run.creationTime)], ["Started", time(run.startTime)], ["Ended", time(run.finishTime)], ["Paused", time(run.pausedAt)],
     ["Took", took(run)], ["Worker", run.workerId ? short(run.workerId) : ""], ["Repeats", runLink(run.retryOf)],
     ["Follows", runLink(run.after)], ["Trace", run.traceId && h("code", {}, run.traceId)], ...counted,
   ]);
 }
 
 function instanceTable(items) {
-  return table("Instances", [["No", "n"], "Where", ["Attempt", "n"], "State", "Result", ["Lines", "n"], "Began", "Ended", "Reason"],
+  return table("Instances", [["No", "n"], "Host", ["Attempt", "n"], "State", "Result", ["Lines", "n"], "Began", "Ended", "Reason"],
     items.map(one => ({
       key: one.instance,
-      cells: [one.instance, one.peer ? short(one.peer) : "", one.attempt, badge(one.state), one.result ? h("code", { class: "wrap" }, JSON.stringify(one.result)) : "",
+      cells: [one.instance, one.peer ? named(one.peerName, one.peer) : "", one.attempt, badge(one.state), one.result ? h("code", { class: "wrap" }, JSON.stringify(one.result)) : "",
         num(one.lines), time(one.startTime), time(one.finishTime), h("span", { class: "reason" }, one.reason ?? "")],
     })), "");
 }
 
 function nodeTable(items) {
   return table("Nodes", ["Node", ["Left", "n"], ["Success", "n"], ["Error", "n"], ["Total", "n"], "Last report"],
-    items.map(one => ({ key: one.nodeId ?? "all", cells: [one.nodeId ? short(one.nodeId) : "all", num(one.left), num(one.success), num(one.error), num(one.total), time(one.updateTime)] })), "");
+    items.map(one => ({ key: one.nodeId ?? "all", cells: [one.nodeId ? named(one.nodeName, one.nodeId) : "all", num(one.left), num(one.success), num(one.error), num(one.total), time(one.updateTime)] })), "");
+}
+
+// A broker that stands by, or is building the run's actor, knows no sites; the rest of the page is shown all the same.
+function noSites(error) {
+  if (error && error.status !== 503) throw error;
+  return { items: [] };
+}
+
+// Where a URL is in the run: asked when the form is sent, not with each look.
+function urlForm(id) {
+  const url = h("input", { id: "u-url", type: "url", required: true, placeholder: "https://example.com/page", "aria-describedby": "u-answer" });
+  const answer = h("div", { id: "u-answer", role: "status" });
+  const show = (...lines) => answer.replaceChildren(...lines.map(([text, kind]) => h("p", { class: kind }, withLocalTimes(text))));
+  return h("form", {
+    class: "filter", onsubmit: async event => {
+      event.preventDefault();
+      try {
+        const why = await get(at(`/runs/${id}/why-url`, { url: url.value }));
+        show([`${why.verdict} (${why.rule})`], ...why.because.map(text => [text]));
+      } catch (problem) {
+        show([problem.message, "error"]);
+      }
+    },
+  }, h("div", {}, h("label", { for: "u-url" }, "URL"), url), h("button", {}, "Find"), answer);
 }
 
 // Waits until the page can be seen.
@@ -138,7 +173,7 @@ function logOf(id, signal) {
           if (!isOwn) last = event.id;
           if (event.name === "problem") throw new Error(event.data.detail);
           if (event.name === "end") {
-            say(count ? "the run is over, and so is its log" : "the run is over; its log has no such lines");
+            say(count ? "the run is over; the log is complete" : "the run is over; no line of its log matches");
             return;
           }
         }
@@ -152,29 +187,30 @@ function logOf(id, signal) {
     }
   };
   const form = h("form", { class: "filter", onsubmit: event => { event.preventDefault(); read(); }, onchange: read },
-    h("div", {}, h("label", { for: "l-level" }, "Level and worse"), level), h("div", {}, h("label", { for: "l-text" }, "With the text"), text), state);
+    h("div", {}, h("label", { for: "l-level" }, "Minimum level"), level), h("div", {}, h("label", { for: "l-text" }, "Containing"), text), state);
   read();
   return section("Log", form, lines);
 }
 
 export async function run(page) {
   const { signal, parts: [id] } = page;
-  const [top, numbers, why, result, more] = Array.from({ length: 5 }, () => h("div"));
+  const [top, numbers, why, result, more, asked] = Array.from({ length: 6 }, () => h("div"));
   const look = async () => {
     const now = await get(at(`/runs/${encodeURIComponent(id)}`), signal);
     page.title(`Run of ${now.jobName}`);
     patch(top, head(now, () => page.wake?.()));
     patch(numbers, counters(now));
-    const [reasons, instances, perNode] = await Promise.all([
+    const [reasons, instances, perNode, sites] = await Promise.all([
       get(at(`/runs/${id}/why`), signal),
       now.kind === "application" || now.kind === "task" ? get(at(`/runs/${id}/instances`, { limit: 1000 }), signal) : { items: [] },
       now.kind === "block" ? get(at(`/runs/${id}/status`), signal) : [],
+      now.kind === "block" && !OVER.has(now.state) ? get(at(`/runs/${id}/sites`, { limit: 100 }), signal).catch(noSites) : noSites(),
     ]);
-    patch(why, reasons.because.map(text => h("p", {}, text)));
+    patch(why, reasons.because.map(text => h("p", {}, withLocalTimes(text))));
     patch(result, now.result !== undefined && section("Result", json(now.result)));
-    patch(more, instances.items.length > 0 && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
-    // The log is asked for once, with the page.
-    if (!page.isMounted) page.mount(top, numbers, section("Why it is where it is", why), result, more, logOf(id, signal));
+    patch(more, instances.items.length > (now.workerId ? 1 : 0) && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
+    patch(asked, sites.items.length > 0 && section(sites.nextCursor ? "The first 100 sites" : "Sites", runSites(sites.items, () => page.wake?.())));
+    page.mount(() => [top, numbers, section("Status explained", why), ...(now.kind === "block" ? [section("Find a URL", urlForm(id))] : []), result, more, asked, logOf(id, signal)]);
     return OVER.has(now.state) ? 15000 : undefined;
   };
   await page.live(1000, look);

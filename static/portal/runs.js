@@ -30,16 +30,16 @@ export async function runs(page) {
     list,
   ];
   const isFiltered = query.job || query.state || query.kind || query.cursor;
-  const empty = isFiltered ? "No run is like that." : h("p", {}, "Nothing has run yet. Trigger ", link("/jobs", "a job"), ".");
+  const empty = isFiltered ? "No run matches the filter." : h("p", {}, "Nothing has run yet. Trigger ", link("/jobs", "a job"), ".");
   await page.live(2000, async () => {
     if (jobId === null) jobId = await jobNamed(query.job, signal);
     if (jobId === undefined) {
-      patch(list, h("div", { class: "empty" }, "No one job has that name or id. Deleted ones are found by their id."));
+      patch(list, h("div", { class: "empty" }, "No job has this name or id. Use the id to find a deleted job."));
     } else {
       const { state, kind, cursor } = query;
       const { items, nextCursor } = await get(at("/runs", { state, kind, cursor, jobId, limit: 50 }), signal);
       patch(list, runTable(items, empty), pages("/runs", query, nextCursor));
     }
-    page.mount(...body);
+    page.mount(() => body);
   });
 }

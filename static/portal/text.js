@@ -1,5 +1,6 @@
 // How values are written for people, and read from them.
 
+import { hasToken } from "./api.js";
 import { h, link } from "./dom.js";
 
 export const num = n => Number(n ?? 0).toLocaleString("en");
@@ -17,6 +18,9 @@ export function local(date) {
 export function time(instant) {
   return instant ? h("time", { datetime: instant, title: instant }, local(new Date(instant))) : "";
 }
+
+// A sentence of the broker's: the UTC times in it become times in the browser's zone.
+export const withLocalTimes = text => text.split(/(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/).map((part, i) => (i % 2 ? time(part) : part));
 
 const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
 
@@ -61,6 +65,8 @@ export const when = instant => (instant ? [time(instant), " ", h("span", { class
 export const badge = (state, title) => h("span", { class: `state ${state}`, title }, state);
 // Ids begin with the time at which they were made, so their ends tell them apart.
 export const short = id => h("code", { title: id }, `${id.slice(0, 4)}…${id.slice(-6)}`);
+// A peer by its name; its id is shown when one points at it.
+export const named = (name, id) => h("span", { title: id }, name);
 export const runLink = id => (id ? link(`/runs/${id}`, short(id)) : "");
 export const jobLink = (id, name) => h("span", { class: "wrap" }, link(`/jobs/${id}`, name));
 export const json = value => h("pre", { class: "json", tabindex: 0 }, JSON.stringify(value, null, 2));
@@ -76,3 +82,6 @@ export function scheduleText(schedule) {
   if (schedule?.longestSilence) parts.push(`at least every ${exactSpan(schedule.longestSilence)}`);
   return parts.length ? parts.join("; ") : "by hand";
 }
+
+// A command to copy. Where this page needs a token, the command does too: one of the role that is named.
+export const command = (text, role) => h("pre", { tabindex: 0 }, hasToken() ? `WEBLOOM_TOKEN=YOUR-${role.toUpperCase()}-TOKEN ${text}` : text);

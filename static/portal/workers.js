@@ -4,14 +4,14 @@ import { at, get, post, remove } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, code, h, pages, patch, table } from "./dom.js";
 import { filter } from "./filter.js";
-import { badge, num, runLink, short, when } from "./text.js";
+import { badge, command, num, runLink, short, when } from "./text.js";
 
 const ORDERS = {
   enable: ["Enable", "It gets work again."],
-  disable: ["Disable", "It gets nothing new. What it has it may finish and report."],
-  drain: ["Drain", "It gets nothing new, and is told to leave when it has finished what it has."],
-  kick: ["Kick", "It is put out at once: what it has goes to others, and it is refused until it is allowed in again."],
-  allow: ["Allow", "It may come in again."],
+  disable: ["Disable", "It gets no new work. It may finish and report what it has."],
+  drain: ["Drain", "It gets no new work, finishes what it has, and then the broker asks it to leave."],
+  kick: ["Kick", "The broker disconnects it at once. Its work goes to other workers, and it is refused until you allow it again."],
+  allow: ["Allow", "It may connect again."],
 };
 const REASON = { name: "reason", label: "Reason", hint: "For people; may be left out." };
 
@@ -28,7 +28,7 @@ function actions(worker, again) {
     act: ({ reason }) => post(at(`/workers/${worker.id}/${word}`), { reason: reason || undefined }),
   }).then(done => done && tell(`The worker ${name} is ${done.state}.`)).then(again));
   const forget = button("Forget …", () => ask({
-    title: `Forget the worker ${name}?`, text: "It is not there. What you said of it is forgotten too; if it comes again, it is new.", action: "Forget",
+    title: `Forget the worker ${name}?`, text: "The worker is offline. The broker deletes its record, with what you ordered for it. If it connects again, it is new.", action: "Forget",
     act: () => remove(at(`/workers/${worker.id}`)),
   }).then(done => done && tell(`The worker ${name} is forgotten.`)).then(again));
   return h("div", { class: "row" }, orders(worker).map(order), !worker.isOnline && forget);
@@ -49,8 +49,8 @@ function row(worker, again) {
 
 function firstWorker() {
   return [
-    h("p", {}, "No worker has come yet. A worker is a program of yours that watches names of classes or tasks. For one to try, from a clone of the project:"),
-    h("pre", { tabindex: 0 }, `python3 examples/tasks.py ${location.origin}`),
+    h("p", {}, "No worker has connected yet. A worker is a program of yours that carries out tasks or parses pages. To try one, from a clone of the project:"),
+    command(`python3 examples/tasks.py ${location.origin}`, "worker"),
   ];
 }
 
@@ -62,7 +62,7 @@ export async function workers(page) {
   const body = [
     h("h1", {}, "Workers"),
     filter("/workers", query, [
-      { name: "online", label: "There", options: [["", "any"], ["true", "yes"], ["false", "no"]] },
+      { name: "online", label: "Online", options: [["", "any"], ["true", "yes"], ["false", "no"]] },
       { name: "state", label: "State", options: [["", "any"], ...states.map(state => [state, state])] },
       { name: "group", label: "Group" },
     ]),
@@ -71,8 +71,8 @@ export async function workers(page) {
   const isFiltered = Object.values(query).some(Boolean);
   await page.live(2000, async () => {
     const { items, nextCursor } = await get(at("/workers", query), signal);
-    patch(list, table("Workers", ["Worker", "There", "State", "Watches", "Group, tags", ["Places", "n"], "In hand", "Heard", ""],
-      items.map(worker => row(worker, () => page.wake?.())), isFiltered ? "No worker is like that." : firstWorker()), pages("/workers", query, nextCursor));
-    page.mount(...body);
+    patch(list, table("Workers", ["Worker", "Online", "State", "Watches", "Group, tags", ["Slots", "n"], "Running", "Last seen", "Actions"],
+      items.map(worker => row(worker, () => page.wake?.())), isFiltered ? "No worker matches the filter." : firstWorker()), pages("/workers", query, nextCursor));
+    page.mount(() => body);
   });
 }

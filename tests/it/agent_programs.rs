@@ -18,7 +18,7 @@ struct Fleet {
 }
 
 fn start_agent(broker: &str, folder: &Path) -> Process {
-    agent(broker, folder, &["--applications", "--package-hosts", "*", "--heartbeat", "1"])
+    agent(broker, folder, &["--applications", "--application-users", "root", "--package-hosts", "*", "--heartbeat", "1"])
 }
 
 impl Fleet {
@@ -200,7 +200,7 @@ fn programs_of_an_agent_that_died_are_found_or_lost_and_not_started_twice() {
 }
 
 #[test]
-fn packages_are_fetched_from_the_broker_and_bad_ones_are_told_apart() {
+fn packages_are_fetched_from_the_broker_and_bad_ones_are_not_kept() {
     journey(async {
         let fleet = Fleet::start().await;
         let good = fleet.push(package(&[("bin/hello", "#!/bin/sh\necho hello $1\n"), ("data", "x")])).await;
@@ -208,15 +208,17 @@ fn packages_are_fetched_from_the_broker_and_bad_ones_are_told_apart() {
         let end = fleet.over(&run).await;
         assert_eq!(end["state"], "success", "{end}");
         assert_eq!(fleet.output(&run).await, [("0:stdout".to_owned(), "hello you there".to_owned())]);
-        let leads_out = fleet.push(package(&[("../evil", "x")])).await;
-        let no_package = fleet.push(b"neither zip nor tar.gz, whatever it says".to_vec()).await;
-        let unknown = format!("/api/v1/packages/{}", "0".repeat(64));
-        for (url, program, kind) in [
-            (&unknown, "bin/hello", "package-not-found"),
-            (&leads_out, "evil", "package-unsafe"),
-            (&no_package, "x", "package-format"),
-            (&good, "bin/other", "not-found"),
+        // What agents would refuse the broker does not keep.
+        for (bad, why) in [
+            (package(&[("../evil", "x")]), "leads out"),
+            (b"neither zip nor tar.gz, whatever it says".to_vec(), "neither a zip nor a tar.gz"),
         ] {
+            let push = fleet.api.request(reqwest::Method::POST, "/api/v1/packages").body(bad);
+            let (status, problem) = fleet.api.send(push).await;
+            assert!(status == 422 && problem["detail"].as_str().is_some_and(|text| text.contains(why)), "{status} {problem}");
+        }
+        let unknown = format!("/api/v1/packages/{}", "0".repeat(64));
+        for (url, program, kind) in [(&unknown, "bin/hello", "package-not-found"), (&good, "bin/other", "not-found")] {
             let end = fleet.over(&fleet.run(&json!({ "Package": url, "Application": program }), &json!({})).await).await;
             assert!(end["reason"].as_str().is_some_and(|why| why.starts_with(&format!("{kind}: "))), "{kind}: {end}");
         }

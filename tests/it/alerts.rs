@@ -252,7 +252,7 @@ fn a_channel_is_checked_tested_and_keeps_its_secret() {
             let (status, problem) = api.post("/api/v1/alerts", &input).await;
             assert_eq!((status, &problem["field"]), (422, &json!(field)), "{problem}");
         }
-        assert_eq!(api.post("/api/v1/alerts", &json!({ "name": "a", "kind": "webhook", "target": hook.url, "colour": 1 })).await.0, 400);
+        assert_eq!(api.post("/api/v1/alerts", &json!({ "name": "a", "kind": "webhook", "target": hook.url, "colour": 1 })).await.0, 422);
         assert_eq!(api.post("/api/v1/alerts", &json!({ "name": "a", "kind": "pigeon", "target": "x" })).await.0, 400);
         assert_eq!(api.get("/api/v1/alerts").await.1["items"], json!([]), "nothing of that was written");
 

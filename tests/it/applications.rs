@@ -3,7 +3,7 @@
 use crate::support::api::{Api, id};
 use crate::support::process::Broker;
 use crate::support::socket::Socket;
-use crate::support::{journey, until};
+use crate::support::{journey, tar_gz, until};
 use serde_json::{Value, json};
 
 /// A node that has programs only in words.
@@ -27,7 +27,7 @@ impl Fake {
     }
 
     async fn welcome(&mut self) {
-        self.socket.expect("welcome").await;
+        self.socket.first("welcome").await;
         self.beat();
         let (api, id) = (&self.api, &self.id);
         let is_there = || async { Some(api.get(&format!("/api/v1/nodes/{id}")).await.1).filter(|node| node["load"].is_object()) };
@@ -466,22 +466,22 @@ fn packages_are_kept_by_their_bytes() {
         let mut broker = Broker::start_in(folder.path(), "127.0.0.1:0", &[], "");
         let api = Api::new(&broker.url);
         let push = |bytes: Vec<u8>| api.send(api.request(reqwest::Method::POST, "/api/v1/packages?name=a.zip").body(bytes));
-        let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).take(1_000_001).collect();
+        let noise: Vec<u8> = (0..60_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        let bytes = tar_gz("noise", &noise, flate2::Compression::none());
         let (status, package) = push(bytes.clone()).await;
-        assert_eq!((status, &package["size"], &package["name"]), (200, &json!(1_000_001), &json!("a.zip")), "{package}");
+        assert_eq!((status, &package["size"], &package["name"]), (200, &json!(bytes.len()), &json!("a.zip")), "{package}");
         let url = package["url"].as_str().expect("an address").to_owned();
         assert_eq!(package["url"], format!("/api/v1/packages/{}", package["sha256"].as_str().expect("a hash")));
         assert_eq!(push(bytes.clone()).await, (200, package.clone()), "the same bytes, the same answer");
         broker.kill_and_restart();
         // Connections to the broker that died are still in the client's pool.
         let answer = until("an answer", || async { api.request(reqwest::Method::GET, &url).send().await.ok() }).await;
-        assert_eq!(answer.content_length(), Some(1_000_001));
+        assert_eq!(answer.content_length(), Some(bytes.len() as u64));
         assert!(answer.bytes().await.expect("bytes") == bytes);
         assert_eq!(api.get("/api/v1/packages").await.1["items"], json!([package]));
         assert_eq!(push(Vec::new()).await.0, 400);
         assert_eq!(api.get(&format!("/api/v1/packages/{}", "0".repeat(64))).await.0, 404);
         assert_eq!(api.get("/api/v1/packages/..%2fb.db").await.0, 404);
-
         let mut node = Fake::connect(&api, "").await;
         let job = job(&api, "uses", &json!({ "Package": url }), &json!({})).await;
         let run = api.trigger(&job).await;

@@ -376,7 +376,9 @@ fn files_of_jobs() {
         let more = format!("{yaml}- name: c\n  priority: 7\n  properties:\n    FullClassName: a.B\n").replace("limit: 2", "limit: 3");
         let before = api.get("/api/v1/changes").await;
         let id = crate::support::api::id();
-        let twins = format!("{more}- name: d\n  id: {id}\n- name: e\n  id: {id}\n");
+        let twins = format!(
+            "{more}- name: d\n  id: {id}\n  properties: {{ FullClassName: a.B }}\n- name: e\n  id: {id}\n  properties: {{ FullClassName: a.B }}\n"
+        );
         let inside = format!("{more}- name: d\n  jobType: callback\n  callback:\n    url: http://10.0.0.1/\n");
         assert_eq!(actions(import("?dryRun=true", more.clone()).await), ["a unchanged", "b updated", "c created"]);
         assert_eq!(api.get("/api/v1/changes").await, before, "a dry run writes nothing");

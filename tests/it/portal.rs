@@ -46,7 +46,7 @@ fn a_person_makes_a_job_runs_it_changes_it_and_deletes_it() {
         browser.click("Add a trigger").await;
         browser.fill("Cron expression", "99 2 * * *").await;
         browser.click("Create the job").await;
-        browser.sees("99 is not in 0-59").await;
+        browser.sees("must be 0 to 59, not 99").await;
         let marked = "const e = document.activeElement; return e.getAttribute('aria-invalid') && e.value;";
         assert_eq!(browser.gives("the marked field", marked, json!([])).await, "99 2 * * *");
         assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]), "nothing is stored");
@@ -56,7 +56,7 @@ fn a_person_makes_a_job_runs_it_changes_it_and_deletes_it() {
         browser.fill("Time zone", "Europe/Berlin").await;
         browser.sees("In the job's zone, Europe/Berlin").await;
         browser.click("Create the job").await;
-        browser.sees("What became of its instants").await;
+        browser.sees("Fire history").await;
         let job = named(&api, "greet").await;
         assert_eq!(job["task"], json!({ "handler": "it.greet", "arguments": { "who": "Ada" } }));
         assert_eq!(job["schedule"]["triggers"], json!([{ "cron": "30 2 * * MON-FRI" }]));
@@ -93,14 +93,14 @@ fn a_person_makes_a_job_runs_it_changes_it_and_deletes_it() {
         until("their description", || async { (browser.value("Description").await == "theirs").then_some(()) }).await;
         browser.fill("Description", "both").await;
         browser.click("Save").await;
-        browser.sees("What became of its instants").await;
+        browser.sees("Fire history").await;
         let changed = named(&api, "greet").await;
         assert_eq!((&changed["description"], &changed["task"], &changed["schedule"]), (&json!("both"), &job["task"], &job["schedule"]));
 
         browser.click("Disable …").await;
         browser.fill("Reason", "a holiday").await;
         browser.click("Disable").await;
-        browser.sees("It is disabled: a holiday").await;
+        browser.sees("This job is disabled: a holiday").await;
         assert_eq!(named(&api, "greet").await["isEnabled"], false);
 
         // A deletion takes the name; another change in between is not deleted unseen.
@@ -166,26 +166,26 @@ fn a_token_is_asked_for_and_kept_in_the_tab() {
         let job = api.job("titles", "it.Titles", &json!({})).await;
         let browser = Browser::start().await;
         browser.open(&format!("{}/#/jobs/{job}", broker.url)).await;
-        browser.sees("This broker asks for a token").await;
+        browser.sees("This broker needs a token").await;
         browser.fill("Token", "nobodys-token").await;
-        browser.click("Look").await;
-        browser.sees("The broker does not know this token").await;
+        browser.click("Sign in").await;
+        browser.sees("The broker did not accept this token").await;
         // Who may only look sees it, and is told so when doing more.
         browser.fill("Token", "look-token").await;
-        browser.click("Look").await;
+        browser.click("Sign in").await;
         browser.sees("it.Titles").await;
         browser.click("Trigger …").await;
         browser.click("Trigger").await;
         browser.sees("a token of role readonly may not do that").await;
         browser.click("Cancel").await;
         browser.click("Forget the token").await;
-        browser.sees("This broker asks for a token").await;
+        browser.sees("This broker needs a token").await;
         browser.fill("Token", "boss-token").await;
-        browser.click("Look").await;
+        browser.click("Sign in").await;
         browser.sees("it.Titles").await;
         browser.click("Disable …").await;
         browser.click("Disable").await;
-        browser.sees("It is disabled").await;
+        browser.sees("This job is disabled").await;
         // It is neither in an address nor where another tab or a later day finds it.
         let places = "return [location.href, document.cookie, JSON.stringify(localStorage), sessionStorage.getItem('token')];";
         let found = browser.run(places, json!([])).await;
@@ -265,7 +265,7 @@ fn a_page_that_was_opened_while_the_broker_was_down_appears() {
         browser.open(&broker.url).await;
         browser.sees("Nothing has run yet").await;
         for (page, text) in
-            [("/workers".to_owned(), "No worker has come yet"), ("/jobs".to_owned(), "titles"), (format!("/jobs/{job}/edit"), "Save")]
+            [("/workers".to_owned(), "No worker has connected yet"), ("/jobs".to_owned(), "titles"), (format!("/jobs/{job}/edit"), "Save")]
         {
             broker.process.kill();
             browser.run("location.hash = arguments[0];", json!([page])).await;
@@ -292,13 +292,13 @@ fn numbers_stay_as_they_were_written() {
         // Once with the arguments as they are, beside a change; and once with them typed anew.
         browser.fill("Name that workers watch", "it.other").await;
         browser.click("Save").await;
-        browser.sees("What became of its instants").await;
+        browser.sees("Fire history").await;
         assert_eq!(named(&api, "sum").await["task"]["arguments"].to_string(), r#"{"big":9007199254740993123,"one":1.0}"#);
         browser.click("Edit").await;
         browser.fill("Name that workers watch", "it.sum").await;
         browser.fill("Arguments", r#"{"big":9007199254740993125,"one":2.0}"#).await;
         browser.click("Save").await;
-        browser.sees("What became of its instants").await;
+        browser.sees("Fire history").await;
         let typed = r#"{"big":9007199254740993125,"one":2.0}"#;
         assert_eq!(named(&api, "sum").await["task"]["arguments"].to_string(), typed);
         browser.click("Trigger …").await;
@@ -350,7 +350,7 @@ fn a_long_log_is_shown_and_not_followed_unseen() {
         assert!(!browser.text().await.contains("said unseen"));
         browser.run(hide, json!([false])).await;
         browser.sees("said unseen").await;
-        browser.sees("lines; the run is over, and so is its log").await;
+        browser.sees("lines; the run is over; the log is complete").await;
         let twice =
             "const all = [...document.querySelectorAll('.log .line')].map(e => e.textContent); return all.length - new Set(all).size;";
         assert_eq!(browser.run(twice, json!([])).await, 0);
@@ -366,12 +366,12 @@ fn a_form_keeps_what_is_typed_and_says_what_is_wrong_with_it() {
         let api = Api::new(&broker.url).with_token("boss-token");
         let browser = Browser::start().await;
         browser.open(&format!("{}/#/jobs/new?kind=application", broker.url)).await;
-        browser.sees("This broker asks for a token").await;
+        browser.sees("This broker needs a token").await;
         browser.fill("Name", "walk").await;
         browser.fill("Program", "echo").await;
         browser.fill("Arguments", "--who {arguments}").await;
         browser.fill("Token", "boss-token").await;
-        browser.click("Look").await;
+        browser.click("Sign in").await;
         assert_eq!(browser.value("Name").await, "walk");
         // To go elsewhere is asked for first.
         browser.run("window.confirm = () => false; location.hash = '/runs';", json!([])).await;
@@ -402,7 +402,7 @@ fn a_form_keeps_what_is_typed_and_says_what_is_wrong_with_it() {
         browser.sees("“Mine” is named twice").await;
         browser.run("[...document.querySelectorAll('.pair input')].at(-2).value = 'Other';", json!([])).await;
         browser.click("Create the job").await;
-        browser.sees("What became of its instants").await;
+        browser.sees("Fire history").await;
         let job = named(&api, "walk").await;
         assert!(job["schedule"]["endAt"].is_string(), "{job}");
         let properties = job["properties"].clone();

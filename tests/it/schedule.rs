@@ -262,7 +262,11 @@ fn a_run_that_fails_is_tried_again_and_then_the_job_is_stopped() {
 
         // The dead runs are run again with one call, once.
         assert_eq!(api.post(&format!("/api/v1/jobs/{job}/enable"), &json!({})).await.1["failures"], 0);
-        let (status, redriven) = api.post(&format!("/api/v1/jobs/{job}/redrive"), &json!({})).await;
+        let redrive = format!("/api/v1/jobs/{job}/redrive");
+        let (status, dry) = api.post(&redrive, &json!({ "dryRun": true })).await;
+        assert_eq!((status, &dry["dead"], &dry["runs"]), (200, &json!([first, second]), &json!([])), "{dry}");
+        assert_eq!(api.post(&redrive, &json!({ "dryrun": true })).await.0, 422, "it would be done for good");
+        let (status, redriven) = api.post(&redrive, &json!({})).await;
         assert_eq!((status, redriven["runs"].as_array().map(Vec::len)), (200, Some(2)), "{redriven}");
         let again = api.state(redriven["runs"][0].as_str().expect("an id")).await;
         assert_eq!(again["retryOf"], first.as_str());
@@ -396,8 +400,8 @@ fn schedules_that_cannot_be() {
             (json!({ "policies": { "retry": { "jitter": 2.0 } } }), "policies.retry.jitter"),
             (json!({ "policies": { "maxFailures": 0 } }), "policies.maxFailures"),
             (json!({ "cron": "* * * * *", "properties": {} }), "properties.FullClassName"),
-            (json!({ "jobType": "callback" }), "callback"),
-            (json!({ "jobType": "callback", "callback": { "url": "gopher://x" } }), "callback.url"),
+            (json!({ "jobType": "callback", "properties": {} }), "callback"),
+            (json!({ "jobType": "callback", "properties": {}, "callback": { "url": "gopher://x" } }), "callback.url"),
             (json!({ "group": "x".repeat(51) }), "group"),
         ];
         for (more, field) in cases {
@@ -408,14 +412,14 @@ fn schedules_that_cannot_be() {
             let (status, problem) = api.post("/api/v1/jobs", &job).await;
             assert_eq!((status, problem["field"].as_str()), (422, Some(field)), "{job}: {problem}");
         }
-        for unreadable in [
-            json!({ "schedule": { "trigers": [] } }),
-            json!({ "policies": { "overlap": "maybe" } }),
-            json!({ "schedule": { "gap": "jump" } }),
+        for (unreadable, expected) in [
+            (json!({ "schedule": { "trigers": [] } }), 422),
+            (json!({ "policies": { "overlap": "maybe" } }), 400),
+            (json!({ "schedule": { "gap": "jump" } }), 400),
         ] {
             let mut job = unreadable.clone();
             job["name"] = json!("n");
-            assert_eq!(api.post("/api/v1/jobs", &job).await.0, 400, "{unreadable}");
+            assert_eq!(api.post("/api/v1/jobs", &job).await.0, expected, "{unreadable}");
         }
         assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]), "nothing was written");
     });

@@ -132,7 +132,7 @@ fn a_client_job_goes_to_one_worker() {
         let id = client.done(Method::POST, "job", &job).await;
         let id = id.as_str().expect("an id");
         client.done(Method::GET, &format!("job/{id}"), &Value::Null).await;
-        let start = worker.socket.expect("start").await;
+        let start = worker.socket.find("start").await;
         assert_eq!((&start["className"], &start["arguments"]), (&json!("Shop.Titles"), &json!("page=1")));
         // The magic value of the older clients.
         let never = json!({ "name": "x", "cron": "* * * * 2999" });

@@ -147,7 +147,7 @@ fn what_cannot_be_read_is_answered_and_hurts_nobody_else() {
         let mut good = Node::connect(&api, &id(), "").await;
         for path in [format!("/?nodeid={}", id()), format!("/worker?workerid={}", id())] {
             let mut bad = Socket::open(&api.url, &path, None).await;
-            bad.expect("welcome").await;
+            bad.first("welcome").await;
             for text in [
                 "{\"t\":\"dance\",\"v\":{}}",
                 "{\"t\":",
@@ -157,12 +157,12 @@ fn what_cannot_be_read_is_answered_and_hurts_nobody_else() {
                 "{\"t\":\"watch\",\"v\":{\"classNames\":1}}",
             ] {
                 bad.text(text);
-                let problem = bad.expect("error").await;
+                let problem = bad.find("error").await;
                 assert_eq!((&problem["type"], &problem["status"]), (&json!("/problems/malformed"), &json!(400)), "{text}");
                 assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
             }
             bad.binary(vec![0xff; 10]);
-            bad.expect("error").await;
+            bad.find("error").await;
             bad.text(&format!("{{\"t\":\"heartbeat\",\"v\":{{}},\"x\":\"{}\"}}", "x".repeat(2 << 20)));
             assert_eq!(bad.next().await, None, "a message over the limit closes the socket");
         }
@@ -280,7 +280,7 @@ fn a_worker_carries_out_a_run() {
         let mut worker = Worker::watch(&api, &id(), &["it.Socket"]).await;
         let job = api.job("socket", "it.Socket", &json!({ "Arguments": "of the job", "Mine": "x" })).await;
         let run = api.trigger(&job).await;
-        let start = worker.socket.expect("start").await;
+        let start = worker.socket.find("start").await;
         assert_eq!((&start["identity"], &start["jobId"], &start["className"]), (&json!(run), &json!(job), &json!("it.Socket")));
         assert_eq!((&start["arguments"], &start["properties"]["Mine"]), (&json!("of the job"), &json!("x")));
         assert_eq!(start["startReturned"], false);
@@ -292,14 +292,14 @@ fn a_worker_carries_out_a_run() {
         let (_, done) = api.get(&format!("/requestqueue/{run}?wait=5&worker={}", worker.id)).await;
         assert_eq!(done["results"].as_array().map(Vec::len), Some(3));
         assert_eq!(api.post(&format!("/requestqueue/{run}/ack"), &json!({ "blocks": [done["blockId"]] })).await.0, 200);
-        let ended = worker.socket.expect("ended").await;
+        let ended = worker.socket.find("ended").await;
         let counters = json!({ "left": 0, "success": 3, "error": 0, "total": 3 });
         assert_eq!((&ended["identity"], &ended["state"], &ended["counters"]), (&json!(run), &json!("success"), &counters));
         // One whose start went wrong.
         let run = api.trigger(&job).await;
-        worker.socket.expect("start").await;
+        worker.socket.find("start").await;
         worker.socket.say("startReturned", &json!({ "identity": run, "error": "the sitemap is gone" }));
-        let ended = worker.socket.expect("ended").await;
+        let ended = worker.socket.find("ended").await;
         assert_eq!(ended["state"], "failed");
         assert!(ended["reason"].as_str().is_some_and(|reason| reason.contains("the sitemap is gone")), "{ended}");
     });
@@ -343,7 +343,7 @@ fn a_workers_death_gives_its_run_to_another() {
         let mut first = Worker::watch(&api, &id(), &["it.Heir"]).await;
         let job = api.job("heir", "it.Heir", &json!({ "BlockSize": "1" })).await;
         let run = api.trigger(&job).await;
-        first.socket.expect("start").await;
+        first.socket.find("start").await;
         push(&api, &run, 0..2).await;
         first.socket.say("startReturned", &json!({ "identity": run }));
         let mut node = Node::connect(&api, &id(), "").await;
@@ -360,12 +360,12 @@ fn a_workers_death_gives_its_run_to_another() {
         assert_eq!(api.post(&format!("/requestqueue/{run}/ack"), &json!({ "blocks": [delivered[0]] })).await.0, 200);
         let mut heir = Worker::watch(&api, &id(), &["it.Heir"]).await;
         drop(first);
-        let start = heir.socket.expect("start").await;
+        let start = heir.socket.find("start").await;
         assert_eq!((&start["identity"], &start["startReturned"]), (&json!(run), &json!(true)));
         let (status, again) = api.get(&format!("{}&wait=10", poll(&heir.id))).await;
         assert_eq!((status, &again["blockId"]), (200, &delivered[1]), "what the dead one had not acknowledged");
         assert_eq!(api.post(&format!("/requestqueue/{run}/ack"), &json!({ "blocks": [delivered[1]] })).await.0, 200);
-        assert_eq!(heir.socket.expect("ended").await["state"], "success");
+        assert_eq!(heir.socket.find("ended").await["state"], "success");
     });
 }
 

@@ -1,8 +1,8 @@
 //! Trap 15 and the roles: who may do what, and what a wrong token gets.
 
 use crate::support::api::{Api, id};
-use crate::support::journey;
-use crate::support::process::{Broker, WEBLOOM};
+use crate::support::process::{Broker, WEBLOOM, agent};
+use crate::support::{journey, until};
 use reqwest::Method;
 use serde_json::json;
 
@@ -79,6 +79,22 @@ fn sockets_are_refused_too() {
         assert_eq!(upgrade(&url(&format!("&sign={good}")), None).await, 101);
         assert_eq!(upgrade(&url(""), Some("node-token")).await, 101);
         assert_eq!(upgrade(&url("&token=node-token"), None).await, 101);
+        assert_eq!(upgrade(&url("&token=agent:node-token"), None).await, 101);
+        let now = webloom::domain::time::Timestamp::now();
+        let timed = |off_ms: i64, said_ms: i64| {
+            let at = now.plus_ms(off_ms);
+            let sign = webloom::protocol::sign::sign_at("node-token", node, at);
+            url(&format!("&sign={sign}&signtime={}", at.0 + said_ms))
+        };
+        assert_eq!(upgrade(&timed(0, 0), None).await, 101);
+        assert_eq!(upgrade(&timed(0, 1), None).await, 401, "another time");
+        assert_eq!(upgrade(&timed(-20 * 60_000, 0), None).await, 401, "an old one");
+        assert_eq!(upgrade(&timed(20 * 60_000, 0), None).await, 401, "one of the future");
+        assert_eq!(upgrade(&url(&format!("&sign={good}&signtime=soon")), None).await, 400);
+        let strict = Broker::start(&["--token", "agent:node-token", "--require-sign-time"], "");
+        let moved = |address: String| address.replace(&broker.url, &strict.url);
+        assert_eq!(upgrade(&moved(url(&format!("&sign={good}"))), None).await, 401);
+        assert_eq!(upgrade(&moved(timed(0, 0)), None).await, 101);
         let worker = format!("{}/worker", broker.url);
         assert_eq!(upgrade(&worker, None).await, 401);
         assert_eq!(upgrade(&worker, Some("node-token")).await, 403);
@@ -119,5 +135,104 @@ fn other_sites_pages_are_refused() {
             let (status, _) = api.send(api.request(Method::GET, "/api/v1/jobs").header(header, value)).await;
             assert_eq!(status, expected, "{header}: {value}");
         }
+    });
+}
+
+fn refused_broker(args: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = std::process::Command::new(WEBLOOM);
+    command.args(["broker", "--database"]).arg(folder.path().join("b.db")).args(args).env_remove("WEBLOOM_TOKEN");
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!folder.path().join("b.db").exists(), "it did nothing");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_is_wrong_with_a_token_is_said_at_the_start() {
+    let role = refused_broker(&["--listen", "127.0.0.1:0", "--token", "agents:typo-role"]);
+    assert!(role.contains("\"agents\" is not a role. Use admin, readonly, agent or worker."), "{role}");
+    let short = refused_broker(&["--listen", "0.0.0.0:0", "--token", "admin:fifteen-letters"]);
+    assert!(short.contains("fewer than 16 characters"), "{short}");
+    let twice = refused_broker(&["--listen", "127.0.0.1:0", "--token", "admin:same-text,worker:same-text"]);
+    assert!(twice.contains("one token has two roles, admin and worker"), "{twice}");
+    let none = refused_broker(&["--listen", "127.0.0.1:0", "--token-file", "/nonexistent/tokens"]);
+    assert!(none.contains("the token file /nonexistent/tokens"), "{none}");
+}
+
+#[test]
+fn a_token_file_is_read_again_when_the_broker_is_told_to() {
+    journey(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("tokens");
+        let write = |text: &str| std::fs::write(&file, text).expect("a file");
+        write("# first\nadmin:first-token\n");
+        let broker = Broker::start(&["--token-file", file.to_str().expect("a name")], "");
+        let hang_up = || {
+            let status = std::process::Command::new("kill").arg("-HUP").arg(broker.process.0.id().to_string()).status();
+            assert!(status.expect("kill runs").success());
+        };
+        let api = Api::new(&broker.url);
+        let status = |token: &'static str| {
+            let api = api.with_token(token);
+            async move { api.get("/api/v1/jobs").await.0 }
+        };
+        assert_eq!((status("first-token").await, status("second-token").await), (200, 401));
+        write("admin:second-token\n");
+        hang_up();
+        until("the new token is taken", || async { (status("second-token").await == 200).then_some(()) }).await;
+        assert_eq!(status("first-token").await, 401);
+        write("admin:third-token\nboss:x\n");
+        hang_up();
+        for _ in 0..20 {
+            assert_eq!(status("second-token").await, 200, "a broken file changes nothing");
+        }
+        write("admin:fourth-token\n");
+        hang_up();
+        until("the good one is taken", || async { (status("fourth-token").await == 200).then_some(()) }).await;
+        assert_eq!(status("second-token").await, 401);
+    });
+}
+
+#[test]
+fn wrong_tokens_are_counted_and_slowed_down() {
+    journey(async {
+        let broker = Broker::start(TOKENS, "");
+        let api = Api::new(&broker.url);
+        let boss = api.with_token("boss-token");
+        assert_eq!(boss.get("/api/v1/jobs").await.0, 200);
+        let guess = |i: usize| {
+            let api = api.with_token(&format!("guess-{i}"));
+            async move { api.get("/api/v1/jobs").await }
+        };
+        let answers = futures_util::future::join_all((0..300).map(guess)).await;
+        assert!(answers.iter().any(|(status, problem)| *status == 401 && problem["title"] == "The token is not known"));
+        assert!(answers.iter().any(|(status, problem)| *status == 429 && problem["type"] == "/problems/too-many-attempts"));
+        assert!(answers.iter().all(|(status, _)| matches!(status, 401 | 429)));
+        assert_eq!(boss.get("/api/v1/jobs").await.0, 200, "who was right before goes on");
+        until("another right one is taken again", || async {
+            (api.with_token("look-token").get("/api/v1/jobs").await.0 == 200).then_some(())
+        })
+        .await;
+        let page = boss.request(Method::GET, "/metrics").send().await.expect("an answer").text().await.expect("a page");
+        for reason in ["wrong", "throttled"] {
+            let sample = format!("webloom_refused_tokens_total{{reason=\"{reason}\"}} ");
+            let count = page.lines().find_map(|line| line.strip_prefix(&sample)?.parse::<u64>().ok());
+            assert!(count.is_some_and(|count| count > 0), "{sample} {page}");
+        }
+        assert!(!page.contains("guess-"));
+    });
+}
+
+#[test]
+fn a_token_may_be_written_with_its_role() {
+    journey(async {
+        let broker = Broker::start(TOKENS, "");
+        let api = Api::new(&broker.url).with_token("admin:boss-token");
+        assert_eq!(api.get("/api/v1/jobs").await.0, 200);
+        assert_eq!(api.with_token("admin:look-token").get("/api/v1/jobs").await.0, 401);
+        let folder = tempfile::tempdir().expect("a folder");
+        let _agent = agent(&broker.url, folder.path(), &["--token", "agent:node-token", "--heartbeat", "1"]);
+        until("the agent is there", || async { (api.get("/api/v1/nodes").await.1["items"][0]["isOnline"] == true).then_some(()) }).await;
     });
 }

@@ -25,7 +25,7 @@ async fn program(api: &Api, line: &str) -> String {
 
 /// An agent that starts programs and is there.
 async fn programs(api: &Api, broker: &str, folder: &Path) -> Process {
-    let agent = agent(broker, folder, &["--applications", "--heartbeat", "1"]);
+    let agent = agent(broker, folder, &["--applications", "--application-users", "root", "--heartbeat", "1"]);
     until("the agent to be there", || async {
         let (_, nodes) = api.get("/api/v1/nodes").await;
         nodes["items"][0]["load"].is_object().then_some(())

@@ -31,7 +31,7 @@ async fn end(api: &Api, run: &Value) {
 /// A worker with a name and all that.
 async fn introduce(api: &Api, worker: &str) -> Socket {
     let mut socket = Socket::open(&api.url, &format!("/worker?workerid={worker}"), Some(json!({ "t": "heartbeat", "v": {} }))).await;
-    socket.expect("welcome").await;
+    socket.first("welcome").await;
     let facts = json!({ "name": "alpha", "group": "g", "version": "1.2", "tags": ["big"], "slots": 4 });
     socket.say("watch", &json!({ "classNames": ["it.Op"], "worker": facts }));
     socket
@@ -44,7 +44,7 @@ fn a_disabled_worker_finishes_what_it_has() {
         let api = Api::new(&broker.url);
         let one = id();
         let mut socket = introduce(&api, &one).await;
-        socket.expect("watching").await;
+        socket.find("watching").await;
         let worker = shown(&api, &one).await;
         for (key, value) in [("name", "alpha"), ("group", "g"), ("version", "1.2"), ("state", "enabled")] {
             assert_eq!(worker[key], value, "{worker}");
@@ -72,7 +72,7 @@ fn a_disabled_worker_finishes_what_it_has() {
         broker.kill_and_restart();
         let api = Api::new(&broker.url);
         let mut socket = introduce(&api, &one).await;
-        socket.expect("watching").await;
+        socket.find("watching").await;
         assert_eq!(shown(&api, &one).await["reason"], "it smells");
         until("the other to be forgotten", || async { (listed(&api, "online=true").await == [one.clone()]).then_some(()) }).await;
         let third = api.trigger(&job).await;
@@ -97,7 +97,7 @@ fn a_draining_worker_is_told() {
         let api = Api::new(&broker.url);
         let one = id();
         let mut socket = introduce(&api, &one).await;
-        socket.expect("watching").await;
+        socket.find("watching").await;
         assert_eq!(order(&api, &one, "drain", json!({ "reason": "new version" })).await.0, 200);
         assert_eq!(socket.find("drain").await["reason"], "new version");
         // Also one that comes back.
@@ -115,7 +115,7 @@ fn a_kicked_worker_stays_away_until_it_is_allowed() {
         let api = Api::new(&broker.url);
         let one = id();
         let mut socket = introduce(&api, &one).await;
-        socket.expect("watching").await;
+        socket.find("watching").await;
         let job = api.job("op", "it.Op", &json!({})).await;
         let run = api.trigger(&job).await;
         socket.find("start").await;
@@ -149,7 +149,7 @@ fn a_kicked_worker_stays_away_until_it_is_allowed() {
         let (status, worker) = order(&api, &one, "allow", json!({})).await;
         assert_eq!((status, &worker["state"]), (200, &json!("enabled")), "{worker}");
         let mut socket = introduce(&api, &one).await;
-        socket.expect("watching").await;
+        socket.find("watching").await;
         // One without a socket is told as well.
         let by_http = api.worker("it.Http").await;
         let waits = actix_rt::spawn({
@@ -172,7 +172,7 @@ fn what_a_worker_says_of_itself_is_checked() {
         let broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let mut socket = Socket::open(&api.url, &format!("/worker?workerid={}", id()), None).await;
-        socket.expect("welcome").await;
+        socket.first("welcome").await;
         let long = "x".repeat(51);
         for (facts, field) in [
             (json!({ "name": long }), "worker.name"),
@@ -181,7 +181,7 @@ fn what_a_worker_says_of_itself_is_checked() {
             (json!({ "slots": 100_001 }), "worker.slots"),
         ] {
             socket.say("watch", &json!({ "classNames": ["it.Op"], "worker": facts }));
-            assert_eq!(socket.expect("error").await["field"], field);
+            assert_eq!(socket.find("error").await["field"], field);
         }
         assert!(listed(&api, "").await.is_empty());
     });
@@ -194,7 +194,7 @@ fn workers_from_a_shell() {
         let api = Api::new(&broker.url);
         let one = id();
         let mut socket = introduce(&api, &one).await;
-        socket.expect("watching").await;
+        socket.find("watching").await;
         let shell = |args: &[&str]| {
             let out = std::process::Command::new(WEBLOOM).arg("worker").args(["--broker", &broker.url]).args(args).output();
             let out = out.expect("it runs");

@@ -1,9 +1,10 @@
 //! Jobs that begin when others end: with what these brought, once, also if the broker dies in between.
 
-use crate::support::api::Api;
+use crate::support::api::{Api, id};
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::{journey, until};
+use crate::tasks::{self, Raw};
 use serde_json::{Value, json};
 
 async fn create(api: &Api, name: &str, url: &str, more: Value) -> (u16, Value) {
@@ -121,7 +122,13 @@ fn nothing_begins_after_itself() {
         let x = job(&api, "x", url, json!({ "successors": [{ "job": "a" }] })).await;
         assert_eq!(field(api.put(&format!("/api/v1/jobs/{x}"), &json!({ "name": "b" })).await), refused("successors"));
         assert_eq!(
-            field(api.post("/api/v1/jobs?dryRun=true", &json!({ "name": "n", "successors": [{ "job": "m" }] })).await),
+            field(
+                api.post(
+                    "/api/v1/jobs?dryRun=true",
+                    &json!({ "name": "n", "properties": { "FullClassName": "a.B" }, "successors": [{ "job": "m" }] })
+                )
+                .await
+            ),
             refused("successors[0].job")
         );
 
@@ -160,6 +167,42 @@ fn a_death_in_between_begins_it_once() {
         until("the line", || async { log_of(&api, &ended).await.contains("begins after this one").then_some(()) }).await;
         assert_eq!(runs(&api, &last).await.len(), 1);
         receiver.stop().await;
+    });
+}
+
+/// The successor waits until its run is stopped, which the worker does not say: the job before it goes on meanwhile.
+#[test]
+fn a_job_goes_on_while_its_successor_is_busy() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let mut worker = Raw::watch(&api, &id(), &["slow", "quick"], json!({ "slots": 4 }), json!([])).await;
+        let replace = json!({ "policies": { "overlap": "replace" } });
+        let after = tasks::job(&api, "after", json!({ "handler": "slow", "lease": 60_000 }), replace).await;
+        let first = tasks::job(&api, "first", json!({ "handler": "quick" }), json!({ "successors": [{ "job": "after" }] })).await;
+        api.trigger(&after).await;
+        let stuck = worker.order().await;
+        let meanwhile = async {
+            worker.socket.find("cancel").await;
+            let run = api.trigger(&first).await;
+            let order = worker.order().await;
+            worker.report(&order, "success", json!({}));
+            worker.settled().await;
+            let again = tokio::time::timeout(std::time::Duration::from_secs(4), api.trigger(&first)).await.expect("the job is not held up");
+            let order = worker.order().await;
+            assert_eq!(order["identity"], again.as_str());
+            worker.report(&stuck, "cancelled", json!({}));
+            worker.report(&order, "success", json!({}));
+            [run, again]
+        };
+        let (_, ended) = futures_util::join!(api.trigger(&after), meanwhile);
+        for ended in ended {
+            until("the successor", || async {
+                let begun = runs(&api, &after).await;
+                begun.iter().any(|run| run["after"] == ended.as_str()).then_some(())
+            })
+            .await;
+        }
     });
 }
 

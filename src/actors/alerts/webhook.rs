@@ -62,9 +62,9 @@ fn message(claimed: &Claimed) -> AlertMessage<'_> {
 /// # Errors
 /// It is none that a message can be sent to.
 pub fn target_of(target: &str) -> Result<Url, String> {
-    let url = Url::parse(target).map_err(|e| format!("`{target}` is no absolute URL: {e}"))?;
+    let url = Url::parse(target).map_err(|_| format!("`{target}` is not a URL: https://example.com/hook is one"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(format!("`{target}` is no http or https URL"));
+        return Err(format!("`{target}` is not a URL of http or https"));
     }
     Ok(url)
 }

@@ -6,7 +6,7 @@ use crate::actors::supervision::Link;
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::WorkerId;
 use crate::domain::task::TaskSettings;
-use crate::domain::task::roster::{Ask, Asker, Hand};
+use crate::domain::task::roster::{Ask, Asker, Hand, Refusal};
 use actix::Message;
 use std::sync::Arc;
 
@@ -99,6 +99,16 @@ pub struct ListHands {
     pub reply: Reply<Vec<WorkerId>>,
 }
 
+/// From the desk: why has a task no worker?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ExplainAsk {
+    /// What it asks for.
+    pub ask: Box<Ask>,
+    /// The workers that are there, and why none of them has it.
+    pub reply: Reply<Vec<Refusal>>,
+}
+
 /// A place at a worker for one task, counted off with a grant. It goes back when it is dropped, on whatever way.
 #[derive(Debug)]
 pub struct Place {
@@ -163,6 +173,13 @@ impl AllocatorHandle {
     pub fn list(&self, handler: Arc<str>, settings: Arc<TaskSettings>) -> Answer<Vec<WorkerId>> {
         let (reply, answer) = reply();
         self.0.tell(ListHands { handler, settings, reply });
+        answer
+    }
+    /// See [`ExplainAsk`].
+    #[must_use]
+    pub fn explain(&self, ask: Box<Ask>) -> Answer<Vec<Refusal>> {
+        let (reply, answer) = reply();
+        self.0.tell(ExplainAsk { ask, reply });
         answer
     }
 }

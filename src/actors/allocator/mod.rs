@@ -5,7 +5,7 @@
 mod message;
 
 pub use message::{
-    AllocatorHandle, AskPlace, BarHand, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, Place, ReleasePlace, WithdrawAsk,
+    AllocatorHandle, AskPlace, BarHand, ExplainAsk, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, Place, ReleasePlace, WithdrawAsk,
 };
 
 use super::supervision::{Link, Notice};
@@ -147,5 +147,13 @@ impl Handler<ListHands> for Allocator {
     fn handle(&mut self, ListHands { handler, settings, reply }: ListHands, _: &mut Self::Context) {
         self.notice.message("allocator.list");
         reply.send(Ok(self.roster.all(&handler, &settings)));
+    }
+}
+
+impl Handler<ExplainAsk> for Allocator {
+    type Result = ();
+    fn handle(&mut self, ExplainAsk { ask, reply }: ExplainAsk, _: &mut Self::Context) {
+        self.notice.message("allocator.explain");
+        reply.send(Ok(self.roster.explain(&ask)));
     }
 }

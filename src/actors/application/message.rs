@@ -70,7 +70,19 @@ pub struct NodeLost {
 #[derive(Debug, Clone)]
 pub struct ApplicationHandle(pub(in crate::actors) Link<ApplicationActor>);
 
+/// From the desk: where is the run?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DescribeApplication(pub Reply<RunOutput>);
+
 impl ApplicationHandle {
+    /// See [`DescribeApplication`].
+    #[must_use]
+    pub fn describe(&self) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeApplication(reply));
+        answer
+    }
     /// See [`StopApplication`].
     #[must_use]
     pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {

@@ -10,16 +10,20 @@ mod orders;
 mod output;
 mod reports;
 
-pub use message::{ApplicationHandle, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, SeeTurn, StopApplication};
+pub use message::{
+    ApplicationHandle, DescribeApplication, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, SeeTurn, StopApplication,
+};
 
 use super::followers::Size;
 use super::house::House;
 use super::reply::Reply;
+use super::run::stored_output;
 use super::supervision::Notice;
 use crate::domain::application::ApplicationSettings;
+use crate::domain::application::choice::Chosen;
 use crate::domain::application::life::{Effect, Event, Life, Phase, Rules};
 use crate::domain::ids::NodeId;
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::application::ProgramRef;
@@ -35,7 +39,7 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(500);
 /// Ticks between two reminders to the nodes of what they are expected to have.
 const REMIND: u32 = 4;
-/// A run that waited when the broker began gives the nodes so long to come back, in milliseconds.
+/// A run gives nodes so long to come back after the broker, or to send the first heartbeat, in milliseconds.
 const NODES_RETURN_MS: i64 = 10_000;
 /// And looks for them so often.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -54,6 +58,8 @@ pub struct ApplicationActor {
     life: Option<Life>,
     instances: Vec<Place>,
     ticks: u32,
+    /// When it began to wait for nodes that are about to connect.
+    waits_since: Option<Timestamp>,
     /// What is to be done first of all.
     first: Vec<Effect>,
     /// Somebody ended it while its places were on their way to the disk.
@@ -127,6 +133,7 @@ impl ApplicationActor {
             life: None,
             instances: instances.collect(),
             ticks: 0,
+            waits_since: None,
             first: Vec::new(),
             stop_reason: None,
             stops: Vec::new(),
@@ -150,9 +157,11 @@ impl ApplicationActor {
         if rows.is_empty() {
             return Vec::new();
         }
-        let now = Timestamp::now();
+        let (now, wall) = (Timestamp::steady(), Timestamp::now());
         let stop = rows.iter().find_map(|row| row.exit_reason.clone());
-        let began = rows.iter().filter_map(|row| row.start_time).min().unwrap_or(now);
+        // A beginning that is still to come is one of before the clock went back.
+        let age = rows.iter().filter_map(|row| row.start_time).min().map_or(0, |start| wall.since_ms(start).max(0));
+        let began = now.plus_ms(-age);
         let stored = rows.into_iter().map(|row| {
             let phase = match row.state {
                 RunState::Pending | RunState::Scheduled => Phase::Told,
@@ -206,14 +215,14 @@ impl ApplicationActor {
         }
         let now = Timestamp::now();
         let chosen = self.house.fleet.choose(&settings, self.run.identity, self.run.attempt);
-        let came_along = self.run.creation_time < self.house.since && now.since_ms(self.house.since) < NODES_RETURN_MS;
-        if chosen.is_partial() && came_along {
-            // The nodes are coming back after the broker.
+        let remark = chosen.remark();
+        if chosen.is_partial() && self.waits_for_nodes(&chosen) {
             self.house.fleet.leave(self.run.identity);
+            self.run.reason = remark.map(|remark| format!("waits for nodes that are about to connect: {remark}"));
             ctx.run_later(LOOK_AGAIN, Self::begin);
             return;
         }
-        let remark = chosen.remark();
+        self.run.reason = None;
         if chosen.nodes.is_empty() {
             return self.end(RunState::Failed, remark, ctx);
         }
@@ -230,7 +239,7 @@ impl ApplicationActor {
             crate::fault::point("application.placed");
             this.ending = false;
             this.instances = vec![Place::default(); chosen.nodes.len()];
-            let (life, effects) = Life::begin(&chosen.nodes, this.rules(), now);
+            let (life, effects) = Life::begin(&chosen.nodes, this.rules(), Timestamp::steady());
             this.life = Some(life);
             this.carry_out(effects, ctx);
             this.remind();
@@ -241,9 +250,19 @@ impl ApplicationActor {
         });
     }
 
+    /// Nodes are coming back after the broker, or have connected and are about to say how they are.
+    fn waits_for_nodes(&mut self, chosen: &Chosen) -> bool {
+        let now = Timestamp::steady();
+        let waited = now.since_ms(*self.waits_since.get_or_insert(now));
+        let is_greeting = chosen.left_out.unknown > 0 && waited < NODES_RETURN_MS;
+        let is_older = self.epoch > Run::FIRST_EPOCH;
+        let is_missing = is_older || self.house.directory.nodes.count() < self.house.before.nodes;
+        is_greeting || is_missing && now.since_ms(self.house.began) < NODES_RETURN_MS
+    }
+
     fn happens(&mut self, event: Event, ctx: &mut Context<Self>) {
         if let Some(life) = &mut self.life {
-            let effects = life.handle(event, Timestamp::now());
+            let effects = life.handle(event, Timestamp::steady());
             self.carry_out(effects, ctx);
         }
     }
@@ -319,14 +338,11 @@ impl Actor for ApplicationActor {
         ctx.run_interval(TICK, Self::tick);
         let first = std::mem::take(&mut self.first);
         self.carry_out(first, ctx);
-        let now = Timestamp::now();
-        match self.run.not_before {
+        match self.run.pause(Timestamp::now()) {
             // Its job says when its turn has come: then there is another actor.
             _ if self.run.is_queued() => {}
-            Some(at) if at > now => {
-                ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), Self::begin);
-            }
-            _ => self.begin(ctx),
+            Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
+            Pause::None | Pause::FromLater => self.begin(ctx),
         }
         self.remind();
     }
@@ -368,5 +384,13 @@ impl Handler<StopApplication> for ApplicationActor {
             Some(_) if self.stops.len() == 1 => self.stop_all(reason, ctx),
             Some(_) => {}
         }
+    }
+}
+
+impl Handler<DescribeApplication> for ApplicationActor {
+    type Result = ();
+    fn handle(&mut self, DescribeApplication(reply): DescribeApplication, _: &mut Self::Context) {
+        self.notice.message("application.describe");
+        reply.send(Ok(stored_output(&self.run)));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::domain::schedule::LONGEST;
 use crate::domain::time::Timestamp;
+use crate::store::NextAsked;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -43,13 +44,14 @@ struct Wish {
 
 impl Answer {
     /// When the receiver wants to be called next, if it says so: `nextAt` or `nextIn` in a JSON object.
-    pub(super) fn next(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn next(&self, now: Timestamp) -> Option<NextAsked> {
         if self.is_cut || !self.headers.get("content-type").is_some_and(|kind| kind.to_ascii_lowercase().contains("json")) {
             return None;
         }
         // An answer is the receiver's own; only these two words in it are ours.
         let wish: Wish = serde_json::from_slice(&self.body).ok()?;
-        wish.next_at.or_else(|| wish.next_in.filter(|ms| *ms <= LONGEST).map(|ms| now.plus_ms(ms as i64)))
+        let pause = wish.next_in.filter(|ms| *ms <= LONGEST).map(|ms| NextAsked { at: now.plus_ms(ms as i64), from: Some(now) });
+        wish.next_at.map(|at| NextAsked { at, from: None }).or(pause)
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
     fn next(kind: &str, body: &str) -> Option<i64> {
         let headers = [("content-type", kind.to_owned())].into_iter().collect();
         let answer = Answer { status: 200, headers, body: body.as_bytes().to_vec(), ..Answer::default() };
-        answer.next(Timestamp(1_000)).map(|at| at.0)
+        answer.next(Timestamp(1_000)).map(|next| next.at.0)
     }
 
     #[test]

@@ -27,7 +27,19 @@ pub struct SeeTurn;
 #[derive(Debug, Clone)]
 pub struct CallbackHandle(pub(in crate::actors) Link<CallbackActor>);
 
+/// From the desk: where is the run?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DescribeCallback(pub Reply<RunOutput>);
+
 impl CallbackHandle {
+    /// See [`DescribeCallback`].
+    #[must_use]
+    pub fn describe(&self) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeCallback(reply));
+        answer
+    }
     /// See [`StopCallback`].
     #[must_use]
     pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {

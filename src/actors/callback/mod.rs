@@ -9,20 +9,19 @@ mod message;
 mod outbound;
 mod request;
 
-pub use message::{CallbackHandle, SeeTurn, StopCallback};
+pub use message::{CallbackHandle, DescribeCallback, SeeTurn, StopCallback};
 pub use outbound::Outbound;
 pub(in crate::actors) use outbound::{addresses, to};
 
 use super::ends::End;
 use super::house::House;
-use super::job::ask_next;
 use super::run::stored_output;
 use super::supervision::Notice;
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{BeginRun, GetRun, RetryRun, StoreError};
+use crate::store::{BeginRun, GetRun, NextAsked, RetryRun, StoreError, WithNext};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use answer::Attempt;
 use outbound::Slot;
@@ -45,13 +44,15 @@ pub struct CallbackActor {
     ending: bool,
     /// It is only the attempt that ends.
     again: bool,
+    /// The time that the receiver asked for.
+    next: Option<NextAsked>,
 }
 
 impl CallbackActor {
     /// The actor of a run that is owned under this epoch.
     #[must_use]
     pub fn new(notice: Notice, house: House, run: Run, epoch: i64) -> Self {
-        Self { notice, house, run, epoch, work: None, ending: false, again: false }
+        Self { notice, house, run, epoch, work: None, ending: false, again: false, next: None }
     }
 
     /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
@@ -76,6 +77,7 @@ impl CallbackActor {
         if self.ending {
             return;
         }
+        self.run.reason = Some("waits until fewer requests of other runs are under way".to_owned());
         let outbound = self.house.outbound.clone();
         let slot = wrap_future(async move { outbound.slot().await });
         self.work = Some(ctx.spawn(slot.map(|slot, this: &mut Self, ctx: &mut Context<Self>| this.order(slot, ctx))));
@@ -125,15 +127,9 @@ impl CallbackActor {
         if let Some(reason) = attempt.failure {
             return self.end(RunState::Failed, Some(reason), result, ctx, drop);
         }
-        let Some(at) = attempt.answer.as_ref().and_then(|answer| answer.next(Timestamp::now())) else {
-            return self.end(RunState::Success, None, result, ctx, drop);
-        };
-        // Before the end is stored: after a crash in between, the receiver is asked again and says it again.
-        let asked = ask_next(self.house.clone(), self.run.job_id, self.run.identity, at);
-        let asked = wrap_future(asked).map(move |(), this: &mut Self, ctx: &mut Context<Self>| {
-            this.end(RunState::Success, None, result, ctx, drop);
-        });
-        ctx.spawn(asked);
+        // The job deals with the time when it deals with the end.
+        self.next = attempt.answer.as_ref().and_then(|answer| answer.next(Timestamp::now()));
+        self.end(RunState::Success, None, result, ctx, drop);
     }
 
     fn over(&self) -> Problem {
@@ -161,7 +157,11 @@ impl CallbackActor {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
         let end = End { state, reason, result, now: Timestamp::now() };
-        Self::then(ctx, self.house.store.insist(end.write(&self.run, self.epoch)), move |this, follow, ctx| {
+        let next = self.next.filter(|_| state == RunState::Success);
+        let mut write = end.write(&self.run, self.epoch);
+        write.follow |= next.is_some();
+        let write = WithNext { end: write, no: self.run.no, next };
+        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
             end.apply(&mut this.run, &this.house);
             done(Ok(stored_output(&this.run)));
             this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
@@ -190,14 +190,11 @@ impl Actor for CallbackActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let now = Timestamp::now();
-        match self.run.not_before {
+        match self.run.pause(Timestamp::now()) {
             // Its job says when its turn has come: then there is another actor.
             _ if self.run.is_queued() => {}
-            Some(at) if at > now => {
-                ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), Self::begin);
-            }
-            _ => self.begin(ctx),
+            Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
+            Pause::None | Pause::FromLater => self.begin(ctx),
         }
     }
 }
@@ -229,5 +226,13 @@ impl Handler<StopCallback> for CallbackActor {
         }
         self.run.update_by = by;
         self.end(RunState::Stopped, Some(reason), None, ctx, |ended| reply.send(ended));
+    }
+}
+
+impl Handler<DescribeCallback> for CallbackActor {
+    type Result = ();
+    fn handle(&mut self, DescribeCallback(reply): DescribeCallback, _: &mut Self::Context) {
+        self.notice.message("callback.describe");
+        reply.send(Ok(stored_output(&self.run)));
     }
 }

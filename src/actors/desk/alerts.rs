@@ -6,6 +6,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::alert::ChannelKind;
 use crate::domain::ids::ChannelId;
 use crate::domain::job::limits;
+use crate::domain::secrets::{MASK, mask_webhook};
 use crate::domain::time::Timestamp;
 use crate::protocol::alerts::{AlertDeliveryOutput, AlertEventOutput, AlertInput, AlertOutput, AlertTestOutput};
 use crate::protocol::api::Page;
@@ -45,7 +46,7 @@ impl Desk {
     /// A value is not allowed, or the name is taken.
     pub async fn create_channel(&self, input: AlertInput, by: Option<String>) -> Result<AlertOutput, Problem> {
         let now = Timestamp::now();
-        let missing = |field: &str| Problem::invalid(field, "it is missing");
+        let missing = |field: &str| Problem::invalid(field, "it is required");
         let mut channel = Channel {
             id: ChannelId::at(now),
             name: input.name.clone().ok_or_else(|| missing("name"))?,
@@ -140,7 +141,12 @@ impl Desk {
     fn apply(&self, channel: &mut Channel, input: AlertInput) -> Result<(), Problem> {
         channel.name = input.name.unwrap_or_else(|| std::mem::take(&mut channel.name));
         channel.kind = input.kind.unwrap_or(channel.kind);
-        channel.target = input.target.unwrap_or_else(|| std::mem::take(&mut channel.target));
+        // Whoever read the channel without its secrets may send it back.
+        let target = input.target.filter(|target| !target.contains(MASK) || *target != mask_webhook(&channel.target));
+        if target.as_ref().is_some_and(|target| target.contains(MASK)) {
+            return Err(Problem::invalid("target", format!("`{MASK}` stands for a part that is not shown: send the whole URL")));
+        }
+        channel.target = target.unwrap_or_else(|| std::mem::take(&mut channel.target));
         // Whoever sends back what was shown sends an empty one.
         channel.secret = input.secret.filter(|secret| !secret.is_empty()).or(channel.secret.take());
         channel.filter = input.filter.unwrap_or_else(|| std::mem::take(&mut channel.filter));

@@ -43,7 +43,7 @@ fn apply(group: &mut Group, input: GroupInput) -> Result<(), Problem> {
     let description = group.description.as_deref().unwrap_or_default();
     let lengths = [("name", group.name.chars().count(), limits::NAME), ("description", description.chars().count(), limits::DESCRIPTION)];
     match lengths.into_iter().find(|(_, length, most)| length > most) {
-        Some((field, length, most)) => Err(Problem::invalid(field, format!("{length} characters are too many: at most {most} are taken"))),
+        Some((field, length, most)) => Err(Problem::invalid(field, format!("must have at most {most} characters, not {length}"))),
         None => Ok(()),
     }
 }

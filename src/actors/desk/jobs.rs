@@ -3,18 +3,26 @@
 use super::Desk;
 use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, flow_problem, job_from};
 use crate::actors::reply::{problem_of, reply};
-use crate::domain::ids::{Identity, JobId};
+use crate::domain::ids::{IdPart, Identity, JobId};
 use crate::domain::job::{Job, JobKind, limits};
+use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{LONGEST, Schedule};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
-use crate::protocol::management::{AskInput, BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
+use crate::protocol::management::{
+    AskInput, BackfillInput, BackfillOutput, DisableInput, JobActivity, JobOutput, JobStatus, LastRun, RedriveJobInput, RedriveOutput,
+};
 use crate::protocol::problem::Problem;
-use crate::store::{CheckFlow, GetRun, InsertJob, JobSort, ListJobs, LoadJobs, PurgeJob, SortKey, StoreError, StoredPlan};
+use crate::store::{
+    CheckFlow, GetRun, InsertJob, JobSort, ListJobs, LoadJobs, NextAsked, PurgeJob, ReadActivity, SortKey, StoreError, StoredActivity,
+    StoredPlan,
+};
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
+    /// Only those whose id begins or ends with this.
+    pub id: Option<IdPart>,
     /// A part of the name.
     pub name: Option<String>,
     /// Enabled or not.
@@ -29,19 +37,45 @@ pub struct JobFilter {
     pub sort: Option<String>,
     /// Where the last page ended.
     pub cursor: Option<String>,
-    /// At most so many.
+    /// The most items in the answer.
     pub limit: usize,
 }
 
 fn output(job: Job, plan: &StoredPlan) -> JobOutput {
     JobOutput {
-        cron: job.schedule.as_ref().and_then(|schedule| schedule.triggers.iter().find_map(|trigger| trigger.cron.clone())),
+        cron: job.schedule.as_ref().and_then(Schedule::first_cron).map(str::to_owned),
         number: job.id.number(),
         job: job.without_secrets(),
         next_fire: plan.next_at,
         last_fire: plan.state.last_fire,
         fires: plan.state.fires,
         failures: plan.state.failures,
+        activity: None,
+    }
+}
+
+fn activity(stored: StoredActivity) -> JobActivity {
+    let StoredActivity { runs, average_ms, last, open } = stored;
+    let is_begun = |run: &Run| run.state == RunState::Running || run.state == RunState::Scheduled && run.worker_id.is_some();
+    let status = match &open {
+        None => JobStatus::Idle,
+        Some(run) if is_begun(run) => JobStatus::Running,
+        Some(_) => JobStatus::Waiting,
+    };
+    let worker_of = |run: &Option<Run>| run.as_ref().and_then(|run| run.worker_id);
+    JobActivity {
+        status,
+        runs,
+        average_ms,
+        open_run: open.as_ref().map(|run| run.identity),
+        worker_id: worker_of(&open).or_else(|| worker_of(&last)),
+        last_run: last.map(|run| LastRun {
+            identity: run.identity,
+            state: run.state,
+            start_time: run.start_time,
+            finish_time: run.finish_time,
+            took_ms: run.start_time.zip(run.finish_time).map(|(start, end)| end.since_ms(start).max(0) as u64),
+        }),
     }
 }
 
@@ -116,7 +150,16 @@ impl Desk {
     /// There is none.
     pub async fn job(&self, id: JobId) -> Result<JobOutput, Problem> {
         let (job, plan) = self.stored_job(id, false).await?;
-        Ok(output(job, &plan))
+        let stored = self.house.store.read(ReadActivity(id)).await.map_err(|e| problem_of(&e))?;
+        let mut activity = activity(stored);
+        if let (Some(run), JobStatus::Waiting) = (activity.open_run, activity.status) {
+            // That a short task is at a worker is written with its end: its actor knows before.
+            let now = self.described(run).await.filter(|now| matches!(now.state, RunState::Running | RunState::Scheduled));
+            if let Some(now) = now {
+                (activity.status, activity.worker_id) = (JobStatus::Running, now.worker_id.or(activity.worker_id));
+            }
+        }
+        Ok(JobOutput { activity: Some(activity), ..output(job, &plan) })
     }
 
     /// Lists jobs.
@@ -128,6 +171,7 @@ impl Desk {
         let after = filter.cursor.as_deref().map(|text| read_cursor(text, sort)).transpose()?;
         let limit = filter.limit;
         let query = ListJobs {
+            id: filter.id,
             name: filter.name,
             enabled: filter.enabled,
             kind: filter.kind,
@@ -269,16 +313,17 @@ impl Desk {
     /// # Errors
     /// There is no such run, the input names no time, or the job is disabled.
     pub async fn ask_next(&self, identity: Identity, input: AskInput) -> Result<Option<Timestamp>, Problem> {
-        let at = match (input.at, input.in_ms) {
-            (Some(at), None) => at,
+        let now = Timestamp::now();
+        let next = match (input.at, input.in_ms) {
+            (Some(at), None) => NextAsked { at, from: None },
             (None, Some(ms)) if ms > LONGEST => return Err(Problem::invalid("in", format!("{ms} ms is more than {LONGEST}"))),
-            (None, Some(ms)) => Timestamp::now().plus_ms(ms as i64),
+            (None, Some(ms)) => NextAsked { at: now.plus_ms(ms as i64), from: Some(now) },
             _ => return Err(Problem::invalid("at", "one of `at` and `in` is expected")),
         };
         let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
         let job = self.house.registry().open_job(run.job_id).wait().await?;
-        job.ask_next(identity, at).wait().await
+        job.ask_next(identity, next).wait().await
     }
 
     /// Makes runs for a past range of a job's plan.
@@ -294,9 +339,9 @@ impl Desk {
     ///
     /// # Errors
     /// There is no such job, or it is disabled.
-    pub async fn redrive(&self, id: JobId, by: Option<String>) -> Result<RedriveOutput, Problem> {
+    pub async fn redrive(&self, id: JobId, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
         let job = self.house.registry().open_job(id).wait().await?;
-        job.redrive(by).wait().await
+        job.redrive(input, by).wait().await
     }
 }
 

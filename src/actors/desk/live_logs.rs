@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Lines of one page.
-const PAGE: usize = 50;
+/// Lines of one page: what a follower who does not read holds of memory is some of them.
+const PAGE: usize = 16;
 /// Followers of all runs together.
 const MOST_STREAMS: usize = 1_000;
 /// After so long without a word something is sent, so that nobody in between takes the line for dead.

@@ -33,7 +33,7 @@ pub struct LogFilter {
     pub since: Option<Timestamp>,
     /// Only those of this instant and earlier.
     pub until: Option<Timestamp>,
-    /// At most so many.
+    /// The most items in the answer.
     pub limit: usize,
     /// Wait so long for a line if there is none and the run is not over.
     pub wait: Duration,
@@ -68,6 +68,7 @@ pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     };
     let mut lines = vec![line(0, run.creation_time, INFO, made)];
     lines.extend(run.start_time.map(|at| line(0, at, INFO, "the first attempt began".to_owned())));
+    let worker = run.worker_id.map(|worker| format!(" at worker {worker}")).unwrap_or_default();
     lines.extend(run.finish_time.filter(|_| run.state.is_final()).map(|at| {
         let why = run.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         let level = match run.state {
@@ -75,7 +76,7 @@ pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
             crate::domain::run::RunState::Stopped => WARNING,
             _ => INFO,
         };
-        line(END_ID, at, level, format!("ended: {}{why}", run.state.name()))
+        line(END_ID, at, level, format!("ended: {}{worker}{why}", run.state.name()))
     }));
     lines
 }

@@ -79,6 +79,8 @@ impl Desk {
         page.single("webloom_store_written_total", "counter", "Writes done, refused ones too.", stats.written as f64);
         page.single("webloom_store_transactions_total", "counter", "Transactions committed.", stats.batches as f64);
         page.single("webloom_store_failures_total", "counter", "Transactions and reads that failed.", stats.failures as f64);
+        let lost = self.house.counts.lost_results() as f64;
+        page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
         let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
         for actor in self.actors() {
             let (count, restarts, depth) = actors.entry(actor.kind).or_default();
@@ -101,6 +103,16 @@ impl Desk {
         let directory = &self.house.directory;
         page.single("webloom_nodes_online", "gauge", "Nodes that are there.", directory.nodes.all().len() as f64);
         page.single("webloom_workers_online", "gauge", "Workers that are there.", directory.workers.all().len() as f64);
+        let (known, held) = self.house.sites.board().counts(Timestamp::steady());
+        page.metric("webloom_sites", "gauge", "Sites that the broker knows something of, and those of them that are held.");
+        for (state, count) in [("known", known), ("held", held)] {
+            page.sample("webloom_sites", &[("state", state)], count as f64);
+        }
+        let name = "webloom_site_requests_total";
+        page.metric(name, "counter", "Requests to sites by what they came to, since the start.");
+        for (outcome, count) in self.house.sites.requests() {
+            page.sample(name, &[("outcome", outcome)], count as f64);
+        }
         page.single("webloom_alerts_waiting", "gauge", "Messages to channels that have not arrived yet.", alerts as f64);
     }
 }

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod brokers;
+mod failures;
 mod groups;
 mod job_data;
 mod jobs;
@@ -11,27 +12,33 @@ mod live_logs;
 mod logs;
 mod metrics;
 mod numbers;
+mod owners;
 mod peers;
 mod plans;
 mod programs;
 mod queue;
 mod redrive;
 mod runs;
+mod sites;
+mod steering;
 mod tasks;
 mod transfer;
 mod why;
+mod why_url;
 mod workers;
 mod works;
 
 pub use super::job::TriggerOrder;
+pub use failures::FailureFilter;
 pub use jobs::JobFilter;
 pub use live_logs::LogEvent;
 pub use logs::LogFilter;
 pub use numbers::NumberedId;
 pub use peers::NodeMeeting;
 pub use plans::FireFilter;
-pub use queue::PollOptions;
+pub use queue::{PollOptions, Receipt};
 pub use runs::RunFilter;
+pub use sites::SiteFilter;
 pub use workers::WorkerFilter;
 
 use super::house::House;
@@ -57,10 +64,20 @@ impl Desk {
     pub fn actors(&self) -> Vec<ActorOutput> {
         let now = Timestamp::now();
         let mut actors = self.house.directory.census.list(now);
+        for actor in &mut actors {
+            // A session is called after its peer: `node <id> #<number>`.
+            let id = match actor.kind.as_str() {
+                "node" => Some(actor.name.as_str()),
+                "session" => actor.name.strip_prefix("node ").and_then(|rest| rest.split(' ').next()),
+                _ => None,
+            };
+            actor.label = id.and_then(|id| id.parse().ok()).map(|id| self.house.directory.node_name(id).to_string());
+        }
         let stats = self.house.store.stats();
         actors.push(ActorOutput {
             kind: "persistence".to_owned(),
             name: "writer".to_owned(),
+            label: None,
             parent: None,
             state: if self.house.store.is_busy() { "busy" } else { "running" }.to_owned(),
             age: now.since_ms(self.house.since),
@@ -72,12 +89,12 @@ impl Desk {
         actors
     }
 
-    /// Whether requests can be served: the store answers.
+    /// Whether requests can be served: something can be stored.
     ///
     /// # Errors
-    /// It does not.
+    /// Nothing can.
     pub async fn ready(&self) -> Result<(), Problem> {
-        self.house.store.write(crate::store::Barrier).await.map_err(|e| super::reply::problem_of(&e))
+        self.house.store.check_disk().await.map_err(|e| super::reply::problem_of(&e))
     }
 
     /// The times by which peers are to live.

@@ -5,15 +5,17 @@ use crate::actors::node::NodeHandle;
 use crate::actors::outlet::Outlet;
 use crate::actors::reply::problem_of;
 use crate::actors::worker::WorkerHandle;
-use crate::domain::ids::{Identity, NodeId, WorkerId};
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
+use crate::domain::ids::{IdPart, Identity, NodeId, NumberOr, WorkerId};
+use crate::domain::node::{Instance, NodeFacts, NodeLoad, NodeRecord, NodeWork};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{NodeOutput, WorkerInput};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
 use crate::protocol::problem::Problem;
 use crate::protocol::worker::{FromWorker, ToWorker};
-use crate::store::{DeleteNode, GetNode, ListNodes, NodeStatus, SetNodeWork, StoreError};
+use crate::store::{DeleteNode, GetNode, ListNodes, NodeNames, NodeStatus, PeerNames, SetNodeWork, StoreError};
+use std::collections::HashMap;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// A node that calls by HTTP.
 #[derive(Debug)]
@@ -32,13 +34,48 @@ fn unknown_node(id: NodeId) -> Problem {
     Problem::not_found(format!("there is no node {id}"))
 }
 
+/// Candidates that are listed where a text may mean several nodes.
+const MOST_CANDIDATES: usize = 10;
+
+/// The nodes that a text means: those of this name, whatever the case of its letters, else those whose id begins or ends so.
+fn meant_by(text: &str, nodes: &[(NodeId, Option<String>)]) -> Vec<NodeId> {
+    type Known = (NodeId, Option<String>);
+    let of = |is: &dyn Fn(&Known) -> bool| nodes.iter().filter(|node| is(node)).map(|node| node.0).collect::<Vec<_>>();
+    let named = of(&|(_, name)| name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(text)));
+    match text.parse::<IdPart>() {
+        Ok(part) if named.is_empty() => of(&|(id, _)| part.is_of(&id.to_string())),
+        _ => named,
+    }
+}
+
 impl Desk {
     /// A node has opened a session.
     ///
     /// # Errors
     /// Its record could not be stored.
-    pub async fn node_connected(&self, facts: NodeFacts, outlet: Outlet, binary: bool, by: Option<String>) -> Result<NodeHandle, Problem> {
+    pub async fn node_connected(
+        &self,
+        facts: NodeFacts,
+        instance: Option<Instance>,
+        outlet: Outlet,
+        binary: bool,
+        by: Option<String>,
+    ) -> Result<NodeHandle, Problem> {
+        let owners = &self.house.directory.node_owners;
+        owners.claim(facts.node_id, instance, outlet.number, &facts.ip_address).map_err(|address| {
+            // It is the reason of a close, which has 123 bytes.
+            let why = format!("another agent, at {address}, uses this node id: give each agent its own --data-dir");
+            Problem::conflict("node-in-use", why)
+        })?;
         self.house.registry().node_connected(facts, Some((outlet, binary)), by).wait().await
+    }
+
+    /// The session of a node is over.
+    pub fn node_disconnected(&self, id: NodeId, session: u64) {
+        self.house.directory.node_owners.release(id, session);
+        if let Some(node) = self.house.directory.nodes.get(id) {
+            node.session_closed(session);
+        }
     }
 
     /// The actor of a node, if it lives.
@@ -122,15 +159,53 @@ impl Desk {
         Ok(self.node_output(record.ok_or_else(|| unknown_node(id))?).await)
     }
 
+    /// The node that a text means: its id, its number, its name, or digits that its id begins or ends with.
+    ///
+    /// # Errors
+    /// It means no node, or several.
+    pub async fn node_meant(&self, text: &str) -> Result<NodeId, Problem> {
+        let named: Option<NumberOr<NodeId>> = text.parse().ok();
+        match named {
+            Some(NumberOr::Id(id)) => return Ok(id),
+            // A name may consist of digits too.
+            Some(NumberOr::Number(number)) => match self.numbered(number).await {
+                Err(problem) if problem.status == 404 => {}
+                found => return found,
+            },
+            None => {}
+        }
+        let nodes = self.house.store.read(NodeNames).await.map_err(|e| problem_of(&e))?;
+        match meant_by(text, &nodes)[..] {
+            [] => Err(Problem::not_found(format!("there is no node `{text}`; a node is meant by its name, its id or its number"))),
+            [id] => Ok(id),
+            ref several => {
+                let ids: Vec<String> = several.iter().take(MOST_CANDIDATES).map(ToString::to_string).collect();
+                let more = if several.len() > MOST_CANDIDATES { ", …" } else { "" };
+                let detail = format!("{} nodes are meant by `{text}`. Use one of the ids {}{more}", several.len(), ids.join(", "));
+                Err(Problem::conflict("ambiguous", detail))
+            }
+        }
+    }
+
+    /// The names of nodes and workers that have one.
+    pub(super) async fn peer_names(&self, mut peers: Vec<Uuid>) -> Result<HashMap<Uuid, String>, Problem> {
+        peers.sort_unstable();
+        peers.dedup();
+        if peers.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.house.store.read(PeerNames(peers)).await.map_err(|e| problem_of(&e))
+    }
+
     async fn node_output(&self, record: NodeRecord) -> NodeOutput {
-        let number = record.facts.node_id.number();
+        let (name, number) = (record.facts.shown_name(), record.facts.node_id.number());
         let asked = match self.house.directory.nodes.get(record.facts.node_id) {
             Some(node) => node.describe().wait().await.ok(),
             None => None,
         };
         match asked {
-            Some(d) => NodeOutput { number, record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
-            None => NodeOutput { number, record, is_online: false, load: None, holding: 0, programs: 0 },
+            Some(d) => NodeOutput { name, number, record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
+            None => NodeOutput { name, number, record, is_online: false, load: None, holding: 0, programs: 0 },
         }
     }
 
@@ -170,6 +245,7 @@ impl Desk {
             node.hang_up("an operator removed the node");
             self.house.registry().node_gone(id);
         }
+        self.house.directory.node_names.remove(id);
         match self.house.store.write(DeleteNode(id)).await {
             Err(StoreError::NotFound) => Err(unknown_node(id)),
             done => done.map_err(|e| problem_of(&e)),
@@ -194,5 +270,24 @@ impl Desk {
         }
         self.node(id).await?;
         self.house.store.read(NodeStatus { node: id, from, to, limit }).await.map_err(|e| problem_of(&e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_by_its_name_and_by_the_first_digits_of_its_id() {
+        let id = |text: &str| text.parse::<NodeId>().expect("an id");
+        let (a, b, c) =
+            (id("abcd0000000000000000000000000001"), id("abcd1000000000000000000000000002"), id("0000abcd000000000000000000000003"));
+        let nodes = [(a, Some("ABCD1".to_owned())), (b, Some("Web".to_owned())), (c, Some("web".to_owned()))];
+        assert_eq!(meant_by("abcd1", &nodes), [a], "a name comes before digits");
+        assert_eq!(meant_by("WEB", &nodes), [b, c]);
+        assert_eq!(meant_by("ABCD", &nodes), [a, b]);
+        assert_eq!(meant_by("00000003", &nodes), [c]);
+        assert_eq!(meant_by("abcd10", &nodes), [b]);
+        assert!(meant_by("abc", &nodes).is_empty() && meant_by("we", &nodes).is_empty() && meant_by("", &nodes).is_empty());
     }
 }

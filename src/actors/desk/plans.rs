@@ -25,7 +25,7 @@ pub struct FireFilter {
     pub verdict: Option<String>,
     /// Where the last page ended.
     pub cursor: Option<String>,
-    /// At most so many.
+    /// The most items in the answer.
     pub limit: usize,
 }
 
@@ -33,7 +33,7 @@ fn check_count(count: Option<usize>) -> Result<usize, Problem> {
     match count {
         None => Ok(USUAL_COUNT),
         Some(n) if (1..=MOST_COUNT).contains(&n) => Ok(n),
-        Some(n) => Err(Problem::invalid("count", format!("{n} is not within 1 and {MOST_COUNT}"))),
+        Some(n) => Err(Problem::invalid("count", format!("must be 1 to {MOST_COUNT}, not {n}"))),
     }
 }
 

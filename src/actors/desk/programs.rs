@@ -4,16 +4,21 @@ use super::Desk;
 use crate::actors::packages::Incoming;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::{Identity, NodeId};
-use crate::protocol::api::Page;
+use crate::domain::job::JobKind;
+use crate::domain::node::shown_name;
+use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::packages::{InstanceOutput, PackageOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{InstanceRow, ListInstances};
+use std::collections::HashMap;
 use std::fs::File;
+use uuid::Uuid;
 
-fn output(row: InstanceRow) -> InstanceOutput {
+fn output(row: InstanceRow, names: &HashMap<Uuid, String>) -> InstanceOutput {
     InstanceOutput {
         instance: row.instance,
         peer: row.peer.map(NodeId),
+        peer_name: row.peer.map(|peer| shown_name(NodeId(peer), names.get(&peer).map(String::as_str))),
         attempt: row.attempt,
         state: row.state,
         reason: row.reason,
@@ -25,8 +30,25 @@ fn output(row: InstanceRow) -> InstanceOutput {
     }
 }
 
+/// A task at one worker is its own only instance, and has no row for it.
+fn only_instance(run: RunOutput) -> Option<InstanceRow> {
+    let worker = run.worker_id.filter(|_| run.kind == JobKind::Task.name())?;
+    Some(InstanceRow {
+        instance: 0,
+        peer: Some(worker.0),
+        attempt: run.attempt,
+        state: run.state,
+        reason: run.reason,
+        result: run.result.map(|result| result.to_string()),
+        start_time: run.start_time,
+        finish_time: run.finish_time,
+        lines: 0,
+        exit_reason: None,
+    })
+}
+
 impl Desk {
-    /// The instances of a run, in their order. A run that is its own only instance has none.
+    /// The instances of a run, in their order; of a task that one worker has or had, that one.
     ///
     /// # Errors
     /// There is no such run, or the cursor is none of ours.
@@ -36,7 +58,11 @@ impl Desk {
         let list = ListInstances { no: run.no, from: from.unwrap_or(0), limit: limit + 1 };
         let mut rows = self.house.store.read(list).await.map_err(|e| problem_of(&e))?;
         let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.instance.to_string())).flatten();
-        Ok(Page { items: rows.into_iter().map(output).collect(), next_cursor })
+        if rows.is_empty() && from.is_none() && run.kind == JobKind::Task {
+            rows.extend(only_instance(self.run(identity).await?));
+        }
+        let names = self.peer_names(rows.iter().filter_map(|row| row.peer).collect()).await?;
+        Ok(Page { items: rows.into_iter().map(|row| output(row, &names)).collect(), next_cursor })
     }
 
     /// Begins to take a package in.

@@ -2,10 +2,11 @@
 
 use super::Desk;
 use crate::actors::reply::{problem_of, reply};
-use crate::actors::run::{Delivered, RunHandle};
+use crate::actors::run::{Delivered, DeliveredBlock, RunHandle};
 use crate::domain::ids::{BlockId, Identity, WorkerId};
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
+use crate::domain::time::Timestamp;
 use crate::protocol::node::Reported;
 use crate::protocol::pack::Index;
 use crate::protocol::problem::Problem;
@@ -19,12 +20,45 @@ use std::time::Duration;
 pub struct PollOptions {
     /// Who asks.
     pub worker: Option<WorkerId>,
-    /// At most so many blocks.
+    /// The most blocks in the answer.
     pub max: usize,
     /// At most this long.
     pub wait: Duration,
     /// Delivered is done.
     pub auto_ack: bool,
+}
+
+/// Blocks on their way to the one who polled. Dropped before they have arrived, they go to others at once.
+#[derive(Debug)]
+pub struct Receipt {
+    run: RunHandle,
+    blocks: Vec<(BlockId, Timestamp)>,
+}
+
+impl Receipt {
+    fn of(run: RunHandle, blocks: &[DeliveredBlock]) -> Self {
+        Self { run, blocks: blocks.iter().filter_map(|block| Some((block.block_id, block.until?))).collect() }
+    }
+
+    /// All have arrived, as far as can be known.
+    pub fn arrived(mut self) {
+        self.blocks.clear();
+    }
+
+    /// Those from this one on do not go along: there is no room for them.
+    pub fn leave_out(&mut self, from: usize) {
+        if from < self.blocks.len() {
+            self.run.undelivered(self.blocks.split_off(from));
+        }
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if !self.blocks.is_empty() {
+            self.run.undelivered(std::mem::take(&mut self.blocks));
+        }
+    }
 }
 
 impl Desk {
@@ -45,12 +79,16 @@ impl Desk {
     ///
     /// # Errors
     /// No such run, or its actor is being rebuilt.
-    pub async fn poll(&self, identity: Identity, options: PollOptions) -> Result<Delivered, Problem> {
+    pub async fn poll(&self, identity: Identity, options: PollOptions) -> Result<(Delivered, Option<Receipt>), Problem> {
         match self.run_at_work(identity).await {
-            Ok(run) => run.poll(options.worker, options.max, options.wait, options.auto_ack).wait().await,
+            Ok(run) => {
+                let delivered = run.poll(options.worker, options.max, options.wait, options.auto_ack).wait().await?;
+                let receipt = (!delivered.blocks.is_empty()).then(|| Receipt::of(run, &delivered.blocks));
+                Ok((delivered, receipt))
+            }
             Err(problem) if problem.kind == "/problems/run-over" => {
                 let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
-                Ok(Delivered { state: run.map_or(RunState::Stopped, |run| run.state), blocks: Vec::new() })
+                Ok((Delivered { state: run.map_or(RunState::Stopped, |run| run.state), blocks: Vec::new() }, None))
             }
             Err(problem) => Err(problem),
         }

@@ -25,7 +25,7 @@ impl Desk {
         let RedriveInput { job_id, group, from, to, limit, dry_run } = input;
         let limit = limit.unwrap_or(USUAL);
         if !(1..=MOST).contains(&limit) {
-            return Err(Problem::invalid("limit", format!("{limit} is not within 1 and {MOST}")));
+            return Err(Problem::invalid("limit", format!("must be 1 to {MOST}, not {limit}")));
         }
         if let (Some(from), Some(to)) = (from, to)
             && to < from

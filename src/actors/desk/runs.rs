@@ -4,13 +4,14 @@ use super::Desk;
 use crate::actors::house::AtWork;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
-use crate::domain::ids::{BlockId, Identity, JobId, Seq};
+use crate::domain::ids::{BlockId, IdPart, Identity, JobId, NodeId, Seq, TraceId};
 use crate::domain::job::JobKind;
+use crate::domain::node::shown_name;
 use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::time::Timestamp;
-use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
+use crate::protocol::api::{BlockCounts, BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, ListBlocks, ListRuns, NodeCounts};
+use crate::store::{CountBlocks, GetRun, LastBlock, ListBlocks, ListRuns, NodeCounts, StoredCounts};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ const STOP: Duration = Duration::from_secs(3);
 /// Which runs to list.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
+    /// Only those whose id begins or ends with this.
+    pub id: Option<IdPart>,
     /// Only of this state.
     pub state: Option<RunState>,
     /// Only of this job.
@@ -28,6 +31,8 @@ pub struct RunFilter {
     pub kind: Option<JobKind>,
     /// Only of jobs that are in this group now.
     pub group: Option<String>,
+    /// Only those of this trace.
+    pub trace: Option<TraceId>,
     /// Only those made at this instant and later.
     pub from: Option<Timestamp>,
     /// Only those made at this instant and earlier.
@@ -36,8 +41,13 @@ pub struct RunFilter {
     pub sort: Option<String>,
     /// Where the last page ended.
     pub cursor: Option<String>,
-    /// At most so many.
+    /// The most items in the answer.
     pub limit: usize,
+}
+
+/// A run as its row has it.
+fn shown(run: &Run) -> RunOutput {
+    RunOutput { worker_id: run.worker_id, ..stored_output(run) }
 }
 
 impl Desk {
@@ -54,17 +64,52 @@ impl Desk {
         if let Some(output) = self.described(identity).await {
             return Ok(output);
         }
-        Ok(stored_output(&self.stored_run(identity).await?))
+        let run = self.stored_run(identity).await?;
+        let mut output = shown(&run);
+        if run.kind == JobKind::Block {
+            self.count_blocks(&run, &mut output).await?;
+        }
+        Ok(output)
+    }
+
+    /// Puts in what the blocks of a run tell: its row has that only from its end on, and not all of it. What only its actor
+    /// would know is left out.
+    async fn count_blocks(&self, run: &Run, output: &mut RunOutput) -> Result<(), Problem> {
+        let counts = self.house.store.read(CountBlocks { no: run.no }).await.map_err(|e| problem_of(&e))?;
+        let is_over = run.state.is_final();
+        let StoredCounts { requests: total, success, error, .. } = counts;
+        if !is_over {
+            output.counters = Counters { left: total - success - error, success, error, total };
+        }
+        output.consuming = is_over.then_some(0);
+        output.blocks = BlockCounts { ready: counts.ready, using: output.consuming, answered: counts.answered, total: counts.blocks };
+        (output.seen, output.seen_bytes) = (total, output.consuming);
+        output.block_times = output.block_times.max(counts.attempts as i64);
+        Ok(())
+    }
+
+    /// A stored run in a list: as [`Desk::run`] has it, but a long run that ended well costs one look and not one at each block.
+    async fn listed(&self, run: &Run) -> Result<RunOutput, Problem> {
+        let mut output = shown(run);
+        if run.kind == JobKind::Block && run.state == RunState::Success {
+            let last = self.house.store.read(LastBlock { no: run.no }).await.map_err(|e| problem_of(&e))?;
+            (output.blocks.total, output.seen) = (last.map_or(0, |seq| u64::from(seq) + 1), run.counters.total);
+        } else if run.kind == JobKind::Block {
+            self.count_blocks(run, &mut output).await?;
+        }
+        Ok(output)
     }
 
     /// What the actor of a run that is at work says of it.
-    async fn described(&self, identity: Identity) -> Option<RunOutput> {
+    pub(super) async fn described(&self, identity: Identity) -> Option<RunOutput> {
         if let Some(run) = self.house.directory.runs.get(identity) {
             return run.describe().wait().await.ok().map(|description| description.output);
         }
         match self.house.directory.others.get(identity)? {
             AtWork::Task(task) => task.describe().wait().await.ok(),
-            _ => None,
+            AtWork::Application(application) => application.describe().wait().await.ok(),
+            AtWork::Callback(callback) => callback.describe().wait().await.ok(),
+            AtWork::Run(run) => run.describe().wait().await.ok().map(|description| description.output),
         }
     }
 
@@ -86,10 +131,12 @@ impl Desk {
         }
         let limit = filter.limit;
         let query = ListRuns {
+            id: filter.id,
             state: filter.state,
             job_id: filter.job_id,
             kind: filter.kind,
             group: filter.group,
+            trace: filter.trace,
             from: filter.from,
             to: filter.to,
             ascending,
@@ -103,7 +150,10 @@ impl Desk {
         let mut items = Vec::with_capacity(runs.len());
         for run in &runs {
             let asked = if run.state.is_final() { None } else { self.described(run.identity).await };
-            items.push(asked.unwrap_or_else(|| stored_output(run)));
+            items.push(match asked {
+                Some(output) => output,
+                None => self.listed(run).await?,
+            });
         }
         Ok(Page { items, next_cursor })
     }
@@ -140,9 +190,12 @@ impl Desk {
         let query = ListBlocks { no: run.no, from, limit: limit + 1, state: None };
         let mut rows = self.house.store.read(query).await.map_err(|e| problem_of(&e))?;
         let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.seq.to_string())).flatten();
+        let peers = rows.iter().filter_map(|row| row.node).chain(leases.values().map(|lease| lease.0));
+        let names = self.peer_names(peers.map(|node| node.0).collect()).await?;
         let items = rows.into_iter().map(|row| {
             // That a block is out is written nowhere: its run's actor knows.
             let lease = leases.get(&row.seq).filter(|_| row.finish_time.is_none());
+            let node_id = lease.map(|l| l.0).or(row.node);
             BlockOutput {
                 block_id: BlockId::new(identity, row.seq),
                 identity,
@@ -151,7 +204,8 @@ impl Desk {
                 success: row.success,
                 error: row.error,
                 attempt: lease.map_or(row.attempt, |l| l.1),
-                node_id: lease.map(|l| l.0).or(row.node),
+                node_id,
+                node_name: node_id.map(|node| shown_name(node, names.get(&node.0).map(String::as_str))),
                 lease_until: lease.map(|l| l.2),
                 acknowledged: row.acked,
                 exception: row.exception,
@@ -170,10 +224,12 @@ impl Desk {
         let run = self.stored_run(identity).await?;
         let now = self.run(identity).await?;
         let nodes = self.house.store.read(NodeCounts { no: run.no }).await.map_err(|e| problem_of(&e))?;
-        let status = |node_id, counters, update_time| JobStatusOutput {
+        let names = self.peer_names(nodes.iter().filter_map(|row| row.0).map(|node| node.0).collect()).await?;
+        let status = |node_id: Option<NodeId>, counters, update_time| JobStatusOutput {
             job_id: run.job_id,
             identity,
             node_id,
+            node_name: node_id.map(|node| shown_name(node, names.get(&node.0).map(String::as_str))),
             status: now.state,
             counters,
             update_time,

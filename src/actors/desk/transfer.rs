@@ -130,7 +130,7 @@ impl Desk {
     async fn plan_import(&self, input: &JobInput, by: Option<&str>, now: Timestamp) -> Result<(Step, Job), Problem> {
         self.check_target(input)?;
         let store = &self.house.store;
-        let name = input.name.clone().ok_or_else(|| Problem::invalid("name", "a job needs a name"))?;
+        let name = input.name.clone().ok_or_else(|| Problem::invalid("name", "a job needs a name: 1 to 50 characters"))?;
         let Some(id) = store.read(JobNamed(name)).await.map_err(|e| problem_of(&e))? else {
             let job = job_from(input.clone(), by.map(str::to_owned), now)?;
             let taken = store.read(GetJob(job.id)).await.map_err(|e| problem_of(&e))?.is_some();

@@ -1,19 +1,33 @@
 //! Why an instant made a run or none, and why a run is where it is: the ledger, the changes and the plan are asked.
 
 use super::Desk;
+use crate::actors::house::AtWork;
 use crate::actors::reply::problem_of;
-use crate::domain::ids::{Identity, JobId};
-use crate::domain::job::Job;
-use crate::domain::run::Run;
+use crate::actors::task::TaskDescription;
+use crate::domain::ids::{Identity, JobId, NodeId};
+use crate::domain::job::{Job, JobKind};
+use crate::domain::run::{Run, RunState};
 use crate::domain::schedule::{Answer, Plan, Recorded, Schedule, Sight, explain, explain_unrecorded};
-use crate::domain::standing::{Around, explain_run};
+use crate::domain::standing::{Around, Part, Place, explain_run};
+use crate::domain::task::roster::{Ask, Obstacle, Refusal};
 use crate::domain::time::Timestamp;
+use crate::domain::worker::{WorkerRecord, WorkerState};
+use crate::protocol::api::RunOutput;
 use crate::protocol::management::WhyOutput;
 use crate::protocol::problem::Problem;
-use crate::store::{GetRun, ListChanges, ListFires, OpenRunsOf, StoredChange, StoredFire, StoredPlan, WatchedClasses};
+use crate::store::{
+    GetRun, InstanceRow, ListChanges, ListFires, ListInstances, OpenRunsOf, StoredChange, StoredFire, StoredPlan, WatchedClasses,
+    WatchersOf,
+};
 
 /// Changes of a job that are looked through for the definition of a past instant.
 const MOST_CHANGES: usize = 1_000;
+
+/// Instances of a run that are looked at.
+const MOST_INSTANCES: usize = 10_000;
+
+/// Workers that watch the class of a run and are looked at.
+const MOST_WATCHERS: usize = 1_000;
 
 /// A job as it was defined at some time.
 struct Definition {
@@ -172,20 +186,80 @@ impl Desk {
         let stored = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let mut run = stored.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
         let mut worker = None;
-        if !run.state.is_final()
-            && let Some(handle) = self.house.directory.runs.get(identity)
-            && let Ok(now) = handle.describe().wait().await.map(|description| description.output)
-        {
-            // What its actor knows is newer than its row.
-            (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
-            worker = now.worker_id;
+        let (mut parts, mut refusals) = (Vec::new(), Vec::new());
+        if !run.state.is_final() {
+            let (now, wish);
+            (now, parts, wish) = self.asked(&run).await;
+            if let Some(now) = now {
+                // What its actor knows is newer than its row.
+                (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
+                (run.start_time, worker) = (now.start_time, now.worker_id);
+            }
+            if let (Some(ask), Some(allocator)) = (wish, self.house.allocator()) {
+                refusals = allocator.explain(ask).wait().await.unwrap_or_default();
+            }
+        }
+        if run.kind == JobKind::Block && worker.is_none() && !run.state.is_final() {
+            refusals = self.closed_watchers(&run.class_name).await?;
         }
         let open = self.house.store.read(OpenRunsOf(vec![run.job_id])).await.map_err(|e| problem_of(&e))?;
         let ahead: Vec<Identity> = open.into_iter().map(|(_, run)| run.identity).take_while(|other| *other != identity).collect();
         let watched = self.house.store.read(WatchedClasses).await.map_err(|e| problem_of(&e))?;
-        let answer = explain_run(&Around { run: &run, ahead: &ahead, worker, watched: &watched, now: Timestamp::now() });
+        let answer = explain_run(&Around {
+            run: &run,
+            ahead: &ahead,
+            worker,
+            watched: &watched,
+            parts: &parts,
+            refusals: &refusals,
+            now: Timestamp::now(),
+        });
         Ok(output(identity.to_string(), answer, Some(identity)))
     }
+}
+
+impl Desk {
+    /// The workers that watch a class, and why each gets no run of it; none if one of them may.
+    async fn closed_watchers(&self, class: &str) -> Result<Vec<Refusal>, Problem> {
+        let watchers = WatchersOf { class: class.to_owned(), limit: MOST_WATCHERS };
+        let watchers = self.house.store.read(watchers).await.map_err(|e| problem_of(&e))?;
+        let refusal = |record: WorkerRecord| {
+            let why = record.reason.map(|why| format!(": {why}")).unwrap_or_default();
+            let why = Obstacle::Unsuitable(format!("an operator has it {}{why}", record.state.name()));
+            Refusal { worker: record.id, name: record.name.unwrap_or_default(), why }
+        };
+        let closed = watchers.into_iter().map(|record| (record.state != WorkerState::Enabled).then(|| refusal(record)));
+        Ok(closed.collect::<Option<_>>().unwrap_or_default())
+    }
+
+    /// What the actor of a run knows of where it is: the run, its instances, and the worker that the first of those wants that
+    /// have none.
+    async fn asked(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<Ask>>) {
+        match self.house.directory.others.get(run.identity) {
+            Some(AtWork::Task(task)) => match task.explain().wait().await {
+                Ok(TaskDescription { output, parts, wish }) => (Some(output), parts, wish),
+                Err(_) => (None, Vec::new(), None),
+            },
+            Some(AtWork::Application(_)) => {
+                let rows = self.house.store.read(ListInstances { no: run.no, from: 0, limit: MOST_INSTANCES }).await;
+                let parts = rows.unwrap_or_default().into_iter().filter(|row| row.attempt == run.attempt).map(of_node).collect();
+                (self.described(run.identity).await, parts, None)
+            }
+            _ => (self.described(run.identity).await, Vec::new(), None),
+        }
+    }
+}
+
+/// Where an instance of an application is.
+fn of_node(row: InstanceRow) -> Part {
+    let node = row.peer.map_or_else(String::new, |peer| format!("node {}", NodeId(peer)));
+    let place = match row.state {
+        over if over.is_final() => Place::Over(over),
+        _ if row.exit_reason.is_some() => Place::Ending(node),
+        RunState::Running => Place::At(node, row.start_time),
+        _ => Place::Told(node),
+    };
+    Part { attempt: row.attempt, place, progress: None, text: None, reason: row.reason }
 }
 
 /// The run of an instant, in a sentence.

@@ -10,9 +10,16 @@ use crate::protocol::api::{Page, WorkerWatch};
 use crate::protocol::management::WorkerOutput;
 use crate::protocol::problem::Problem;
 use crate::store::{ForgetWorker, GetWorker, ListWorkerRecords, ListWorkers, OrderWorker, StoreError};
+use std::time::{Duration, Instant};
 
 /// Records that one read of a filtered list takes.
 const PAGE: usize = 500;
+
+/// Why a worker that is deleted is put out.
+const DELETED: &str = "an operator deleted the worker";
+/// How long a deletion waits until a worker is put out, and the pause between two looks.
+const PUT_OUT: Duration = Duration::from_secs(5);
+const PUT_OUT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Which workers to list.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +32,7 @@ pub struct WorkerFilter {
     pub group: Option<String>,
     /// Where the last page ended.
     pub cursor: Option<String>,
-    /// At most so many.
+    /// The most items in the answer.
     pub limit: usize,
 }
 
@@ -137,13 +144,26 @@ impl Desk {
         Ok(self.worker_output(record).await)
     }
 
-    /// Forgets a worker that is not there, and the operator's word on it.
+    /// Deletes what is kept of a worker, and the operator's word on it. One that is connected is put out first, if that is meant:
+    /// what it has goes to others.
     ///
     /// # Errors
-    /// There is none, or it is there.
-    pub async fn forget_worker(&self, id: WorkerId) -> Result<(), Problem> {
-        if self.house.directory.workers.get(id).is_some() {
-            return Err(Problem::conflict("worker-online", format!("worker {id} is there")));
+    /// There is none, or it is connected and that is not meant, or it does not end.
+    pub async fn forget_worker(&self, id: WorkerId, force: bool, by: Option<String>) -> Result<(), Problem> {
+        let is_there = || self.house.directory.workers.get(id).is_some();
+        if is_there() && !force {
+            return Err(Problem::conflict("worker-online", format!("worker {id} is connected: `force` puts it out and deletes it")));
+        }
+        if is_there() {
+            // Stored, so that it cannot come back before its record is deleted.
+            self.order_worker(id, WorkerOrder::Kick, Some(DELETED.to_owned()), by).await?;
+            let since = Instant::now();
+            while is_there() {
+                if since.elapsed() > PUT_OUT {
+                    return Err(Problem::busy("the worker is being put out; delete it again later"));
+                }
+                tokio::time::sleep(PUT_OUT_PAUSE).await;
+            }
         }
         self.house.store.write(ForgetWorker(id)).await.map_err(|error| match error {
             StoreError::NotFound => unknown(id),

@@ -6,7 +6,7 @@ use crate::actors::reply::Reply;
 use crate::actors::run::RunHandle;
 use crate::actors::supervision::Link;
 use crate::domain::ids::{Identity, NodeId};
-use crate::domain::node::NodeFacts;
+use crate::domain::node::{NodeFacts, Room};
 use crate::protocol::node::Block;
 use actix::Message;
 
@@ -22,6 +22,8 @@ pub struct RunReady {
     pub priority: i32,
     /// Blocks.
     pub ready: usize,
+    /// Sites that may be asked now and have blocks that wait.
+    pub sites: usize,
     /// Only nodes of this group.
     pub node_group: Option<String>,
     /// Only nodes of this system.
@@ -43,14 +45,16 @@ pub struct NodeOpen {
     pub node: NodeHandle,
     /// Blocks.
     pub free: u32,
+    /// Blocks of sites besides.
+    pub free_sites: u32,
     /// Blocks may be sent to it.
     pub open: bool,
 }
 
-/// From a node: a block has left it. From a [`Room`] that no block has taken.
+/// From a node: a block has left it. From a [`Place`] that no block has taken.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Credit(pub NodeId);
+pub struct Credit(pub NodeId, pub Room);
 
 /// From a node or the registry: a node is gone.
 #[derive(Debug, Message)]
@@ -74,14 +78,29 @@ pub struct PullBlock {
 /// A node's room for one block, counted off with a grant. Dropped before a block has arrived at the node, on whatever
 /// way, it goes back to the dispatcher that counted it off: a later dispatcher never did.
 #[derive(Debug)]
-pub struct Room {
+pub struct Place {
     node: NodeId,
+    room: Room,
+    /// The node keeps the pace of a site by itself.
+    keeps_pace: bool,
     dispatcher: Option<DispatcherHandle>,
 }
 
-impl Room {
-    pub(super) fn new(node: NodeId, dispatcher: DispatcherHandle) -> Self {
-        Self { node, dispatcher: Some(dispatcher) }
+impl Place {
+    pub(super) fn new(node: NodeId, room: Room, keeps_pace: bool, dispatcher: DispatcherHandle) -> Self {
+        Self { node, room, keeps_pace, dispatcher: Some(dispatcher) }
+    }
+
+    /// What of the node it is.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Whether the node may be given many requests of a site.
+    #[must_use]
+    pub fn keeps_pace(&self) -> bool {
+        self.keeps_pace
     }
 
     /// At which node.
@@ -96,10 +115,10 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for Place {
     fn drop(&mut self) {
         if let Some(dispatcher) = self.dispatcher.take() {
-            dispatcher.credit(self.node);
+            dispatcher.credit(self.node, self.room);
         }
     }
 }
@@ -122,8 +141,8 @@ impl DispatcherHandle {
         self.0.tell(message);
     }
     /// See [`Credit`].
-    pub fn credit(&self, node: NodeId) {
-        self.0.tell(Credit(node));
+    pub fn credit(&self, node: NodeId, room: Room) {
+        self.0.tell(Credit(node, room));
     }
     /// See [`NodeGone`].
     pub fn node_gone(&self, node: NodeId) {

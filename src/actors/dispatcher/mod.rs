@@ -4,43 +4,70 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, PullBlock, Room, RunGone, RunReady};
+pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, Place, PullBlock, RunGone, RunReady};
 
 use super::node::NodeHandle;
 use super::run::RunHandle;
 use super::supervision::{Link, Notice};
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::matchmaker::Matchmaker;
+use crate::domain::node::Room;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+#[derive(Debug)]
+struct KnownNode {
+    handle: NodeHandle,
+    keeps_pace: bool,
+}
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct Dispatcher {
     notice: Notice,
-    matchmaker: Matchmaker,
+    blocks: Matchmaker,
+    sites: Matchmaker,
     runs: HashMap<Identity, RunHandle>,
-    nodes: HashMap<NodeId, NodeHandle>,
+    nodes: HashMap<NodeId, KnownNode>,
 }
 
 impl Dispatcher {
     /// One that knows nobody yet.
     #[must_use]
     pub fn new(notice: Notice) -> Self {
-        Self { notice, matchmaker: Matchmaker::default(), runs: HashMap::new(), nodes: HashMap::new() }
+        Self {
+            notice,
+            blocks: Matchmaker::new(Room::Block),
+            sites: Matchmaker::new(Room::Site),
+            runs: HashMap::new(),
+            nodes: HashMap::new(),
+        }
     }
 
     fn dispatch(&mut self, ctx: &Context<Self>) {
-        while let Some(grant) = self.matchmaker.next_grant() {
+        let grants = |room, matchmaker: &mut Matchmaker| matchmaker.next_grant().map(|grant| (room, grant));
+        while let Some((room, grant)) = grants(Room::Block, &mut self.blocks).or_else(|| grants(Room::Site, &mut self.sites)) {
             match (self.runs.get(&grant.run), self.nodes.get(&grant.node)) {
                 (Some(run), Some(node)) => {
+                    if !node.keeps_pace {
+                        // It has one kind of places for both.
+                        let other = if room == Room::Block { &mut self.sites } else { &mut self.blocks };
+                        other.debit(grant.node);
+                    }
                     let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())));
-                    run.grant(node.clone(), Room::new(grant.node, this));
+                    run.grant(node.handle.clone(), Place::new(grant.node, room, node.keeps_pace, this));
                 }
                 // Runs and nodes enter the matchmaker together with their handles.
                 _ => log::error!("a grant without a handle run={} node={}", grant.run, grant.node),
             }
+        }
+    }
+
+    fn of(&mut self, room: Room) -> &mut Matchmaker {
+        match room {
+            Room::Block => &mut self.blocks,
+            Room::Site => &mut self.sites,
         }
     }
 }
@@ -57,7 +84,11 @@ impl Handler<RunReady> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: RunReady, ctx: &mut Self::Context) {
         self.notice.message("dispatcher.run_ready");
-        self.matchmaker.run_ready(m.identity, m.priority, m.ready, m.node_group.as_deref(), m.os.as_deref());
+        let (group, os) = (m.node_group.as_deref(), m.os.as_deref());
+        self.blocks.run_ready(m.identity, m.priority, m.ready, group, os);
+        if m.sites > 0 || self.sites.knows(m.identity) {
+            self.sites.run_ready(m.identity, m.priority, m.sites, group, os);
+        }
         self.runs.insert(m.identity, m.run);
         self.dispatch(ctx);
     }
@@ -67,7 +98,8 @@ impl Handler<RunGone> for Dispatcher {
     type Result = ();
     fn handle(&mut self, RunGone(identity): RunGone, _: &mut Self::Context) {
         self.notice.message("dispatcher.run_gone");
-        self.matchmaker.run_gone(identity);
+        self.blocks.run_gone(identity);
+        self.sites.run_gone(identity);
         self.runs.remove(&identity);
     }
 }
@@ -76,17 +108,22 @@ impl Handler<NodeOpen> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: NodeOpen, ctx: &mut Self::Context) {
         self.notice.message("dispatcher.node_open");
-        self.nodes.insert(m.facts.node_id, m.node);
-        self.matchmaker.node_changed(m.facts, m.free, m.open);
+        let keeps_pace = m.facts.max_sites.is_some();
+        self.nodes.insert(m.facts.node_id, KnownNode { handle: m.node, keeps_pace });
+        self.sites.node_changed(m.facts.clone(), m.free_sites, m.open);
+        self.blocks.node_changed(m.facts, m.free, m.open);
         self.dispatch(ctx);
     }
 }
 
 impl Handler<Credit> for Dispatcher {
     type Result = ();
-    fn handle(&mut self, Credit(node): Credit, ctx: &mut Self::Context) {
+    fn handle(&mut self, Credit(node, room): Credit, ctx: &mut Self::Context) {
         self.notice.message("dispatcher.credit");
-        self.matchmaker.credit(node);
+        self.of(room).credit(node);
+        if self.nodes.get(&node).is_some_and(|node| !node.keeps_pace) {
+            self.of(if room == Room::Block { Room::Site } else { Room::Block }).credit(node);
+        }
         self.dispatch(ctx);
     }
 }
@@ -95,7 +132,8 @@ impl Handler<NodeGone> for Dispatcher {
     type Result = ();
     fn handle(&mut self, NodeGone(node): NodeGone, _: &mut Self::Context) {
         self.notice.message("dispatcher.node_gone");
-        self.matchmaker.node_gone(node);
+        self.blocks.node_gone(node);
+        self.sites.node_gone(node);
         self.nodes.remove(&node);
     }
 }
@@ -104,8 +142,11 @@ impl Handler<PullBlock> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: PullBlock, _: &mut Self::Context) {
         self.notice.message("dispatcher.pull");
-        match self.matchmaker.pull(&m.facts, &m.without).and_then(|identity| self.runs.get(&identity)) {
-            Some(run) => run.pull(m.facts.node_id, m.node, m.reply),
+        let (blocks, sites) = (&mut self.blocks, &mut self.sites);
+        let found = blocks.pull(&m.facts, &m.without).map(|run| (run, Room::Block));
+        let found = found.or_else(|| sites.pull(&m.facts, &m.without).map(|run| (run, Room::Site)));
+        match found.and_then(|(identity, room)| Some((self.runs.get(&identity)?, room))) {
+            Some((run, room)) => run.pull(m.facts.node_id, m.node, room, m.reply),
             None => m.reply.send(Ok(None)),
         }
     }

@@ -5,7 +5,7 @@ use crate::config::keep::KeepConfig;
 use crate::domain::time::Timestamp;
 use crate::store::{
     DeleteChanges, DeleteEvents, DeleteFires, DeleteOldestLines, DeleteRuns, LogBytes, OldChanges, OldEvents, OldFires, OldRuns,
-    PruneNodeStatus, PruneWorkers, Store, StoreError, WriteOp,
+    PruneNodeStatus, PruneSites, PruneWorkers, Store, StoreError, WriteOp,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -33,6 +33,7 @@ pub(super) struct Gone {
     statuses: usize,
     events: usize,
     workers: usize,
+    sites: usize,
     log_bytes: u64,
     stray_files: usize,
 }
@@ -45,9 +46,9 @@ impl Gone {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, fires, changes, statuses, events, workers, log_bytes, stray_files } = self;
+        let Self { runs, fires, changes, statuses, events, workers, sites, log_bytes, stray_files } = self;
         write!(f, "runs={runs} fires={fires} changes={changes} node_statuses={statuses} events={events} workers={workers}")?;
-        write!(f, " log_bytes={log_bytes} stray_files={stray_files}")
+        write!(f, " sites={sites} log_bytes={log_bytes} stray_files={stray_files}")
     }
 }
 
@@ -86,6 +87,7 @@ impl Broom {
         self.sweep_events(before, &mut gone).await?;
         self.sweep_statuses(now, &mut gone).await?;
         self.sweep_workers(before, &mut gone).await?;
+        self.sweep_sites(now, &mut gone).await?;
         gone.stray_files = self.packages.remove_strays(&self.store).await?;
         Ok(gone)
     }
@@ -196,6 +198,16 @@ impl Broom {
             let statuses = self.step(PruneNodeStatus { before }).await?;
             gone.statuses += statuses;
             if statuses == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn sweep_sites(&mut self, now: Timestamp, gone: &mut Gone) -> Result<(), StoreError> {
+        loop {
+            let sites = self.step(PruneSites { now }).await?;
+            gone.sites += sites;
+            if sites == 0 {
                 return Ok(());
             }
         }

@@ -24,6 +24,8 @@ impl Room {
             });
         }
         self.withdraw().await?;
+        // If the clock went back, the change is made now and not when the plan was decided.
+        self.settle_due(Timestamp::now()).await?;
         let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
         self.settle_due(now).await?;
         // When the job comes next may hang on a run of whose end nobody had to tell.
@@ -96,9 +98,12 @@ impl Room {
 pub fn conflict(error: &StoreError, job: &Job) -> Problem {
     match error {
         StoreError::Conflict(what) if what == "name" => {
-            Problem::conflict("name-taken", format!("another job is called `{}`", job.name)).at("name")
+            Problem::conflict("name-taken", format!("a job named {:?} already exists: use another name, or change that job", job.name))
+                .at("name")
         }
-        StoreError::Conflict(what) if what == "id" => Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id"),
+        StoreError::Conflict(what) if what == "id" => {
+            Problem::conflict("id-taken", format!("a job with the id {} already exists", job.id)).at("id")
+        }
         StoreError::Conflict(what) if what == "version" => {
             Problem::conflict("version", "the job was changed since that version was read".to_owned()).at("version")
         }

@@ -9,7 +9,9 @@ use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{BROKER, Run, RunRules, RunState};
-use crate::domain::schedule::{AHEAD_MS, Circumstances, Fate, Kind, Overlap, Policies, Row, Step, decide, decide_ahead, may_be_ahead};
+use crate::domain::schedule::{
+    AHEAD_MS, Circumstances, Fate, Kind, Overlap, Policies, Row, SMALL_STEP_MS, Step, decide, decide_ahead, may_be_ahead,
+};
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -41,7 +43,9 @@ impl Room {
     /// Decides what is due at `now`, and the fire after that if its time is near and nothing can change it any more.
     async fn settle_soon(&mut self, now: Timestamp) -> Result<Soon, Problem> {
         let is_near = |known: &Known| known.stored.next_at.filter(|at| *at > now && at.since_ms(now) <= AHEAD_MS);
-        if is_near(self.known().await?).is_none() {
+        let known = self.known().await?;
+        // After a step of the clock the plan is set back first, however near the next instant is.
+        if is_near(known).is_none() || known.stored.state.is_from_later(now) {
             self.settle_due(now).await?;
         }
         let known = self.known().await?;
@@ -56,18 +60,22 @@ impl Room {
             return Ok(Soon::Waits);
         }
         let fired_ahead = fired_ahead(&self.house, known).await?;
-        let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
+        let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
         match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {
             Some(step) => self.write(step, now).await.map(|()| Soon::Settled),
             None => Ok(Soon::Waits),
         }
     }
 
-    /// Decides until nothing is due any more at `now`.
-    pub(super) async fn settle_due(&mut self, now: Timestamp) -> Result<(), Problem> {
+    /// Decides until nothing is due any more at `until`.
+    pub(super) async fn settle_due(&mut self, until: Timestamp) -> Result<(), Problem> {
         loop {
+            // There may be much to decide, and the clock may go back meanwhile.
+            let clock = Timestamp::now();
+            let now = if until.since_ms(clock) > SMALL_STEP_MS { clock } else { until };
             let known = self.known().await?;
-            if !known.job.is_enabled || known.job.is_deleted {
+            // What a clock that went back leaves of a job that is off is dealt with too: it may be switched on.
+            if (!known.job.is_enabled || known.job.is_deleted) && !known.stored.state.is_from_later(now) {
                 known.stored.next_at = None;
                 return Ok(());
             }
@@ -78,21 +86,33 @@ impl Room {
             let known = self.known.as_ref().expect("it was read just now");
             let was = known.stored.state;
             let fired_ahead = fired_ahead(&self.house, known).await?;
-            let given = Circumstances { open: known.open_counts(), changed_at: known.job.update_time, fired_ahead: &fired_ahead };
+            let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
             let mut step = decide(&known.plan, &known.rules, &was, &given, now);
             if let Some(after) = step.rewind {
-                log::warn!("the clock went back job={} from={} to={after}", known.job.id, was.decided_until);
+                log::info!(
+                    "the plan of a job is decided again: the clock went back job_id={} from={} to={after}",
+                    known.job.id,
+                    was.latest()
+                );
                 let before = ListFires { job_id: known.job.id, from: None, to: Some(after), verdict: None, ascending: false, limit: 1 };
                 let row = self.house.store.read(before).await.map_err(|e| problem_of(&e))?.pop();
                 if let Some(row) = row.filter(|row| row.planned_until > after) {
-                    step.rewind_around(row.planned_at, row.planned_until, known.job.update_time);
+                    step.rewind_around(row.planned_at);
                 }
             }
             if step.is_empty() {
+                // A run that was made since may have put off what was planned: else the job is told of it again and again.
+                let next_at = known.next_at(&was, known.open_counts().any());
+                self.known().await?.stored.next_at = next_at;
                 return Ok(());
             }
             let more = step.more || step.rewind.is_some();
+            let changes_again = step.rewind.is_some_and(|to| known.job.update_time > to);
             self.write(step, now).await?;
+            if changes_again {
+                // Its changes of the time that comes again count from now on, and the row says so.
+                self.known = None;
+            }
             if !more {
                 return Ok(());
             }
@@ -284,10 +304,10 @@ impl Room {
 
 /// Instants with a run that come again: only where the clock went back are there any.
 async fn fired_ahead(house: &House, known: &Known) -> Result<Vec<Timestamp>, Problem> {
-    let decided = known.stored.state.decided_until;
-    if known.stored.state.last_fire.is_none_or(|last| last <= decided) {
+    if !known.stored.state.may_have_fired_ahead() {
         return Ok(Vec::new());
     }
+    let decided = known.stored.state.decided_until;
     let from = Some(decided.plus_ms(1));
     let verdict = Some("fired".to_owned());
     let ahead = ListFires { job_id: known.job.id, from, to: None, verdict, ascending: true, limit: 100_000 };
@@ -441,6 +461,7 @@ impl Known {
                 application: None,
                 data: self.data.clone(),
                 after: None,
+                paused_at: None,
             },
             follow: self.follows(),
             retry_of: None,

@@ -1,11 +1,12 @@
 //! From what was sent to a job: every value is checked before anything is written.
 
-use crate::domain::application::ApplicationSettings;
+use crate::domain::application::{ApplicationSettings, of_command};
 use crate::domain::callback::Callback;
 use crate::domain::ids::JobId;
 use crate::domain::job::{InvalidProperty, Job, JobKind, Properties, limits};
 use crate::domain::run::Run;
 use crate::domain::schedule::{InvalidSchedule, Schedule, Trigger};
+use crate::domain::secrets::{MASK, Secrets, Unknown};
 use crate::domain::task::limits as task;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, JobTypeInput, TriggerInput};
@@ -19,14 +20,14 @@ const MOST_KEY: usize = 200;
 fn check_length(field: &str, text: &str, most: usize) -> Result<(), Problem> {
     let length = text.chars().count();
     if length > most {
-        return Err(Problem::invalid(field, format!("{length} characters are too many: at most {most} are taken")));
+        return Err(Problem::invalid(field, format!("must have at most {most} characters, not {length}")));
     }
     Ok(())
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
     if name.trim().is_empty() {
-        return Err(Problem::invalid("name", "a job needs a name"));
+        return Err(Problem::invalid("name", "a job needs a name: 1 to 50 characters"));
     }
     check_length("name", name, limits::NAME)
 }
@@ -75,7 +76,8 @@ pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<J
 ///
 /// # Errors
 /// A value is not allowed.
-pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Problem> {
+pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), Problem> {
+    unmask(job, &mut input)?;
     if input.id.is_some_and(|other| other != job.id) {
         return Err(Problem::invalid("id", "a job keeps its id"));
     }
@@ -84,13 +86,17 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         return Err(Problem::conflict("version", detail).at("version"));
     }
     let schedule = schedule_of(job, &input, now)?;
+    let is_new = job.name.is_empty();
+    match &input.job_type {
+        Some(kind) => job.job_type = kind_of(kind)?,
+        None if input.command.is_some() && is_new => job.job_type = JobKind::Application,
+        None => {}
+    }
+    check_members(job, &input)?;
     if let Some(name) = input.name {
         job.name = name;
     }
     check_name(&job.name)?;
-    if let Some(kind) = &input.job_type {
-        job.job_type = kind_of(kind)?;
-    }
     if let Some(description) = input.description {
         check_length("description", &description, limits::DESCRIPTION)?;
         job.description = Some(description).filter(|text| !text.is_empty());
@@ -113,6 +119,11 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
             job.properties.0.insert(key.to_owned(), value);
         }
     }
+    if let Some(command) = &input.command {
+        let (program, arguments) = of_command(command).map_err(|detail| Problem::invalid("command", detail))?;
+        job.properties.put("Application", Some(program));
+        job.properties.put("Arguments", arguments);
+    }
     check_properties(&job.properties)?;
     if let Some(policies) = input.policies {
         policies.check().map_err(|e| Problem::invalid(format!("policies.{}", e.field), e.detail))?;
@@ -125,9 +136,7 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
         task.check().map_err(|(part, detail)| Problem::invalid(format!("task.{part}"), detail))?;
         job.task = Some(task);
     }
-    if job.job_type == JobKind::Task && job.handler().is_none() {
-        return Err(Problem::invalid("task.handler", "a task job needs the name that workers watch"));
-    }
+    check_worker(job)?;
     if let Some(successors) = input.successors {
         super::successors::check(&successors)?;
         job.successors = successors;
@@ -139,12 +148,66 @@ pub fn apply(job: &mut Job, input: JobInput, now: Timestamp) -> Result<(), Probl
     if let Some(schedule) = schedule {
         job.schedule = Some(schedule).filter(|schedule| *schedule != Schedule::default());
     }
-    // Whatever was changed: a plan whose runs cannot be made could not be decided any more, and the job not be changed.
-    let is_planned = job.schedule.as_ref().is_some_and(|schedule| !schedule.triggers.is_empty() || schedule.longest_silence.is_some());
-    if is_planned && job.job_type == JobKind::Block && job.properties.class_name().is_none() {
-        return Err(Problem::invalid("properties.FullClassName", "a block job with a schedule needs the class that carries it out"));
+    Ok(())
+}
+
+/// Refuses what belongs to another kind of job than this one, and forgets what is left of a kind that it was before.
+fn check_members(job: &mut Job, input: &JobInput) -> Result<(), Problem> {
+    let kind = job.job_type;
+    let given = [
+        ("task", JobKind::Task, input.task.is_some()),
+        ("callback", JobKind::Callback, input.callback.is_some()),
+        ("command", JobKind::Application, input.command.is_some()),
+    ];
+    if let Some((member, its, _)) = given.into_iter().find(|(_, its, is_given)| *is_given && *its != kind) {
+        let detail = format!("a {} job has no `{member}`. Set `jobType` to `{}`, or leave `{member}` out", kind.name(), its.name());
+        return Err(Problem::invalid(member, detail));
+    }
+    let is_said = |key: &str| input.properties.as_ref().is_some_and(|given| Properties(given.clone()).get(key).is_some());
+    if input.command.is_some()
+        && (input.application.is_some() || input.arguments.is_some() || is_said("Application") || is_said("Arguments"))
+    {
+        return Err(Problem::invalid("command", "`command` says the program and its arguments. Leave `Application` and `Arguments` out"));
+    }
+    if kind != JobKind::Task {
+        job.task = None;
+    }
+    if kind != JobKind::Callback {
+        job.callback = None;
     }
     Ok(())
+}
+
+/// Puts what is stored in the place of masks: whoever read the job without its secrets may send it back.
+fn unmask(job: &Job, input: &mut JobInput) -> Result<(), Problem> {
+    let has_properties = input.properties.is_some();
+    let mut properties = Properties(input.properties.take().unwrap_or_default());
+    let (mut old_callback, mut old_properties) = (job.callback.clone(), job.properties.clone());
+    let stored = Secrets { callback: old_callback.as_mut(), properties: &mut old_properties };
+    let restored = Secrets { callback: input.callback.as_mut(), properties: &mut properties }.restore(stored);
+    input.properties = has_properties.then_some(properties.0);
+    restored.map_err(|Unknown(path)| {
+        Problem::invalid(path, format!("`{MASK}` stands for a secret that is not shown, and none is stored here: send the value"))
+    })
+}
+
+/// Checks that there is a name by which a worker carries the job out where it needs one, and no more than one.
+fn check_worker(job: &Job) -> Result<(), Problem> {
+    let class = job.properties.get("FullClassName").filter(|class| !class.is_empty());
+    let refused = |detail: &str| Err(Problem::invalid("properties.FullClassName", detail));
+    let handler = job.task.as_ref().and_then(|task| task.handler.as_deref());
+    match job.job_type {
+        JobKind::Block if job.properties.class_name().is_none() => refused(
+            "a block job needs the class that workers watch. For other work set `jobType` to `task`, `application` or `callback`, or use `command`",
+        ),
+        JobKind::Task if job.handler().is_none() => Err(Problem::invalid("task.handler", "a task job needs the name that workers watch")),
+        JobKind::Task if handler.is_some() && class.is_some_and(|class| Some(class) != handler) => {
+            refused("a task job is carried out by `task.handler`. Leave the class out, or make it a block job")
+        }
+        JobKind::Application if class.is_some() => refused("an application job has a program and no class. Leave one of the two out"),
+        JobKind::Callback if class.is_some() => refused("a callback job has a request and no class. Leave one of the two out"),
+        _ => Ok(()),
+    }
 }
 
 /// The program of an application job, checked.
@@ -176,7 +239,9 @@ fn schedule_of(job: &Job, input: &JobInput, now: Timestamp) -> Result<Option<Sch
             Schedule { triggers: vec![trigger], ..job.schedule.clone().unwrap_or_default() }
         }
         (None, None, Some(schedule)) => schedule.clone(),
-        _ => return Err(Problem::invalid("schedule", "only one of `cron`, `interval` and `schedule` is taken")),
+        // As a job is read: both say the same.
+        (Some(cron), None, Some(schedule)) if schedule.first_cron() == Some(cron.as_str()) => schedule.clone(),
+        _ => return Err(Problem::invalid("schedule", "give only one of `cron`, `interval` and `schedule`")),
     };
     schedule.anchor(now, job.schedule.as_ref());
     let plan = schedule.compile().map_err(|e| match (&input.cron, input.interval) {
@@ -228,6 +293,7 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     properties.allows_overlap().map_err(wrong)?;
     properties.stale_after().map_err(wrong)?;
     properties.worker_job().map_err(wrong)?;
+    properties.no_worker().map_err(wrong)?;
     Ok(())
 }
 

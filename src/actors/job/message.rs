@@ -8,8 +8,9 @@ use crate::domain::ids::Identity;
 use crate::domain::job::Job;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, RunOutput, TriggerInput};
-use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveOutput};
+use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
+use crate::store::NextAsked;
 use actix::Message;
 
 /// From the desk: run the job now. Answered when the run is stored and has its actor.
@@ -127,7 +128,7 @@ pub struct AskNext {
     /// The run.
     pub identity: Identity,
     /// When; one that is past means now.
-    pub at: Timestamp,
+    pub next: NextAsked,
     /// When it comes next.
     pub reply: Reply<Option<Timestamp>>,
 }
@@ -148,6 +149,8 @@ pub struct Backfill {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Redrive {
+    /// How.
+    pub input: RedriveJobInput,
     /// Who.
     pub by: Option<String>,
     /// The new runs.
@@ -209,9 +212,9 @@ impl JobHandle {
     }
     /// See [`AskNext`].
     #[must_use]
-    pub fn ask_next(&self, identity: Identity, at: Timestamp) -> Answer<Option<Timestamp>> {
+    pub fn ask_next(&self, identity: Identity, next: NextAsked) -> Answer<Option<Timestamp>> {
         let (reply, answer) = reply();
-        self.0.tell(AskNext { identity, at, reply });
+        self.0.tell(AskNext { identity, next, reply });
         answer
     }
     /// See [`Backfill`].
@@ -223,9 +226,9 @@ impl JobHandle {
     }
     /// See [`Redrive`].
     #[must_use]
-    pub fn redrive(&self, by: Option<String>) -> Answer<RedriveOutput> {
+    pub fn redrive(&self, input: RedriveJobInput, by: Option<String>) -> Answer<RedriveOutput> {
         let (reply, answer) = reply();
-        self.0.tell(Redrive { by, reply });
+        self.0.tell(Redrive { input, by, reply });
         answer
     }
     /// See [`Prepare`].

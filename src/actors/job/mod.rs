@@ -4,7 +4,6 @@
 //! Started on demand, gone when idle. What it knows of the job stands in a `Room`; what it decides is decided by
 //! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
-mod asked;
 mod changes;
 mod fires;
 mod input;
@@ -16,7 +15,6 @@ mod settling;
 mod successors;
 mod withdrawal;
 
-pub use asked::ask_next;
 pub use changes::conflict;
 pub use input::{apply, arguments_of, check_trigger, job_from};
 pub use message::{
@@ -30,13 +28,15 @@ pub use successors::flow_problem;
 use super::house::House;
 use super::reply::Reply;
 use super::supervision::Notice;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{InsertRuns, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use room::Room;
+use std::collections::BTreeSet;
 use std::time::Duration;
+use successors::{Succession, SuccessorsBegun};
 
 /// A job's actor that nobody has asked anything for so long goes.
 const IDLE: Duration = Duration::from_secs(10);
@@ -57,6 +57,8 @@ pub struct JobActor {
     late: Vec<LateWork>,
     /// Writes of triggers that are under way.
     writing: usize,
+    /// Runs that ended and whose successors have not all answered.
+    succeeded: BTreeSet<Identity>,
     /// It is in no directory any more, and goes when what it is at is done.
     resting: bool,
     last_used: Timestamp,
@@ -67,11 +69,21 @@ impl JobActor {
     #[must_use]
     pub fn new(notice: Notice, house: House, id: JobId) -> Self {
         let room = Some(Room::new(house.clone(), id));
-        Self { notice, house, id, room, late: Vec::new(), writing: 0, resting: false, last_used: Timestamp::now() }
+        Self {
+            notice,
+            house,
+            id,
+            room,
+            late: Vec::new(),
+            writing: 0,
+            succeeded: BTreeSet::new(),
+            resting: false,
+            last_used: Timestamp::steady(),
+        }
     }
 
     fn rest_if_idle(&mut self, ctx: &mut Context<Self>) {
-        if self.resting && self.room.is_some() && self.writing == 0 {
+        if self.resting && self.room.is_some() && self.writing == 0 && self.succeeded.is_empty() {
             self.notice.finish();
             ctx.stop();
         }
@@ -102,10 +114,10 @@ impl JobActor {
         place: &'static str,
         ctx: &mut Context<Self>,
         work: impl AsyncFnOnce(&mut Room) -> T + 'static,
-        done: impl FnOnce(T) + 'static,
+        done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
     ) {
         self.notice.message(place);
-        self.last_used = Timestamp::now();
+        self.last_used = Timestamp::steady();
         let mut room = self.room.take().expect("`wait` lets nothing in before the room is back");
         let work = async move {
             let result = work(&mut room).await;
@@ -114,24 +126,27 @@ impl JobActor {
         ctx.wait(wrap_future(work).map(move |(mut room, result), this: &mut Self, ctx: &mut Context<Self>| {
             this.late.drain(..).for_each(|work| work(&mut room));
             this.room = Some(room);
-            this.last_used = Timestamp::now();
-            done(result);
+            this.last_used = Timestamp::steady();
+            done(this, result, ctx);
             this.rest_if_idle(ctx);
         }));
     }
 }
 
 /// Where an answer goes, as the last step of some work.
-fn answer<T: 'static>(reply: Reply<T>) -> impl FnOnce(Result<T, Problem>) + 'static {
-    move |result| reply.send(result)
+fn answer<T: 'static>(reply: Reply<T>) -> impl FnOnce(&mut JobActor, Result<T, Problem>, &mut Context<JobActor>) + 'static {
+    move |_, result, _| reply.send(result)
 }
+
+/// The work is all there is to do.
+fn nothing<T>(_: &mut JobActor, _: T, _: &mut Context<JobActor>) {}
 
 impl Actor for JobActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.run_interval(IDLE / 2, |this, _| {
-            let idle = Timestamp::now().since_ms(this.last_used) > IDLE.as_millis() as i64;
+            let idle = Timestamp::steady().since_ms(this.last_used) > IDLE.as_millis() as i64;
             if idle && this.room.is_some() && !this.resting {
                 this.house.registry().job_idle(this.id);
             }
@@ -145,7 +160,7 @@ impl Handler<Trigger> for JobActor {
         let now = Timestamp::now();
         if let Some(quick) = self.room.as_ref().and_then(|room| room.quick(&order, now)) {
             self.notice.message("job.trigger");
-            self.last_used = now;
+            self.last_used = Timestamp::steady();
             match quick {
                 Ok((insert, properties)) => {
                     self.write(insert, ctx, move |room, done| reply.send(room.made(done, &properties, now)));
@@ -175,7 +190,7 @@ impl Handler<TriggerBatch> for JobActor {
             return self.with_room("job.trigger_batch", ctx, work, answer(reply));
         };
         self.notice.message("job.trigger_batch");
-        self.last_used = now;
+        self.last_used = Timestamp::steady();
         let mut refused = Vec::new();
         let taken = quick.into_iter().enumerate().filter_map(|(i, order)| order.map_err(|problem| refused.push((i, problem))).ok());
         let (inserts, properties): (Vec<_>, Vec<_>) = taken.unzip();
@@ -199,7 +214,7 @@ impl Handler<RunLeft> for JobActor {
         let waits = self.room.as_ref().and_then(|room| room.known.as_ref()).is_some_and(|known| known.open_counts().queued > 0);
         if waits {
             // Somebody's turn may have come.
-            return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity), false).await, drop);
+            return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity), false).await, nothing);
         }
         self.notice.message("job.run_left");
         if let Some(known) = self.room.as_mut().and_then(|room| room.known.as_mut()) {
@@ -211,7 +226,7 @@ impl Handler<RunLeft> for JobActor {
 impl Handler<Due> for JobActor {
     type Result = ();
     fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
-        self.with_room("job.due", ctx, async move |room| room.due().await, drop);
+        self.with_room("job.due", ctx, async move |room| room.due().await, nothing);
     }
 }
 
@@ -223,9 +238,26 @@ impl Handler<RunOver> for JobActor {
                 // Nobody knows which: what the room takes to be at work may be over.
                 room.known = None;
             }
-            room.run_over(identity, follow).await;
+            room.run_over(identity, follow).await
         };
-        self.with_room("job.run_over", ctx, work, drop);
+        if identity.is_some_and(|identity| self.succeeded.contains(&identity)) {
+            // It was told again: the successors are asked already.
+            return;
+        }
+        self.with_room("job.run_over", ctx, work, |this: &mut Self, succession: Option<Succession>, ctx| {
+            if let Some(succession) = succession {
+                this.succeeded.insert(succession.run());
+                succession.begin(&this.house, this.id, ctx.address().recipient());
+            }
+        });
+    }
+}
+
+impl Handler<SuccessorsBegun> for JobActor {
+    type Result = ();
+    fn handle(&mut self, begun: SuccessorsBegun, ctx: &mut Self::Context) {
+        self.succeeded.remove(&begun.run);
+        self.with_room("job.successors_begun", ctx, async move |room| room.successors_begun(begun).await, nothing);
     }
 }
 
@@ -238,8 +270,8 @@ impl Handler<Change> for JobActor {
 
 impl Handler<AskNext> for JobActor {
     type Result = ();
-    fn handle(&mut self, AskNext { identity, at, reply }: AskNext, ctx: &mut Self::Context) {
-        self.with_room("job.ask_next", ctx, async move |room| room.ask_next(identity, at).await, answer(reply));
+    fn handle(&mut self, AskNext { identity, next, reply }: AskNext, ctx: &mut Self::Context) {
+        self.with_room("job.ask_next", ctx, async move |room| room.ask_next(identity, next).await, answer(reply));
     }
 }
 
@@ -252,8 +284,8 @@ impl Handler<Backfill> for JobActor {
 
 impl Handler<Redrive> for JobActor {
     type Result = ();
-    fn handle(&mut self, Redrive { by, reply }: Redrive, ctx: &mut Self::Context) {
-        self.with_room("job.redrive", ctx, async move |room| room.redrive(by).await, answer(reply));
+    fn handle(&mut self, Redrive { input, by, reply }: Redrive, ctx: &mut Self::Context) {
+        self.with_room("job.redrive", ctx, async move |room| room.redrive(input, by).await, answer(reply));
     }
 }
 
@@ -261,7 +293,7 @@ impl Handler<Prepare> for JobActor {
     type Result = ();
     fn handle(&mut self, Prepare(loaded): Prepare, _: &mut Self::Context) {
         self.notice.message("job.prepare");
-        self.last_used = Timestamp::now();
+        self.last_used = Timestamp::steady();
         if let Some(room) = &mut self.room {
             room.prepare(*loaded);
         }
@@ -280,7 +312,7 @@ impl Handler<Forget> for JobActor {
             }
             room.known = None;
         };
-        self.with_room("job.forget", ctx, work, drop);
+        self.with_room("job.forget", ctx, work, nothing);
     }
 }
 

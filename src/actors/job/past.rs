@@ -8,7 +8,7 @@ use crate::domain::run::Run;
 use crate::domain::schedule::{Kind, Overlap};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::TriggerInput;
-use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, RedriveOutput};
+use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
 use crate::store::{DeadRuns, FireOf, InsertRun};
 
@@ -33,7 +33,7 @@ impl Room {
         let now = Timestamp::now();
         let limit = input.limit.unwrap_or(USUAL_BACKFILL);
         if !(1..=MOST_BACKFILL).contains(&limit) {
-            return Err(Problem::invalid("limit", format!("{limit} is not within 1 and {MOST_BACKFILL}")));
+            return Err(Problem::invalid("limit", format!("must be 1 to {MOST_BACKFILL}, not {limit}")));
         }
         if input.to < input.from {
             return Err(Problem::invalid("to", format!("the end {} is before the beginning {}", input.to, input.from)));
@@ -79,12 +79,16 @@ impl Room {
     }
 
     /// Runs the dead runs of the job again: those that failed for good and that nobody has run again.
-    pub(super) async fn redrive(&mut self, by: Option<String>) -> Result<RedriveOutput, Problem> {
+    pub(super) async fn redrive(&mut self, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
         let job_id = self.living().await?.job.id;
         let mut dead = self.house.store.read(DeadRuns { job_id, limit: MOST_REDRIVEN + 1 }).await.map_err(|e| problem_of(&e))?;
         let more = dead.len() > MOST_REDRIVEN;
         dead.truncate(MOST_REDRIVEN);
+        let found = dead.iter().map(|run| run.identity).collect();
         let mut runs = Vec::new();
+        if input.dry_run {
+            return Ok(RedriveOutput { dead: found, runs, more });
+        }
         for run in dead {
             let input = redriven(&run);
             let order = TriggerOrder {
@@ -98,6 +102,6 @@ impl Room {
             };
             runs.push(self.trigger(order).await?.identity);
         }
-        Ok(RedriveOutput { runs, more })
+        Ok(RedriveOutput { dead: found, runs, more })
     }
 }

@@ -184,7 +184,10 @@ impl Room {
     /// The same; `at_its_time`: it is not to be told before.
     pub(super) fn announce_next(&self, at_its_time: bool) {
         if let (Some(scheduler), Some(known)) = (self.house.scheduler(), &self.known) {
-            let at = known.stored.next_at;
+            // A clock that went back meanwhile is seen here: the scheduler reads only what is stored when it sees that.
+            let on = known.job.is_enabled && !known.job.is_deleted;
+            let now = Timestamp::now();
+            let at = if on && known.stored.state.is_from_later(now) { Some(now) } else { known.stored.next_at };
             if at_its_time { scheduler.planned_not_before(self.id, at) } else { scheduler.planned(self.id, at) }
         }
     }

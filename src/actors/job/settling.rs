@@ -2,6 +2,7 @@
 
 use super::message::JobChange;
 use super::room::Room;
+use super::successors::{Succession, SuccessorsBegun};
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::job::JobKind;
@@ -9,25 +10,47 @@ use crate::domain::run::{BROKER, Run, RunState};
 use crate::domain::schedule::{Schedule, settle};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{DataOf, GetRun, SettleRun, StoredPlan};
+use crate::store::{DataOf, GetRun, NewLine, NextAsked, NextOf, SettleRun, StoredPlan};
 
 impl Room {
-    /// A run of the job is over.
-    pub(super) async fn run_over(&mut self, identity: Option<Identity>, follow: bool) {
-        let mut result = self.settle(identity, follow).await;
-        if result.as_ref().is_err_and(|problem| problem.status == 503) {
-            result = self.settle(identity, follow).await;
-        }
-        if let Err(problem) = result {
-            // It stays marked, and is dealt with again: soon, or when the broker starts anew.
-            if problem.status >= 500 {
-                self.settle_later(identity);
-            }
-            log::error!("the end of a run could not be dealt with job={} run={identity:?}: {problem}", self.id);
+    /// A run of the job is over. Gives back what begins after it: the end is dealt with when that has begun.
+    pub(super) async fn run_over(&mut self, identity: Option<Identity>, follow: bool) -> Option<Succession> {
+        self.deal_with_end(identity, follow, None).await
+    }
+
+    /// What begins after the end of a run has begun, or could not be asked.
+    pub(super) async fn successors_begun(&mut self, begun: SuccessorsBegun) {
+        match begun.lines {
+            Ok(lines) => drop(self.deal_with_end(Some(begun.run), true, Some(lines)).await),
+            Err(problem) => self.end_remains(Some(begun.run), &problem),
         }
     }
 
-    async fn settle(&mut self, identity: Option<Identity>, follow: bool) -> Result<(), Problem> {
+    async fn deal_with_end(&mut self, identity: Option<Identity>, follow: bool, begun: Option<Vec<NewLine>>) -> Option<Succession> {
+        let mut result = self.settle(identity, follow, begun.clone()).await;
+        if result.as_ref().is_err_and(|problem| problem.status == 503) {
+            result = self.settle(identity, follow, begun).await;
+        }
+        result.unwrap_or_else(|problem| {
+            self.end_remains(identity, &problem);
+            None
+        })
+    }
+
+    /// It stays marked, and is dealt with again: soon, or when the broker starts again.
+    fn end_remains(&self, identity: Option<Identity>, problem: &Problem) {
+        if problem.status >= 500 {
+            self.settle_later(identity);
+        }
+        log::error!("end of a run could not be dealt with job_id={} run_id={identity:?}: {problem}", self.id);
+    }
+
+    async fn settle(
+        &mut self,
+        identity: Option<Identity>,
+        follow: bool,
+        begun: Option<Vec<NewLine>>,
+    ) -> Result<Option<Succession>, Problem> {
         let ended = match identity.filter(|_| follow) {
             None => None,
             Some(identity) => {
@@ -45,25 +68,43 @@ impl Room {
         let ended = ended.filter(|run| run.follow);
         let is_planned = known.stored.next_at == known.next_at(&known.stored.state, known.open_counts().any());
         if ended.is_none() && release.is_none() && is_planned {
-            return Ok(());
+            return Ok(None);
         }
         if ended.as_ref().is_some_and(|run| run.kind == JobKind::Task) {
             // It may have left something for the next one.
             let data = self.house.store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
             self.known().await?.data = data.into_values().next();
         }
-        let mut lines = Vec::new();
-        if let Some(run) = &ended {
+        if let (Some(run), None) = (&ended, &begun) {
             self.disable_after(run).await?;
             // Before the end counts as dealt with: if the broker dies in between, they are begun again, each under the same key.
-            lines = self.begin_successors(run).await?;
+            if let Some(succession) = self.successors_of(run).await? {
+                return Ok(Some(succession));
+            }
         }
+        let lines = begun.unwrap_or_default();
         let has_lines = !lines.is_empty();
+        let asked = match ended.as_ref().filter(|run| matches!(run.kind, JobKind::Task | JobKind::Callback)) {
+            Some(run) => self.house.store.read(NextOf(run.no)).await.map_err(|e| problem_of(&e))?,
+            None => None,
+        };
+        if asked.is_some() {
+            self.withdraw().await?;
+        }
         let known = self.known().await?;
         let was = known.stored.state;
         let how = ended.as_ref().map(|run| (run.state, run.finish_time.unwrap_or(run.creation_time)));
         let aftermath = settle(&was, how, known.open_counts());
-        let state = aftermath.state;
+        let now = Timestamp::now();
+        let mut state = aftermath.state;
+        if let (Some(asked), Some(run)) = (asked, &ended) {
+            if known.job.is_enabled && !known.job.is_deleted {
+                log::info!("a run asked for a time job_id={} run_id={} at={}", known.job.id, run.identity, asked.at);
+                state.ask(asked.at, asked.from, now);
+            } else {
+                log::warn!("a run asked for a time of a job that is disabled job_id={} run_id={}", known.job.id, run.identity);
+            }
+        }
         let mut events = Vec::new();
         if let (Some(run), Some((_, finish))) = (&ended, how) {
             let event = |name, reason: &str| known.event(name, Some(run.identity), finish, reason);
@@ -77,7 +118,6 @@ impl Room {
         let next_at = known.next_at(&state, known.open_counts().any());
         let alarm = !events.is_empty();
         let ended = ended.map(|run| run.identity);
-        let now = Timestamp::now();
         let settle = SettleRun { ended, job_id: known.job.id, was, state, next_at, release, events, lines, now };
         if let Err(error) = self.house.store.insist(settle).await {
             return Err(self.forget(&error));
@@ -95,7 +135,7 @@ impl Room {
             self.house.followers.ring(identity);
         }
         self.announce();
-        Ok(())
+        Ok(None)
     }
 
     /// A job that was to run once, or failed too often, is disabled before anything else: if the broker dies in between,
@@ -121,7 +161,7 @@ impl Room {
     }
 
     /// A run says when its job is to be run next.
-    pub(super) async fn ask_next(&mut self, identity: Identity, at: Timestamp) -> Result<Option<Timestamp>, Problem> {
+    pub(super) async fn ask_next(&mut self, identity: Identity, next: NextAsked) -> Result<Option<Timestamp>, Problem> {
         let known = self.living().await?;
         if !known.job.is_enabled {
             return Err(Problem::conflict("job-disabled", format!("the job `{}` is disabled", known.job.name)));
@@ -130,10 +170,10 @@ impl Room {
         let known = self.living().await?;
         let was = known.stored.state;
         let mut state = was;
-        state.asked_at = Some(at.max(Timestamp::now()));
+        state.ask(next.at, next.from, Timestamp::now());
         let next_at = known.next_at(&state, known.open_counts().any());
         let asked = crate::store::MovePlan { job_id: known.job.id, was, state, next_at };
-        log::info!("a run asks for a time job={} run={identity} at={at}", self.id);
+        log::info!("a run asks for a time job_id={} run_id={identity} at={}", self.id, next.at);
         if let Err(error) = self.house.store.insist(asked).await {
             return Err(self.forget(&error));
         }

@@ -1,8 +1,9 @@
 //! After the end of a run: the jobs that are named as its successors are triggered, with what it brought.
 
-use super::message::TriggerOrder;
+use super::message::{TriggerOrder, Triggered};
 use super::room::Room;
-use crate::actors::reply::problem_of;
+use crate::actors::house::House;
+use crate::actors::reply::{Answer, problem_of, reply};
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{Successor, limits};
 use crate::domain::run::Run;
@@ -11,10 +12,9 @@ use crate::domain::workflow::{MOST_SUCCESSORS, begins};
 use crate::protocol::api::TriggerInput;
 use crate::protocol::problem::Problem;
 use crate::store::{FindJobs, FlowFault, NewLine};
+use actix::{Message, Recipient};
 use std::time::Duration;
 
-/// A successor's actor that does not answer in this time is asked again later: the job that waits for it has more to do.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// An end that could not be dealt with is dealt with again after this.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -46,52 +46,85 @@ pub fn flow_problem(fault: &FlowFault) -> Problem {
     }
 }
 
-impl Room {
-    /// Triggers what begins after this end, and gives back what is worth a line in the log of the run. Done twice, it makes
-    /// no second run.
-    ///
-    /// # Errors
-    /// A successor could not be asked now; those that could have their runs.
-    pub(super) async fn begin_successors(&mut self, run: &Run) -> Result<Vec<NewLine>, Problem> {
-        let known = self.known().await?;
-        if known.job.is_deleted {
-            return Ok(Vec::new());
-        }
-        let names: Vec<String> = known
-            .job
-            .successors
-            .iter()
-            .filter(|successor| begins(successor.on, run.state))
-            .map(|successor| successor.job.clone())
-            .collect();
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let found = self.house.store.read(FindJobs(names.clone())).await.map_err(|e| problem_of(&e))?;
-        let (mut lines, mut later) = (Vec::new(), None);
-        for (name, job) in names.iter().zip(found) {
-            let begun = match job {
-                Some(job) => self.begin_successor(run, job).await,
-                None => Err(Problem::not_found(format!("there is no job `{name}` any more"))),
-            };
-            let (level, text) = match begun {
-                Ok(made) => (INFO, format!("run {} of the job `{name}` begins after this one", made.identity)),
-                Err(problem) if problem.status >= 500 => {
-                    later = Some(problem);
-                    continue;
-                }
-                Err(problem) => {
-                    log::warn!("a successor does not begin job={} run={} successor={name}: {problem}", self.id, run.identity);
-                    (WARNING, format!("the job `{name}` does not begin after this run: {}", problem.detail))
-                }
-            };
-            lines.push(NewLine { at: Timestamp::now(), level, source: "broker".to_owned(), text });
-        }
-        crate::fault::point("job.successors_begun");
-        later.map_or(Ok(lines), Err)
+/// The jobs that begin after the end of a run, in the order in which they are named; of one that is gone only the name.
+pub(super) struct Succession {
+    run: Identity,
+    order: TriggerOrder,
+    jobs: Vec<(String, Option<JobId>)>,
+}
+
+/// What came of a [`Succession`], message to the job's actor: the lines for the log of the run, or why not all could be asked.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct SuccessorsBegun {
+    pub(super) run: Identity,
+    pub(super) lines: Result<Vec<NewLine>, Problem>,
+}
+
+impl Succession {
+    /// The run that ended.
+    pub(super) fn run(&self) -> Identity {
+        self.run
     }
 
-    async fn begin_successor(&self, run: &Run, job: JobId) -> Result<super::Triggered, Problem> {
+    /// Triggers the jobs, and sends what came of it. The job's actor does other things meanwhile: a successor may be busy for long.
+    /// Done twice, it makes no second run.
+    pub(super) fn begin(self, house: &House, job: JobId, told: Recipient<SuccessorsBegun>) {
+        let Self { run, order, jobs } = self;
+        let answers = jobs.iter().map(|(name, job)| trigger(house, name, *job, order.clone())).collect();
+        Answer::then_all(answers, move |begun| {
+            let names = jobs.into_iter().map(|(name, _)| name);
+            told.do_send(SuccessorsBegun { run, lines: lines(job, run, names.zip(begun)) });
+        });
+    }
+}
+
+fn trigger(house: &House, name: &str, job: Option<JobId>, order: TriggerOrder) -> Answer<Triggered> {
+    let (reply, answer) = reply();
+    match job {
+        None => reply.send(Err(Problem::not_found(format!("there is no job `{name}` any more")))),
+        Some(job) => house.registry().open_job(job).then(move |opened| match opened {
+            Ok(job) => job.trigger(order).then(move |made| reply.send(made)),
+            Err(problem) => reply.send(Err(problem)),
+        }),
+    }
+    answer
+}
+
+/// What is worth a line in the log of the run that ended.
+fn lines(job: JobId, run: Identity, begun: impl Iterator<Item = (String, Result<Triggered, Problem>)>) -> Result<Vec<NewLine>, Problem> {
+    let (mut lines, mut later) = (Vec::new(), None);
+    for (name, begun) in begun {
+        let (level, text) = match begun {
+            Ok(made) => (INFO, format!("run {} of the job `{name}` begins after this one", made.identity)),
+            Err(problem) if problem.status >= 500 => {
+                later = Some(problem);
+                continue;
+            }
+            Err(problem) => {
+                log::warn!("successor does not begin job_id={job} run_id={run} successor={name}: {problem}");
+                (WARNING, format!("the job `{name}` does not begin after this run: {}", problem.detail))
+            }
+        };
+        lines.push(NewLine { at: Timestamp::now(), level, source: "broker".to_owned(), text });
+    }
+    crate::fault::point("job.successors_begun");
+    later.map_or(Ok(lines), Err)
+}
+
+impl Room {
+    /// What begins after this end, if anything does.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(super) async fn successors_of(&mut self, run: &Run) -> Result<Option<Succession>, Problem> {
+        let known = self.known().await?;
+        let successors = known.job.successors.iter().filter(|successor| !known.job.is_deleted && begins(successor.on, run.state));
+        let names: Vec<String> = successors.map(|successor| successor.job.clone()).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let found = self.house.store.read(FindJobs(names.clone())).await.map_err(|e| problem_of(&e))?;
         let input = TriggerInput {
             arguments: run.result.as_deref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
             idempotency_key: Some(format!("after:{}", run.identity)),
@@ -99,10 +132,7 @@ impl Room {
         };
         let order =
             TriggerOrder { input, trace_id: run.trace_id.clone(), waits: true, after: Some(run.identity), ..TriggerOrder::default() };
-        let house = self.house.clone();
-        // No job begins after itself, so no two actors can wait for one another; what takes long is cut off all the same.
-        let begun = async move { house.registry().open_job(job).wait().await?.trigger(order).wait().await };
-        tokio::time::timeout(PATIENCE, begun).await.unwrap_or_else(|_| Err(Problem::busy("the successor did not answer in time")))
+        Ok(Some(Succession { run: run.identity, order, jobs: names.into_iter().zip(found).collect() }))
     }
 
     /// Deals with an end again that could not be dealt with now.

@@ -3,7 +3,7 @@
 use super::{Beat, Held, NodeActor, PullBeat};
 use crate::actors::dispatcher::PullBlock;
 use crate::domain::ids::{BlockId, Identity, Seq};
-use crate::domain::node::NodeLoad;
+use crate::domain::node::{NodeLoad, Room};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::Heartbeat;
 use crate::store::AddNodeStatus;
@@ -20,7 +20,7 @@ struct Compared {
 impl NodeActor {
     fn heard(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
-        self.last_heard = now;
+        self.last_heard = Timestamp::steady();
         let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
         self.load = Some(load);
         // For people who look later; nobody waits for it, and one that is lost in a crash is no loss.
@@ -45,7 +45,7 @@ impl NodeActor {
     fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
         for block in holding.iter().filter(|block| self.house.directory.runs.get(block.identity).is_some()) {
             if block.block_id.seq_in(block.identity).is_some() {
-                self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt });
+                self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt, room: Room::Block });
             }
         }
     }
@@ -65,7 +65,7 @@ impl NodeActor {
                 by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
                 if !self.greeted {
                     // What it brings along takes room from the first; its run says what of it does not count.
-                    let held = Held { identity: block.identity, attempt: block.attempt };
+                    let held = Held { identity: block.identity, attempt: block.attempt, room: Room::Block };
                     self.held.entry(block.block_id).or_insert(held);
                 }
             }
@@ -108,7 +108,7 @@ impl Handler<PullBeat> for NodeActor {
         if let Some(block) = self.undelivered.take().filter(|block| self.held.contains_key(&block.block_id)) {
             return m.reply.send(Ok(Some(block)));
         }
-        let full = self.held.len() as u32 >= self.facts.max_process_count;
+        let full = self.free(Room::Block) == 0 || self.free(Room::Site) == 0;
         match self.house.dispatcher() {
             Some(dispatcher) if self.enabled && !full => {
                 dispatcher.pull(PullBlock { facts: self.facts.clone(), node: self.link(ctx), without: m.without, reply: m.reply });

@@ -1,8 +1,10 @@
 //! Blocks on their way to a node, and off its hands.
 
 use super::{BlockDone, Held, Holds, NodeActor, SendBlock};
+use crate::actors::dispatcher::Place;
 use crate::actors::outlet::Frame;
 use crate::domain::ids::BlockId;
+use crate::domain::node::Room;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, ToNode};
 use actix::Handler;
@@ -12,12 +14,12 @@ impl NodeActor {
     /// A block is off the node's hands: it has room for one more.
     pub(super) fn release(&mut self, block_id: BlockId) {
         // One that holds more than it takes, having come back while others were on their way, gets no more for a while.
-        if self.held.remove(&block_id).is_some()
-            && self.held.len() < self.facts.max_process_count as usize
+        if let Some(held) = self.held.remove(&block_id)
+            && self.free(held.room) > 0
             && self.outlet.is_some()
             && let Some(dispatcher) = self.house.dispatcher()
         {
-            dispatcher.credit(self.id());
+            dispatcher.credit(self.id(), held.room);
         }
     }
 }
@@ -37,11 +39,15 @@ impl Handler<SendBlock> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
         self.notice.message("node.send_block");
-        let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt });
+        // What was counted off is what is given back when the block leaves.
+        let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
+        let before = self.held.get(&m.block.block_id).map(|held| held.room);
+        let room = m.place.as_ref().map(Place::room).or(before).unwrap_or(usual);
+        let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room });
         if self.held.insert(block_id, held).is_none()
-            && let Some(room) = m.room
+            && let Some(place) = m.place
         {
-            room.taken();
+            place.taken();
         }
         let Some(outlet) = &self.outlet else {
             // A node that only calls gets it with its next call. One whose session is gone says with its first heartbeat
@@ -64,9 +70,13 @@ impl Handler<SendBlock> for NodeActor {
 
 impl Handler<Holds> for NodeActor {
     type Result = ();
-    fn handle(&mut self, m: Holds, _: &mut Self::Context) {
+    fn handle(&mut self, m: Holds, ctx: &mut Self::Context) {
         self.notice.message("node.holds");
-        self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt });
+        let before = self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt, room: m.room });
+        if before.is_some_and(|before| before.room != m.room) {
+            // The dispatcher counted it as the other kind, and would never get that room back.
+            self.announce(ctx);
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! What a node's actor is told, and its handle.
 
 use super::NodeActor;
-use crate::actors::dispatcher::Room;
+use crate::actors::dispatcher::Place;
 use crate::actors::outlet::{Frame, Outlet};
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
 use crate::domain::ids::{BlockId, Identity};
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, Room};
 use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 use crate::protocol::node::{Block, Heartbeat, ToNode};
 use actix::Message;
@@ -57,7 +57,7 @@ pub struct SendBlock {
     /// Their length, decompressed.
     pub raw_length: u32,
     /// The place that it takes; none if it is sent again.
-    pub room: Option<Room>,
+    pub place: Option<Place>,
 }
 
 /// From a run: the node has a block of it (one that it pulled, or one that it held when the run was rebuilt).
@@ -70,6 +70,8 @@ pub struct Holds {
     pub block_id: BlockId,
     /// The hand-out.
     pub attempt: u32,
+    /// What of the node it takes up.
+    pub room: Room,
 }
 
 /// From a run: the node's work on a block is over. With `tell`, the node is to be told to drop it.

@@ -6,6 +6,7 @@
 mod beats;
 mod blocks;
 mod message;
+mod owners;
 mod programs;
 
 pub use message::{
@@ -14,13 +15,14 @@ pub use message::{
 };
 
 pub use blocks::with_requests;
+pub use owners::NodeOwners;
 
 use super::dispatcher::NodeOpen;
 use super::house::House;
 use super::outlet::{Frame, Outlet};
 use super::supervision::{Link, Notice};
 use crate::domain::ids::{BlockId, Identity, NodeId};
-use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork};
+use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork, Room};
 use crate::domain::time::Timestamp;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::frame;
@@ -61,6 +63,7 @@ pub struct NodeActor {
 struct Held {
     identity: Identity,
     attempt: u32,
+    room: Room,
 }
 
 impl NodeActor {
@@ -79,7 +82,7 @@ impl NodeActor {
             outlet,
             binary,
             load: None,
-            last_heard: Timestamp::now(),
+            last_heard: Timestamp::steady(),
             closed_at: None,
             greeted: false,
             held: HashMap::new(),
@@ -97,13 +100,21 @@ impl NodeActor {
         NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.notice.stats())))
     }
 
+    /// Blocks of this kind that it could take besides those that it holds.
+    fn free(&self, room: Room) -> u32 {
+        // A node that does not say how many sites it takes has one kind of places for both.
+        let is_one = self.facts.max_sites.is_none();
+        let held = self.held.values().filter(|held| is_one || held.room == room).count();
+        self.facts.room(room).saturating_sub(held as u32)
+    }
+
     /// Tells the dispatcher what it may send.
     fn announce(&self, ctx: &Context<Self>) {
         let Some(dispatcher) = self.house.dispatcher() else { return };
-        let free = self.facts.max_process_count.saturating_sub(self.held.len() as u32);
+        let (free, free_sites) = (self.free(Room::Block), self.free(Room::Site));
         let open = self.enabled && self.greeted && self.outlet.is_some();
         self.show();
-        dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, open });
+        dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, free_sites, open });
     }
 
     fn send(&self, message: &ToNode) {
@@ -133,7 +144,7 @@ impl NodeActor {
 
     /// Looks whether the node is still there.
     fn watch(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let times = self.house.times;
         let silent = now.since_ms(self.last_heard) > times.node_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
@@ -143,7 +154,7 @@ impl NodeActor {
     }
 
     fn lost(&mut self, why: &str, ctx: &mut Context<Self>) {
-        log::warn!("node lost node={} held={}: {why}", self.id(), self.held.len());
+        log::warn!("node lost node_id={} node={} held={}: {why}", self.id(), self.facts.shown_name(), self.held.len());
         for (block_id, held) in std::mem::take(&mut self.held) {
             if let Some(run) = self.house.directory.runs.get(held.identity) {
                 run.node_lost(self.id(), block_id, held.attempt);
@@ -186,7 +197,7 @@ impl Handler<SessionOpened> for NodeActor {
         self.facts = m.facts;
         self.binary = m.binary;
         self.closed_at = None;
-        self.last_heard = Timestamp::now();
+        self.last_heard = Timestamp::steady();
         self.welcome(ctx);
     }
 }
@@ -197,7 +208,7 @@ impl Handler<SessionClosed> for NodeActor {
         self.notice.message("node.session_closed");
         if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
             self.outlet = None;
-            self.closed_at = Some(Timestamp::now());
+            self.closed_at = Some(Timestamp::steady());
             self.announce(ctx);
         }
     }

@@ -145,6 +145,7 @@ impl Registry {
 
     /// A run is over, or begins anew: its actor is in no directory any more.
     pub(super) fn leave_run(&mut self, identity: Identity) {
+        self.unserved.leave(identity);
         match self.house.directory.others.take(identity) {
             Some(at_work) => {
                 if matches!(at_work, AtWork::Application(_)) {
@@ -251,12 +252,13 @@ impl Handler<NodeConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
         self.message("registry.node_connected");
-        // How many programs it takes it says with each connection; that is not kept.
-        let max_programs = m.facts.max_programs;
+        // How many sites and programs it takes it says with each connection; that is not stored.
+        let (max_sites, max_programs) = (m.facts.max_sites, m.facts.max_programs);
         let stored = self.house.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
         ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
             Ok(mut record) => {
-                record.facts.max_programs = max_programs;
+                (record.facts.max_sites, record.facts.max_programs) = (max_sites, max_programs);
+                this.house.directory.node_names.put(record.facts.node_id, record.facts.shown_name().into());
                 this.node_is_there(record, m.session, m.reply);
             }
             Err(error) => {
@@ -362,7 +364,8 @@ impl Handler<StartNewRun> for Registry {
             JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
             JobKind::Block => {
                 let mut loaded = LoadedRun::new(run, properties);
-                loaded.chosen = Some(Choice { watches: self.house.directory.watches(), worker: self.choose(loaded.class_name()) });
+                let worker = self.choose_for(loaded.identity(), loaded.class_name());
+                loaded.chosen = Some(Choice { watches: self.house.directory.watches(), worker });
                 self.enter_run(loaded);
             }
         }

@@ -3,6 +3,7 @@
 use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
 use crate::actors::house::AtWork;
 use crate::actors::outlet::Frame;
+use crate::actors::run::RunHandle;
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use crate::domain::run::RunState;
@@ -10,6 +11,7 @@ use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
 use crate::store::{AdoptRun, FinishRun, GetNode, LoadFrontier, StoreError, WorkerGone};
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Registry {
@@ -18,6 +20,19 @@ impl Registry {
             AtWork::Task(task) => Some(task),
             _ => None,
         })
+    }
+
+    fn task(&self, identity: Identity) -> Option<TaskHandle> {
+        match self.house.directory.others.get(identity) {
+            Some(AtWork::Task(task)) => Some(task),
+            _ => None,
+        }
+    }
+
+    /// The runs that have blocks at a node.
+    fn runs_at_node(&self, id: NodeId) -> impl Iterator<Item = RunHandle> + use<> {
+        let directory = Arc::clone(&self.house.directory);
+        directory.runs_by_node.of(id).into_iter().filter_map(move |identity| directory.runs.get(identity))
     }
 
     fn rebuild(&mut self, key: ChildKey, ctx: &mut Context<Self>) {
@@ -56,11 +71,12 @@ impl Registry {
                     // It died over the first thing that it was told: what that was, only the worker knows.
                     outlet.send(Frame::Close("say again what you watch".to_owned()));
                 }
-                for (_, run) in self.house.directory.runs.all() {
-                    run.worker_back(id);
-                }
-                for task in self.tasks() {
-                    task.worker_back(id);
+                for identity in self.house.directory.runs_by_worker.of(id) {
+                    if let Some(run) = self.house.directory.runs.get(identity) {
+                        run.worker_back(id);
+                    } else if let Some(task) = self.task(identity) {
+                        task.worker_back(id);
+                    }
                 }
             }
             ChildKey::Job(_) => self.leave(key),
@@ -75,7 +91,7 @@ impl Registry {
             Ok(Some(record)) => {
                 this.start_node(record);
                 // It knows no longer what it was sent: the runs tell it.
-                for (_, run) in this.house.directory.runs.all() {
+                for run in this.runs_at_node(id) {
                     run.node_restarted(id);
                 }
             }
@@ -112,7 +128,7 @@ impl Registry {
                 }));
             }
             ChildKey::Node(id) => self.forget_node(id),
-            ChildKey::Worker(id) => self.forget_worker(id, Timestamp::now()),
+            ChildKey::Worker(id) => self.forget_worker(id, Timestamp::steady()),
             ChildKey::Job(_) => self.leave(key),
         }
     }
@@ -120,10 +136,11 @@ impl Registry {
     fn forget_node(&mut self, id: NodeId) {
         self.house.directory.nodes.remove(id);
         self.house.fleet.forget(id);
+        self.house.directory.node_owners.forget(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
         // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.
-        for (_, run) in self.house.directory.runs.all() {
+        for run in self.runs_at_node(id) {
             run.node_vanished(id);
         }
     }
@@ -139,11 +156,12 @@ impl Registry {
         if let Some(allocator) = self.house.allocator() {
             allocator.hand_gone(id);
         }
-        for (_, run) in self.house.directory.runs.all() {
-            run.worker_gone(id);
-        }
-        for task in self.tasks() {
-            task.lease_over(id, None, heard, "its worker is gone");
+        for identity in self.house.directory.runs_by_worker.of(id) {
+            if let Some(run) = self.house.directory.runs.get(identity) {
+                run.worker_gone(id);
+            } else if let Some(task) = self.task(identity) {
+                task.lease_over(id, None, heard, "its worker is gone");
+            }
         }
     }
 }
@@ -202,7 +220,7 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Job(id) => self.house.directory.jobs.remove(id),
             ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
         }
-        let Some(pause) = child.budget.spend(Timestamp::now()) else { return self.give_up(death.key, &death.error, ctx) };
+        let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);
         child.stats.restarted();
         child.stats.set_state("restarting");
@@ -241,6 +259,9 @@ impl Handler<Shutdown> for Registry {
         }
         for (_, worker) in self.house.directory.workers.all() {
             worker.hang_up("the broker goes down");
+        }
+        for (_, run) in self.house.directory.runs.all() {
+            run.end_polls();
         }
         reply.send(Ok(()));
     }

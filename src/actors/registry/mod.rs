@@ -34,6 +34,7 @@ pub struct Registry {
     node_sessions: HashMap<NodeId, (Outlet, bool)>,
     worker_sessions: HashMap<WorkerId, Outlet>,
     watches: HashMap<WorkerId, watches::Watch>,
+    unserved: watches::Unserved,
     /// Workers that get no new run, by the word of an operator.
     closed_workers: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
@@ -67,6 +68,7 @@ impl Registry {
                 node_sessions: HashMap::new(),
                 worker_sessions: HashMap::new(),
                 watches: HashMap::new(),
+                unserved: watches::Unserved::default(),
                 closed_workers: HashSet::new(),
                 awaited_runs: HashMap::new(),
                 turn: 0,

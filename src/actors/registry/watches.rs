@@ -1,8 +1,9 @@
 //! Who watches which class, and whose turn it is.
 
 use super::{FindWorker, Registry, WorkerOpen, WorkerWatches};
-use crate::domain::ids::WorkerId;
+use crate::domain::ids::{Identity, WorkerId};
 use actix::Handler;
+use std::collections::{HashMap, HashSet};
 
 /// What one worker watches.
 #[derive(Debug, Clone, Default)]
@@ -12,7 +13,57 @@ pub(super) struct Watch {
     chosen: u64,
 }
 
+/// Runs that no worker was found for, by the class that they need.
+#[derive(Debug, Default)]
+pub(super) struct Unserved {
+    by_class: HashMap<String, HashSet<Identity>>,
+    classes: HashMap<Identity, String>,
+}
+
+impl Unserved {
+    fn enter(&mut self, run: Identity, class_name: &str) {
+        if self.classes.insert(run, class_name.to_owned()).is_none() {
+            self.by_class.entry(class_name.to_owned()).or_default().insert(run);
+        }
+    }
+
+    /// The run has a worker, or needs none any more.
+    pub(super) fn leave(&mut self, run: Identity) {
+        let Some(class_name) = self.classes.remove(&run) else { return };
+        if let Some(runs) = self.by_class.get_mut(&class_name) {
+            runs.remove(&run);
+            if runs.is_empty() {
+                self.by_class.remove(&class_name);
+            }
+        }
+    }
+
+    fn of(&self, class_names: &[String]) -> Vec<Identity> {
+        class_names.iter().filter_map(|name| self.by_class.get(name)).flatten().copied().collect()
+    }
+}
+
 impl Registry {
+    /// Chooses a worker for a run, and keeps in mind that the run has none if there is none.
+    pub(super) fn choose_for(&mut self, run: Identity, class_name: &str) -> Option<WorkerId> {
+        let chosen = self.choose(class_name);
+        match chosen {
+            Some(_) => self.unserved.leave(run),
+            None => self.unserved.enter(run, class_name),
+        }
+        chosen
+    }
+
+    /// A worker may be chosen that was not there, or was not open: the runs that wait for its classes look again.
+    fn tell_unserved(&self, id: WorkerId) {
+        let class_names = self.watches.get(&id).map_or(&[][..], |watch| &watch.class_names);
+        for identity in self.unserved.of(class_names) {
+            if let Some(run) = self.house.directory.runs.get(identity) {
+                run.workers_changed();
+            }
+        }
+    }
+
     /// The worker that watches a class and was chosen longest ago.
     pub(super) fn choose(&mut self, class_name: &str) -> Option<WorkerId> {
         let open = self.watches.iter().filter(|(id, _)| !self.closed_workers.contains(id));
@@ -40,13 +91,15 @@ impl Handler<WorkerWatches> for Registry {
                 None => log::info!("a worker has a run in hand that is not at work run={identity} worker={}", m.id),
             }
         }
-        for (identity, run) in self.house.directory.runs.all() {
-            if !m.runs.contains(&identity) {
-                // If it was told to start this one, the word was lost with an earlier connection.
+        for identity in self.house.directory.runs_by_worker.of(m.id) {
+            // If it was told to start this one, the word was lost with an earlier connection.
+            if !m.runs.contains(&identity)
+                && let Some(run) = self.house.directory.runs.get(identity)
+            {
                 run.worker_back(m.id);
             }
-            run.workers_changed();
         }
+        self.tell_unserved(m.id);
     }
 }
 
@@ -58,9 +111,7 @@ impl Handler<WorkerOpen> for Registry {
         if !open {
             self.closed_workers.insert(id);
         } else if self.closed_workers.remove(&id) {
-            for (_, run) in self.house.directory.runs.all() {
-                run.workers_changed();
-            }
+            self.tell_unserved(id);
         }
     }
 }
@@ -69,7 +120,7 @@ impl Handler<FindWorker> for Registry {
     type Result = ();
     fn handle(&mut self, m: FindWorker, _: &mut Self::Context) {
         self.message("registry.find_worker");
-        let chosen = self.choose(&m.class_name);
+        let chosen = self.choose_for(m.identity, &m.class_name);
         if let Some(run) = self.house.directory.runs.get(m.identity) {
             run.worker_found(chosen);
         }

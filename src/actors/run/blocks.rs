@@ -1,20 +1,23 @@
 //! Blocks go out to nodes, results come in.
 
 use super::cache::{Finished, Payload};
+use super::parts::{Meaning, failed, meaning};
+use super::turns::Sink;
 use super::{Grant, HandOver, NodeHolds, NodeLost, NodeNews, Report, RunActor};
-use crate::actors::dispatcher::Room;
-use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
+use crate::actors::node::{Holds, NodeHandle, SendBlock};
 use crate::actors::reply::Reply;
 use crate::domain::block::{Lease, Lost, Phase, ReportVerdict};
-use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{NodeId, Seq};
+use crate::domain::node::Room;
+use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
-use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
-use crate::protocol::pack::{self, Entry, Index};
+use crate::protocol::node::{Block, FetchErrorKind, Reported};
+use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
-use crate::store::{MarkRetry, ReadPayloads, StoreResult};
+use crate::store::{MarkRetry, ReadPayloads};
 use actix::{Context, Handler};
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// Blocks that are read from the store at once, when the next one is not at hand.
 const READ_AHEAD: usize = 16;
@@ -22,19 +25,27 @@ const READ_AHEAD: usize = 16;
 const RESEND_MS: i64 = 2_000;
 
 impl RunActor {
-    fn block(&self, seq: Seq, lease: &Lease) -> Block {
+    pub(super) fn block(&self, seq: Seq, lease: &Lease) -> Block {
         Block {
             block_id: self.block_id(seq),
             identity: self.identity(),
             epoch: self.epoch,
             attempt: lease.attempt,
+            lost: Some(self.frontier.losses(seq, lease.attempt - 1)),
+            parts: true,
+            pace: None,
             settings: self.run.download.clone(),
             requests: None,
         }
     }
 
     /// Goes on with the requests of a block, from memory or from the store.
-    fn with_payload(&mut self, seq: Seq, ctx: &mut Context<Self>, then: impl FnOnce(&mut Self, Payload, &mut Context<Self>) + 'static) {
+    pub(super) fn with_payload(
+        &mut self,
+        seq: Seq,
+        ctx: &mut Context<Self>,
+        then: impl FnOnce(&mut Self, Payload, &mut Context<Self>) + 'static,
+    ) {
         if let Some(payload) = self.cache.take_ready(seq).or_else(|| self.cache.leased(seq).cloned()) {
             return then(self, payload, ctx);
         }
@@ -52,31 +63,71 @@ impl RunActor {
                     this.cache.put_ready(found.seq, payload);
                 }
             }
-            match wanted {
+            // Meanwhile some of its requests may have got results.
+            match this.cache.leased(seq).cloned().or(wanted) {
                 Some(payload) => then(this, payload, ctx),
                 None => this.die(&format!("the requests of block {} are not stored", this.block_id(seq)), ctx),
             }
         });
     }
 
-    fn send_block(&mut self, seq: Seq, to: NodeHandle, room: Option<Room>, ctx: &mut Context<Self>) {
+    /// Sends a block once more that its node does not have.
+    fn send_again(&mut self, seq: Seq, to: NodeHandle, ctx: &mut Context<Self>) {
         self.with_payload(seq, ctx, move |this, payload, _| {
             // Between the reading and now the lease may have ended.
             let Some(lease) = this.frontier.lease_of(seq).copied() else { return };
-            let (block, requests) = (this.block(seq, &lease), payload.requests.clone());
-            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, room });
+            let (block, requests) = (Block { pace: this.pace_again(seq), ..this.block(seq, &lease) }, payload.requests.clone());
+            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, place: None });
             this.cache.put_leased(seq, payload);
         });
     }
 
+    /// A block that belongs to no site, or to one without pace, goes out.
+    fn begin_block(&mut self, sink: Sink, ctx: &mut Context<Self>) {
+        let Some((seq, _)) = self.lease(sink.node()) else { return sink.nothing() };
+        self.with_payload(seq, ctx, move |this, payload, ctx| this.send_unheld(seq, payload, sink, ctx));
+    }
+
+    /// A node has a block that waits here. It may keep it, unless somebody else may ask its site now.
+    fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
+        let site = self.frontier.site_of(seq).filter(|site| !self.frontier.is_free(*site));
+        let waits = matches!(self.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
+        let is_paced = site.is_some_and(|site| self.pace(site) != Pace::FREE);
+        if waits && self.is_held(seq) {
+            // Its node is about to be told to drop it.
+            return false;
+        }
+        if let Some(site) = site.filter(|_| waits && is_paced) {
+            let (name, until) = (self.frontier.site_name(site), now.plus_ms(self.frontier.settings().lease as i64));
+            if self.frontier.is_out(site) || !self.house.sites.board().renew(&name, self.identity(), until, now) {
+                return false;
+            }
+        }
+        let is_adopted = self.frontier.adopt(seq, node, attempt, now);
+        if is_adopted {
+            self.involved.add_node(node);
+            if !is_paced {
+                self.frontier.let_others_pass(seq);
+            }
+        }
+        is_adopted
+    }
+
     fn lease(&mut self, node: NodeId) -> Option<(Seq, Lease)> {
-        if self.ending {
+        if self.ending || self.is_paused() {
             return None;
         }
-        let leased = self.frontier.lease(node, Timestamp::now())?;
+        let leased = self.frontier.lease(node, Timestamp::steady())?;
+        self.involved.add_node(node);
         self.announced = self.announced.saturating_sub(1);
-        self.run.block_times += 1;
         Some(leased)
+    }
+
+    /// Leases of a node have ended: if none is left, its news does not concern this run.
+    pub(super) fn note_leases_of(&mut self, node: NodeId) {
+        if !self.frontier.has_leases(node) && self.probes_at(node).is_empty() {
+            self.involved.remove_node(node);
+        }
     }
 
     /// A block is no longer at a node, and its results are not here.
@@ -84,38 +135,54 @@ impl RunActor {
         if self.ending {
             return; // nothing is written behind the end
         }
-        match self.frontier.lost(seq, node, attempt) {
+        let lost = self.frontier.lost(seq, node, attempt);
+        self.note_leases_of(node);
+        if let Some(site) = self.frontier.site_of(seq).filter(|_| lost.is_some()) {
+            // Its node may go on for as long as it has the right to.
+            let wait_ms = self.wait_after_loss(site);
+            self.turn_over(site, wait_ms, ctx);
+        }
+        match lost {
             None => {}
             Some(Lost::Retry(attempt)) => {
                 if let Some(payload) = self.cache.take_leased(seq) {
                     self.cache.put_ready(seq, payload);
                 }
-                let write =
-                    MarkRetry { no: self.run.no, epoch: self.epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
-                Self::then(ctx, self.house.store.write(write), |_, _, _| {});
+                // After a restart the hand-outs that were given back are not known any more.
+                let (no, epoch, attempt) = (self.run.no, self.epoch, self.frontier.losses(seq, attempt));
+                let write = MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
+                Self::then(ctx, self.house.store.insist(write), |_, _, _| {});
                 self.announce(ctx);
             }
             Some(Lost::Exhausted(attempts)) => {
                 let exception = format!("given up after {attempts} hand-outs: {why}");
                 log::error!("a block is given up block={}: {exception}", self.block_id(seq));
-                self.with_payload(seq, ctx, move |this, payload, ctx| this.give_up(seq, node, attempt, &payload, exception, ctx));
+                self.with_payload(seq, ctx, move |this, payload, ctx| {
+                    this.give_up(seq, node, attempt, &payload, (FetchErrorKind::NodeLost, exception), ctx)
+                });
             }
         }
     }
 
     /// The broker itself reports a block: no node could.
-    fn give_up(&mut self, seq: Seq, node: NodeId, attempt: u32, payload: &Payload, exception: String, ctx: &mut Context<Self>) {
+    pub(super) fn give_up(
+        &mut self,
+        seq: Seq,
+        node: NodeId,
+        attempt: u32,
+        payload: &Payload,
+        (kind, exception): (FetchErrorKind, String),
+        ctx: &mut Context<Self>,
+    ) {
         if self.ending {
             return; // it has ended while the requests were read
         }
         let index = Index {
-            block_id: self.block_id(seq),
-            identity: self.identity(),
-            node_id: node,
             epoch: Some(self.epoch),
             attempt: Some(attempt),
             exception: Some(exception.clone()),
-            results: payload.prints.iter().map(|print| failed(*print, FetchErrorKind::NodeLost, &exception)).collect(),
+            results: payload.prints.iter().map(|print| failed(*print, kind, &exception)).collect(),
+            ..Index::new(self.block_id(seq), self.identity(), node)
         };
         let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
         self.store_report(seq, &index, pack, payload.clone(), None, ctx);
@@ -129,10 +196,15 @@ impl RunActor {
         let Some(seq) = block_id.seq_in(self.identity()) else {
             return reply.send(Err(Problem::not_found(format!("{block_id} is no block of run {}", self.identity())).at("blockId")));
         };
+        if self.turns.probes.contains_key(&seq) {
+            return self.robots_came(seq, &index, &pack, reply, ctx);
+        }
         match self.frontier.check_report(seq, index.node_id, index.attempt) {
             ReportVerdict::Current => {}
             ReportVerdict::Late => {
-                log::info!("a late report changes nothing block={block_id} node={} attempt={:?}", index.node_id, index.attempt);
+                let (node, attempt) = (index.node_id, index.attempt);
+                let name = self.house.directory.node_name(node);
+                log::info!("a late report changes nothing block={block_id} node_id={node} node={name} attempt={attempt:?}");
                 let detail = format!("{block_id} is not, or no longer, in the hands of node {} in this attempt", index.node_id);
                 return reply.send(Err(Problem::conflict("late-report", detail)));
             }
@@ -143,18 +215,31 @@ impl RunActor {
                 return reply.send(Err(Problem::not_found(format!("{block_id} is no block of this run")).at("blockId")));
             }
         }
+        if index.part {
+            // Its node has it still, whatever became of the lease: what it keeps is at hand from now on.
+            self.adopt(seq, index.node_id, index.attempt.unwrap_or(1), Timestamp::steady());
+        }
         self.with_payload(seq, ctx, move |this, payload, ctx| {
             // Two reports of one block may both have waited for the requests.
             if this.ending || this.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
                 return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} has its results already"))));
             }
             let node = index.node_id;
-            match complete(index, pack, &payload.prints) {
-                Ok((_, pack)) if !this.house.store.has_room(pack.len()) => {
-                    this.cache.put_leased(seq, payload);
-                    reply.send(Err(Problem::busy("more is waiting to be written than is good")));
-                }
-                Ok((index, pack)) => this.store_report(seq, &index, pack, payload, Some(reply), ctx),
+            if !this.house.store.has_room(pack.len()) {
+                this.cache.put_leased(seq, payload);
+                return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+            }
+            let meaning = meaning(index, pack, &payload);
+            if let (Some(site), Ok(Meaning::Whole { index, .. } | Meaning::Part { index, .. } | Meaning::Back { index, .. })) =
+                (this.frontier.site_of(seq), &meaning)
+            {
+                this.learn(site, index, ctx);
+            }
+            match meaning {
+                Ok(Meaning::Whole { index, pack }) => this.store_report(seq, &index, pack, payload, Some(reply), ctx),
+                Ok(Meaning::Taken) => this.part_again(seq, payload, reply, ctx),
+                Ok(Meaning::Part { index, pack, parted, stays }) => this.store_part(seq, (index, pack), (parted, stays), reply, ctx),
+                Ok(Meaning::Back { index, pack, done, back }) => this.store_back(seq, (index, pack), (done, back), reply, ctx),
                 Err(problem) => {
                     this.cache.put_leased(seq, payload);
                     this.refused(seq, node, &problem, ctx);
@@ -174,7 +259,30 @@ impl RunActor {
         self.block_lost(seq, node, lease.attempt, &format!("its report was refused: {}", problem.detail), ctx);
     }
 
-    fn store_report(
+    /// The last report of a block is here, and on its way to the disk.
+    pub(super) fn leaves_node(&mut self, seq: Seq, ctx: &mut Context<Self>) {
+        let lease = self.frontier.begin_report(seq);
+        self.announced = self.announced.min(self.frontier.ready());
+        // An earlier actor of the run may have begun the turn.
+        if let Some(site) = self.frontier.site_of(seq).filter(|site| !self.frontier.is_out(*site) && !self.is_probed(*site)) {
+            self.turn_over(site, 0, ctx);
+        }
+        if let Some(lease) = lease {
+            self.note_leases_of(lease.node);
+            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+                // Off the node's hands already: its next block need not wait for this one's commit.
+                node.block_done(self.block_id(seq), lease.attempt, false);
+            }
+        }
+        self.cache.take_leased(seq);
+    }
+
+    /// The name of the site that a block's requests go to.
+    pub(super) fn site_name_of(&self, seq: Seq) -> Option<Arc<str>> {
+        self.frontier.site_of(seq).map(|site| self.frontier.site_name(site))
+    }
+
+    pub(super) fn store_report(
         &mut self,
         seq: Seq,
         index: &Index,
@@ -183,29 +291,9 @@ impl RunActor {
         reply: Option<Reply<Reported>>,
         ctx: &mut Context<Self>,
     ) {
-        if let Some(lease) = self.frontier.begin_report(seq) {
-            self.announced = self.announced.min(self.frontier.ready());
-            if let Some(node) = self.house.directory.nodes.get(lease.node) {
-                // Off the node's hands already: its next block need not wait for this one's commit.
-                node.block_done(self.block_id(seq), lease.attempt, false);
-            }
-        }
-        self.cache.take_leased(seq);
-        let success = index.results.iter().filter(|entry| entry.is_success()).count() as u32;
-        let error = index.results.len() as u32 - success;
-        let write = StoreResult {
-            no: self.run.no,
-            epoch: self.epoch,
-            seq,
-            node: Some(index.node_id),
-            attempt: index.attempt.unwrap_or(1),
-            success,
-            error,
-            exception: index.exception.clone(),
-            failed: index.exception.is_some(),
-            pack: pack.clone(),
-            now: Timestamp::now(),
-        };
+        self.leaves_node(seq, ctx);
+        let write = self.result_of(seq, index, pack.clone());
+        let (success, error) = (write.success, write.error);
         Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
             this.frontier.reported(seq, success, error);
             this.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
@@ -217,62 +305,35 @@ impl RunActor {
     }
 }
 
-fn failed(request_id: Fingerprint, kind: FetchErrorKind, message: &str) -> Entry {
-    let error = FetchError { kind, message: message.to_owned(), retryable: true };
-    Entry { request_id, status: 0, tries: 0, time: 0, error: Some(error), head: 0, body: 0 }
-}
-
-/// Holds a report against its block: every request of the block is in it once, and nothing else. What a node did not
-/// mention is put in as failed, so that no request ever vanishes.
-fn complete(mut index: Index, pack: Bytes, prints: &[Fingerprint]) -> Result<(Index, Bytes), Problem> {
-    let same = index.results.len() == prints.len() && index.results.iter().zip(prints).all(|(entry, print)| entry.request_id == *print);
-    if same {
-        return Ok((index, pack));
-    }
-    let mut open: std::collections::HashSet<Fingerprint> = prints.iter().copied().collect();
-    for (i, entry) in index.results.iter().enumerate() {
-        if !open.remove(&entry.request_id) {
-            let detail = format!("{} is not a request of this block, or stands here twice", entry.request_id);
-            return Err(Problem::invalid(format!("results[{i}].requestId"), detail));
-        }
-    }
-    if open.is_empty() {
-        return Ok((index, pack));
-    }
-    let missing = prints.iter().filter(|print| open.contains(print));
-    index.results.extend(missing.map(|print| failed(*print, FetchErrorKind::NotReported, "the node did not mention it")));
-    let pack = pack::with_index(&pack, &index)?;
-    Ok((index, Bytes::from(pack)))
-}
-
 impl Handler<Grant> for RunActor {
     type Result = ();
-    fn handle(&mut self, Grant { to, room }: Grant, ctx: &mut Self::Context) {
+    fn handle(&mut self, Grant { to, place }: Grant, ctx: &mut Self::Context) {
         self.notice.message("run.grant");
-        if let Some((seq, _)) = self.lease(room.node()) {
-            self.send_block(seq, to, Some(room), ctx);
+        match place.room() {
+            Room::Block => self.begin_block(Sink::Node { to, place }, ctx),
+            Room::Site => {
+                self.turns.announced = self.turns.announced.saturating_sub(1);
+                self.begin_turn(Sink::Node { to, place }, ctx);
+            }
         }
         // What the dispatcher counts, it counted down with its grant: tell it only what it cannot know.
-        if self.announced != self.frontier.ready() {
-            self.announce(ctx);
-        }
+        self.announce(ctx);
     }
 }
 
 impl Handler<HandOver> for RunActor {
     type Result = ();
-    fn handle(&mut self, HandOver { node, to, reply }: HandOver, ctx: &mut Self::Context) {
+    fn handle(&mut self, HandOver { node, to, room, reply }: HandOver, ctx: &mut Self::Context) {
         self.notice.message("run.hand_over");
-        let Some((seq, lease)) = self.lease(node) else { return reply.send(Ok(None)) };
-        self.with_payload(seq, ctx, move |this, payload, _| {
-            to.holds(Holds { identity: this.identity(), block_id: this.block_id(seq), attempt: lease.attempt });
-            let block = with_requests(this.block(seq, &lease), &payload.requests, payload.raw_length);
-            this.cache.put_leased(seq, payload);
-            reply.send(block.map(Some).map_err(|error| {
-                log::error!("the stored requests of a block cannot be read: {error}");
-                Problem::internal()
-            }));
-        });
+        let sink = Sink::Call { node, to, reply };
+        match room {
+            Room::Block => self.begin_block(sink, ctx),
+            Room::Site => {
+                self.turns.announced = self.turns.announced.saturating_sub(1);
+                self.begin_turn(sink, ctx);
+            }
+        }
+        self.announce(ctx);
     }
 }
 
@@ -288,20 +349,35 @@ impl Handler<NodeHolds> for RunActor {
     type Result = ();
     fn handle(&mut self, NodeHolds { node, blocks, unlisted }: NodeHolds, ctx: &mut Self::Context) {
         self.notice.message("run.node_holds");
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let Some(to) = self.house.directory.nodes.get(node) else { return };
         for (seq, attempt) in &blocks {
+            if self.is_probe(*seq, node) {
+                continue;
+            }
             let known = self.frontier.lease_of(*seq).is_some_and(|lease| lease.attempt == *attempt) && self.frontier.renew(*seq, node, now);
-            let adopted = known || self.frontier.adopt(*seq, node, *attempt, now);
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
-            if adopted && !self.ending {
-                to.holds(Holds { identity, block_id, attempt: *attempt });
+            if known && let Some(site) = self.frontier.site_of(*seq).filter(|site| !self.frontier.is_free(*site)) {
+                let (name, until) = (self.frontier.site_name(site), now.plus_ms(self.frontier.settings().lease as i64));
+                self.house.sites.board().renew(&name, identity, until, now);
+            }
+            if (known || self.adopt(*seq, node, *attempt, now)) && !self.ending {
+                let site = self.frontier.site_of(*seq).filter(|site| !self.frontier.is_free(*site));
+                let is_bound = site.is_some_and(|site| self.pace(site) != Pace::FREE);
+                let room = if is_bound { Room::Site } else { Room::Block };
+                to.holds(Holds { identity, block_id, attempt: *attempt, room });
             } else {
                 // One whose results are on their way to the disk is done as well, but its node still waits for the answer.
                 to.block_done(block_id, *attempt, self.frontier.phase(*seq) != Some(Phase::Reporting));
             }
         }
         for (seq, attempt) in unlisted {
+            if self.is_probe(seq, node) {
+                if self.has_probe_missed(seq, now) {
+                    self.probe_lost(seq, ctx);
+                }
+                continue;
+            }
             // Handed out by an earlier actor of this run, and not there: nobody else frees its place.
             if self.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
                 to.block_done(self.block_id(seq), attempt, false);
@@ -309,17 +385,18 @@ impl Handler<NodeHolds> for RunActor {
         }
         let missing: Vec<Seq> = self
             .frontier
-            .leases()
+            .leases_of_node(node)
             .filter(|(seq, lease)| {
                 let listed = blocks.iter().any(|(s, attempt)| s == seq && *attempt == lease.attempt);
-                lease.node == node && !listed && now.since_ms(lease.since) >= RESEND_MS
+                !listed && now.since_ms(lease.since) >= RESEND_MS
             })
             .map(|(seq, _)| seq)
             .collect();
         for seq in missing {
-            log::info!("a block did not arrive and is sent again block={} node={node}", self.block_id(seq));
+            let name = self.house.directory.node_name(node);
+            log::info!("a block did not arrive and is sent again block={} node_id={node} node={name}", self.block_id(seq));
             self.frontier.sent_again(seq, now);
-            self.send_block(seq, to.clone(), None, ctx);
+            self.send_again(seq, to.clone(), ctx);
         }
         self.announced = self.announced.min(self.frontier.ready());
     }
@@ -329,9 +406,11 @@ impl Handler<NodeLost> for RunActor {
     type Result = ();
     fn handle(&mut self, m: NodeLost, ctx: &mut Self::Context) {
         self.notice.message("run.node_lost");
-        if let Some(seq) = m.block_id.seq_in(self.identity()) {
-            self.block_lost(seq, m.node, m.attempt, "its node was lost", ctx);
+        let Some(seq) = m.block_id.seq_in(self.identity()) else { return };
+        if self.is_probe(seq, m.node) {
+            return self.probe_lost(seq, ctx);
         }
+        self.block_lost(seq, m.node, m.attempt, "its node was lost", ctx);
     }
 }
 
@@ -343,11 +422,14 @@ impl Handler<NodeNews> for RunActor {
             NodeNews::Restarted(node) => (node, false),
             NodeNews::Vanished(node) => (node, true),
         };
-        let leases: Vec<(Seq, u32)> = self.frontier.leases().filter(|(_, l)| l.node == node).map(|(seq, l)| (seq, l.attempt)).collect();
+        let leases: Vec<(Seq, u32)> = self.frontier.leases_of_node(node).map(|(seq, l)| (seq, l.attempt)).collect();
+        for seq in self.probes_at(node) {
+            self.probe_lost(seq, ctx);
+        }
         let to = self.house.directory.nodes.get(node);
         for (seq, attempt) in leases {
             match &to {
-                Some(to) if !vanished => self.send_block(seq, to.clone(), None, ctx),
+                Some(to) if !vanished => self.send_again(seq, to.clone(), ctx),
                 _ => self.block_lost(seq, node, attempt, "its node was lost", ctx),
             }
         }

@@ -1,20 +1,24 @@
 //! Finished blocks go out to workers.
 
-use super::{Delivered, DeliveredBlock, Poll, RunActor, Waiting};
+use super::{Delivered, DeliveredBlock, EndPolls, Poll, RunActor, Undelivered, Waiting};
 use crate::domain::block::AckVerdict;
 use crate::domain::ids::Seq;
 use crate::domain::time::Timestamp;
-use crate::store::{Ack, ReadResults};
+use crate::protocol::problem::Problem;
+use crate::store::{Ack, ReadResultsWithin};
 use actix::{AsyncContext, Context, Handler};
 use std::time::Duration;
 
-/// Bytes of results in one answer, after which no further block is put in.
-const ANSWER_BYTES: usize = 16 << 20;
+/// Bytes of results in one answer, after which no further block is put in. A caller that does not read holds so much, and keeps
+/// it from others for a while.
+const ANSWER_BYTES: usize = 1 << 20;
+/// Blocks of one answer whose size is not known before they are read.
+const MOST_COLD: usize = 16;
 
 impl RunActor {
     /// Answers whoever waits, as far as there is something to answer with.
     pub(super) fn serve_pollers(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         while !self.ending
             && self.frontier.has_answered()
             && let Some(waiting) = self.pollers.pop_front()
@@ -28,7 +32,11 @@ impl RunActor {
     }
 
     fn deliver(&mut self, waiting: Waiting, now: Timestamp, ctx: &mut Context<Self>) {
+        if let Some(worker) = waiting.worker {
+            self.involved.add_worker(worker);
+        }
         let (mut ready, mut cold, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let until = (!waiting.auto_ack).then(|| now.plus_ms(self.frontier.settings().ack_wait as i64));
         while ready.len() + cold.len() < waiting.max
             && bytes < ANSWER_BYTES
             && let Some(seq) = self.frontier.deliver(waiting.worker, now)
@@ -37,10 +45,10 @@ impl RunActor {
                 Some(f) => {
                     bytes += f.pack.len() + f.requests.len();
                     let block_id = self.block_id(seq);
-                    ready.push((seq, DeliveredBlock { block_id, requests: f.requests, raw_length: f.raw_length, pack: f.pack }));
+                    ready.push((seq, DeliveredBlock { block_id, requests: f.requests, raw_length: f.raw_length, pack: f.pack, until }));
                 }
                 None => {
-                    bytes += ANSWER_BYTES / 16; // its size is not known before it is read
+                    bytes += ANSWER_BYTES / MOST_COLD;
                     cold.push(seq);
                 }
             }
@@ -48,13 +56,20 @@ impl RunActor {
         if cold.is_empty() {
             return self.hand_out(waiting, ready, ctx);
         }
-        let read = self.house.store.read(ReadResults { no: self.run.no, seqs: cold });
-        Self::then(ctx, read, move |this, results, ctx| {
-            for r in results {
+        let room = ANSWER_BYTES.saturating_sub(ready.iter().map(|(_, block)| block.requests.len() + block.pack.len()).sum());
+        let read = self.house.store.read(ReadResultsWithin { no: self.run.no, seqs: cold.clone(), most_bytes: room });
+        Self::then(ctx, read, move |this, (found, unread), ctx| {
+            let mut read = cold;
+            read.truncate(read.len() - unread.len());
+            for r in this.whole(&read, found, ctx) {
                 let block_id = this.block_id(r.seq);
-                ready.push((r.seq, DeliveredBlock { block_id, requests: r.payload, raw_length: r.raw_length, pack: r.pack }));
+                ready.push((r.seq, DeliveredBlock { block_id, requests: r.payload, raw_length: r.raw_length, pack: r.pack, until }));
+            }
+            for seq in unread.iter().rev() {
+                this.frontier.take_back(*seq);
             }
             this.hand_out(waiting, ready, ctx);
+            this.serve_pollers(ctx);
         });
     }
 
@@ -67,6 +82,12 @@ impl RunActor {
             // would count the same packs off their segment once more.
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
             return self.not_taken(&seqs, ctx);
+        }
+        if blocks.is_empty() && waiting.until > Timestamp::steady() {
+            // All that was found for it was damaged, or acknowledged meanwhile: it goes on waiting.
+            self.wake_pollers_at(waiting.until, ctx);
+            self.pollers.push_front(waiting);
+            return self.serve_pollers(ctx);
         }
         let delivered = Delivered { state: self.run.state, blocks };
         if !waiting.auto_ack || seqs.is_empty() {
@@ -98,7 +119,7 @@ impl RunActor {
 
     /// Sends away those whose time is over, and sets the clock for the next one.
     fn expire_pollers(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         for waiting in std::mem::take(&mut self.pollers) {
             if waiting.until > now {
                 self.pollers.push_back(waiting);
@@ -120,7 +141,7 @@ impl RunActor {
             }
             ctx.cancel_future(handle);
         }
-        let wait = u64::try_from(until.since_ms(Timestamp::now())).unwrap_or(0);
+        let wait = u64::try_from(until.since_ms(Timestamp::steady())).unwrap_or(0);
         let handle = ctx.run_later(Duration::from_millis(wait + 1), |this, ctx| this.expire_pollers(ctx));
         self.poll_timer = Some((until, handle));
     }
@@ -130,10 +151,12 @@ impl Handler<Poll> for RunActor {
     type Result = ();
     fn handle(&mut self, m: Poll, ctx: &mut Self::Context) {
         self.notice.message("run.poll");
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let until = now.plus_ms(m.wait.as_millis() as i64);
         let waiting = Waiting { worker: m.worker, max: m.max, until, auto_ack: m.auto_ack, reply: m.reply };
-        if self.frontier.has_answered() && !self.ending {
+        if self.house.followers.is_closed() {
+            waiting.reply.send(Err(Problem::ending()));
+        } else if self.frontier.has_answered() && !self.ending {
             self.deliver(waiting, now, ctx);
         } else if m.wait.is_zero() || self.ending {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
@@ -141,5 +164,28 @@ impl Handler<Poll> for RunActor {
             self.pollers.push_back(waiting);
             self.wake_pollers_at(until, ctx);
         }
+    }
+}
+
+impl Handler<EndPolls> for RunActor {
+    type Result = ();
+    fn handle(&mut self, _: EndPolls, _: &mut Self::Context) {
+        self.notice.message("run.end_polls");
+        for waiting in std::mem::take(&mut self.pollers) {
+            waiting.reply.send(Err(Problem::ending()));
+        }
+    }
+}
+
+impl Handler<Undelivered> for RunActor {
+    type Result = ();
+    fn handle(&mut self, Undelivered(blocks): Undelivered, ctx: &mut Self::Context) {
+        self.notice.message("run.undelivered");
+        for (block_id, until) in blocks.into_iter().rev() {
+            if let Some(seq) = block_id.seq_in(self.identity()) {
+                self.frontier.take_back_of(seq, until);
+            }
+        }
+        self.serve_pollers(ctx);
     }
 }

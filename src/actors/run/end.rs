@@ -96,6 +96,17 @@ impl RunActor {
         for waiting in self.pollers.drain(..) {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         }
+        let now = Timestamp::steady();
+        let leased: Vec<_> = self.frontier.leases().filter_map(|(seq, _)| self.frontier.site_of(seq)).collect();
+        for site in leased.into_iter().chain(self.probed_sites()) {
+            let (name, wait_ms) = (self.frontier.site_name(site), self.wait_after_loss(site));
+            self.house.sites.board().release(&name, self.identity(), wait_ms as i64, now);
+        }
+        for (seq, node) in self.probes() {
+            if let Some(node) = self.house.directory.nodes.get(node) {
+                node.block_done(self.block_id(seq), 1, true);
+            }
+        }
         for (seq, lease) in self.frontier.leases() {
             if let Some(node) = self.house.directory.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);

@@ -7,6 +7,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::job::Properties;
 use crate::domain::run::{BROKER, RunState};
+use crate::domain::task::NoWorker;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{FindJobs, GetRun};
@@ -37,23 +38,27 @@ enum Answer {
 impl RunActor {
     /// Nobody watches its class.
     pub(super) fn nobody(&mut self, ctx: &mut Context<Self>) {
+        let reason = format!("no worker watches the class {}", self.run.class_name);
         if self.workers_may_come_back() {
+            self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
             return;
         }
-        let reason = format!("no worker watches the class {}", self.run.class_name);
-        let never_begun = self.run.state == RunState::Pending;
         let properties = Properties(self.properties.as_ref().clone());
+        let waits = properties.no_worker().unwrap_or_default() == NoWorker::Wait;
+        let may_fail = self.run.state == RunState::Pending && !waits;
         // What was wrong with it was said when the job was made.
         let Some((job, wait)) = properties.worker_job().ok().flatten() else {
-            if never_begun {
+            if may_fail {
                 // A visible failure, not a silent wait.
                 self.end(RunState::Failed, Some(reason), ctx, drop);
+            } else if waits {
+                self.run.reason = Some(format!("waits for a worker: {reason}"));
             }
             return;
         };
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let made = match &mut self.called {
-            Some(call) if now >= call.until && never_begun => {
+            Some(call) if now >= call.until && may_fail => {
                 let reason = format!("{reason}, {wait} ms after the job `{job}` was called for one");
                 return self.end(RunState::Failed, Some(reason), ctx, drop);
             }

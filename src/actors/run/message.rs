@@ -1,20 +1,28 @@
 //! What a run's actor is told, and its handle.
 
 use super::RunActor;
-use crate::actors::dispatcher::Room;
+use crate::actors::dispatcher::Place;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
+use crate::domain::block::{Lease, Phase};
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{BlockId, NodeId, Seq, WorkerId};
+use crate::domain::node::Room;
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::RunOutput;
+use crate::protocol::api::{Page, RunOutput};
+use crate::protocol::failed::Requeued;
 use crate::protocol::node::{Block, Reported};
 use crate::protocol::pack::Index;
 use crate::protocol::push::Pushed;
+use crate::protocol::sites::RunSiteOutput;
 use actix::Message;
 use bytes::Bytes;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// From the edge: requests for the run, and blocks that are done. Answered when both are on disk.
@@ -35,7 +43,7 @@ pub struct Push {
 pub struct Poll {
     /// Who asks, if it says so.
     pub worker: Option<WorkerId>,
-    /// At most so many blocks.
+    /// The most blocks in the answer.
     pub max: usize,
     /// At most this long.
     pub wait: Duration,
@@ -65,6 +73,8 @@ pub struct DeliveredBlock {
     pub raw_length: u32,
     /// Its results.
     pub pack: Bytes,
+    /// When it goes to others if it is not acknowledged; none: it counts as done.
+    pub until: Option<Timestamp>,
 }
 
 /// From the edge: the results of a block. Answered when they are on disk.
@@ -86,7 +96,7 @@ pub struct Grant {
     /// Its actor.
     pub to: NodeHandle,
     /// Which node, and the place at it that the block may take.
-    pub room: Room,
+    pub place: Place,
 }
 
 /// From the dispatcher: answer this node, which asked for a block, with one.
@@ -97,6 +107,8 @@ pub struct HandOver {
     pub node: NodeId,
     /// Its actor.
     pub to: NodeHandle,
+    /// What of the run it is to have.
+    pub room: Room,
     /// The answer to the node.
     pub reply: Reply<Option<Block>>,
 }
@@ -175,6 +187,47 @@ pub struct Stop {
     pub reply: Reply<RunOutput>,
 }
 
+/// From the desk: hand out no more blocks, or hand them out again. What is at nodes comes back in any case.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SetPaused {
+    /// No more, or again.
+    pub is_paused: bool,
+    /// Stored.
+    pub reply: Reply<RunOutput>,
+}
+
+/// From the desk: queue these failed requests once more. Those that were before are left alone. Answered when it is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Requeue {
+    /// Their ids, by the block that they were in.
+    pub chosen: BTreeMap<Seq, HashSet<Fingerprint>>,
+    /// What became of them.
+    pub reply: Reply<Requeued>,
+}
+
+/// From the desk: where is this block?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct LocateBlock {
+    /// Its number.
+    pub seq: Seq,
+    /// None: the run has no such block.
+    pub reply: Reply<Option<BlockPlace>>,
+}
+
+/// The answer to [`LocateBlock`].
+#[derive(Debug, Clone)]
+pub struct BlockPlace {
+    /// Where it is.
+    pub phase: Phase,
+    /// Whose it is.
+    pub lease: Option<Lease>,
+    /// The site that it waits for: its name, when it is asked next as far as the run knows, and the blocks that come first.
+    pub site: Option<(Arc<str>, Timestamp, usize)>,
+}
+
 /// From the registry: the dispatcher was rebuilt and knows nobody.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -184,6 +237,16 @@ pub struct ReannounceRun;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SeeTurn;
+
+/// From the registry: the broker ends, so whoever polls is answered now.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct EndPolls;
+
+/// From the edge: these blocks did not reach the one to whom they were delivered, until then.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Undelivered(pub Vec<(BlockId, Timestamp)>);
 
 /// From the desk: how is it?
 #[derive(Debug, Message)]
@@ -198,6 +261,28 @@ pub struct RunDescription {
     /// Blocks at nodes: number, node, attempt, end of the lease.
     pub leases: Vec<(Seq, NodeId, u32, Timestamp)>,
 }
+
+/// From the desk: how are its sites, from this number on?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct DescribeSites {
+    /// The number.
+    pub from: SiteNo,
+    /// The most items in the answer.
+    pub limit: usize,
+    /// The answer.
+    pub reply: Reply<Page<RunSiteOutput>>,
+}
+
+/// From the desk: somebody holds this site now.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SiteHeld(pub Arc<str>);
+
+/// From the desk: nobody holds this site any more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SiteFreed(pub Arc<str>);
 
 /// From its job: it is not to begin, if it was made ahead of its time and has not begun. Answered with whether that is so; then
 /// this actor is gone, and the job deals with what is stored.
@@ -232,12 +317,12 @@ impl RunHandle {
         answer
     }
     /// See [`Grant`].
-    pub fn grant(&self, to: NodeHandle, room: Room) {
-        self.0.tell(Grant { to, room });
+    pub fn grant(&self, to: NodeHandle, place: Place) {
+        self.0.tell(Grant { to, place });
     }
     /// See [`HandOver`].
-    pub fn pull(&self, node: NodeId, to: NodeHandle, reply: Reply<Option<Block>>) {
-        self.0.tell(HandOver { node, to, reply });
+    pub fn pull(&self, node: NodeId, to: NodeHandle, room: Room, reply: Reply<Option<Block>>) {
+        self.0.tell(HandOver { node, to, room, reply });
     }
     /// See [`NodeHolds`].
     pub fn node_holds(&self, node: NodeId, blocks: Vec<(Seq, u32)>, unlisted: Vec<(Seq, u32)>) {
@@ -286,6 +371,27 @@ impl RunHandle {
         self.0.tell(Stop { reason, by, reply });
         answer
     }
+    /// See [`SetPaused`].
+    #[must_use]
+    pub fn set_paused(&self, is_paused: bool) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.0.tell(SetPaused { is_paused, reply });
+        answer
+    }
+    /// See [`Requeue`].
+    #[must_use]
+    pub fn requeue(&self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>) -> Answer<Requeued> {
+        let (reply, answer) = reply();
+        self.0.tell(Requeue { chosen, reply });
+        answer
+    }
+    /// See [`LocateBlock`].
+    #[must_use]
+    pub fn locate(&self, seq: Seq) -> Answer<Option<BlockPlace>> {
+        let (reply, answer) = reply();
+        self.0.tell(LocateBlock { seq, reply });
+        answer
+    }
     /// See [`Withdraw`].
     #[must_use]
     pub fn withdraw(&self) -> Answer<bool> {
@@ -301,11 +407,34 @@ impl RunHandle {
     pub fn reannounce(&self) {
         self.0.tell(ReannounceRun);
     }
+    /// See [`EndPolls`].
+    pub fn end_polls(&self) {
+        self.0.tell(EndPolls);
+    }
+    /// See [`Undelivered`].
+    pub fn undelivered(&self, blocks: Vec<(BlockId, Timestamp)>) {
+        self.0.tell(Undelivered(blocks));
+    }
     /// See [`DescribeRun`].
     #[must_use]
     pub fn describe(&self) -> Answer<RunDescription> {
         let (reply, answer) = reply();
         self.0.tell(DescribeRun(reply));
         answer
+    }
+    /// See [`DescribeSites`].
+    #[must_use]
+    pub fn sites(&self, from: SiteNo, limit: usize) -> Answer<Page<RunSiteOutput>> {
+        let (reply, answer) = reply();
+        self.0.tell(DescribeSites { from, limit, reply });
+        answer
+    }
+    /// See [`SiteHeld`].
+    pub fn site_held(&self, name: Arc<str>) {
+        self.0.tell(SiteHeld(name));
+    }
+    /// See [`SiteFreed`].
+    pub fn site_freed(&self, name: Arc<str>) {
+        self.0.tell(SiteFreed(name));
     }
 }

@@ -6,25 +6,38 @@
 
 mod blocks;
 mod cache;
+mod damage;
 mod delivery;
 mod end;
+mod held;
 mod helper;
 mod message;
+mod outcomes;
+mod parts;
+mod pause;
 mod queue;
+mod requests;
+mod requeue;
+mod robots;
+mod turns;
 mod workers;
 
 pub use message::{
-    Delivered, DeliveredBlock, DescribeRun, Grant, HandOver, NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report,
-    RunDescription, RunHandle, SeeTurn, StartReturned, Stop, Withdraw, WorkerNews,
+    BlockPlace, Delivered, DeliveredBlock, DescribeRun, DescribeSites, EndPolls, Grant, HandOver, LocateBlock, NodeHolds, NodeLost,
+    NodeNews, Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SeeTurn, SetPaused, SiteFreed, SiteHeld,
+    StartReturned, Stop, Undelivered, Withdraw, WorkerNews,
 };
+
+pub use requests::text_of;
 
 use super::dispatcher::RunReady;
 use super::house::House;
+use super::involved::Involved;
 use super::reply::Reply;
 use super::supervision::{Link, Notice};
 use crate::domain::frontier::Frontier;
 use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{BlockCounts, RunOutput};
 use crate::store::{BeginRun, GetRun, LoadFrontier, SetRunState, StoreError};
@@ -50,6 +63,10 @@ pub struct RunActor {
     /// As in [`LoadedRun`].
     chosen: Option<Choice>,
     cache: Cache,
+    turns: turns::Turns,
+    involved: Involved,
+    /// Failed requests are being read, to be queued once more.
+    requeues: bool,
     worker: Option<WorkerId>,
     /// When its worker was last told to start it.
     start_told: Timestamp,
@@ -129,8 +146,10 @@ impl RunActor {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn load(house: House, run: Run, epoch: i64) -> Result<LoadedRun, StoreError> {
+    pub async fn load(house: House, mut run: Run, epoch: i64) -> Result<LoadedRun, StoreError> {
         let (blocks, seen) = house.store.read(LoadFrontier { no: run.no }).await?;
+        // The row has them only at the end of the run.
+        run.block_times = run.block_times.max(blocks.iter().map(|block| i64::from(block.attempts)).sum());
         let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
         let properties = Arc::new(job.map(|job| job.properties.0).unwrap_or_default());
@@ -143,6 +162,7 @@ impl RunActor {
         let LoadedRun { run, epoch, properties, frontier, chosen } = loaded;
         Self {
             notice,
+            involved: Involved::new(&house.directory, run.identity),
             house,
             run,
             epoch,
@@ -150,6 +170,8 @@ impl RunActor {
             frontier,
             chosen,
             cache: Cache::default(),
+            turns: turns::Turns::default(),
+            requeues: false,
             worker: None,
             start_told: Timestamp::default(),
             searching: false,
@@ -159,7 +181,7 @@ impl RunActor {
             ending: false,
             again: false,
             announced: 0,
-            attempt_began: Timestamp::now(),
+            attempt_began: Timestamp::steady(),
             waits: true,
             begun: None,
         }
@@ -187,28 +209,31 @@ impl RunActor {
     }
 
     fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
-        log::error!("the actor of a run ends and is built anew run={}: {why}", self.identity());
+        if !self.house.followers.is_closed() {
+            log::error!("the actor of a run ends and is built anew run={}: {why}", self.identity());
+        }
         self.notice.stats().set_error(why);
         ctx.stop();
     }
 
     /// Tells the dispatcher how many blocks are ready, if that has changed since it knew.
-    fn announce(&mut self, ctx: &Context<Self>) {
-        let ready = if self.ending { 0 } else { self.frontier.ready() };
-        if ready == self.announced {
+    fn announce(&mut self, ctx: &mut Context<Self>) {
+        let (ready, sites) = self.offered(ctx);
+        if (ready, sites) == (self.announced, self.turns.announced) {
             return;
         }
-        self.announce_anyway(ready, ctx);
+        self.announce_anyway(ready, sites, ctx);
     }
 
-    fn announce_anyway(&mut self, ready: usize, ctx: &Context<Self>) {
+    fn announce_anyway(&mut self, ready: usize, sites: usize, ctx: &Context<Self>) {
         let Some(dispatcher) = self.house.dispatcher() else { return };
-        self.announced = ready;
+        (self.announced, self.turns.announced) = (ready, sites);
         dispatcher.run_ready(RunReady {
             identity: self.identity(),
             run: RunHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats()))),
             priority: self.run.priority,
             ready,
+            sites,
             node_group: self.run.queue.node_group.clone(),
             os: self.run.queue.os.clone(),
         });
@@ -221,7 +246,7 @@ impl RunActor {
         }
         self.waits = false;
         self.run.not_before = None;
-        self.attempt_began = Timestamp::now();
+        self.attempt_began = Timestamp::steady();
         self.announce(ctx);
         match self.chosen.take().filter(|chosen| chosen.watches == self.house.directory.watches()) {
             Some(chosen) => self.found(chosen.worker, ctx),
@@ -285,10 +310,15 @@ impl RunActor {
             worker_id: self.worker,
             start_returned: self.frontier.start_returned(),
             counters: self.frontier.counters(),
-            consuming: using as u64,
-            blocks: BlockCounts { ready: ready as u64, using: using as u64, answered: answered as u64, total: total as u64 },
+            consuming: Some(using as u64),
+            blocks: BlockCounts {
+                ready: (ready + self.frontier.queued()) as u64,
+                using: Some(using as u64),
+                answered: answered as u64,
+                total: total as u64,
+            },
             seen: seen as u64,
-            seen_bytes: seen_bytes as u64,
+            seen_bytes: Some(seen_bytes as u64),
             ..stored_output(&self.run)
         }
     }
@@ -311,7 +341,7 @@ impl RunActor {
 
     /// Once a second: what has run out.
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         if self.waits {
             return;
         }
@@ -319,13 +349,15 @@ impl RunActor {
             return self.end(RunState::Failed, Some(format!("it took longer than {timeout} ms")), ctx, drop);
         }
         for (seq, lease) in self.frontier.expired_leases(now) {
-            log::warn!("a block's lease ran out block={} node={} attempt={}", self.block_id(seq), lease.node, lease.attempt);
+            let name = self.house.directory.node_name(lease.node);
+            log::warn!("a block's lease ran out block={} node_id={} node={name} attempt={}", self.block_id(seq), lease.node, lease.attempt);
             if let Some(node) = self.house.directory.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);
             }
             self.block_lost(seq, lease.node, lease.attempt, "its lease ran out", ctx);
         }
         self.frontier.expire_deliveries(now);
+        self.expire_probes(now, ctx);
         self.miss_peers(now, ctx);
         self.serve_pollers(ctx);
         if self.worker.is_none() {
@@ -358,17 +390,18 @@ pub fn stored_output(run: &Run) -> RunOutput {
         progress_text: None,
         start_time: run.start_time,
         priority: run.priority,
-        consuming: 0,
+        consuming: Some(0),
         block_times: run.block_times,
         start_returned: run.start_returned,
         worker_id: None,
         counters: run.counters,
-        blocks: BlockCounts::default(),
+        blocks: BlockCounts { using: Some(0), ..BlockCounts::default() },
         seen: 0,
-        seen_bytes: 0,
+        seen_bytes: Some(0),
         create_by: run.create_by().map(str::to_owned),
         update_by: run.update_by.clone(),
         update_time: run.last_change(),
+        paused_at: run.paused_at(),
         creation_time: run.creation_time,
         finish_time: run.finish_time,
     }
@@ -380,14 +413,11 @@ impl Actor for RunActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 16);
         ctx.run_interval(Duration::from_secs(1), Self::tick);
-        let now = Timestamp::now();
-        match self.run.not_before {
+        match self.run.pause(Timestamp::now()) {
             // Its job says when its turn has come: then there is another actor.
             _ if self.run.is_queued() => {}
-            Some(at) if at > now => {
-                ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), |this, ctx| this.begin(ctx));
-            }
-            _ => self.begin(ctx),
+            Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), |this, ctx| this.begin(ctx))),
+            Pause::None | Pause::FromLater => self.begin(ctx),
         }
     }
 }
@@ -425,7 +455,8 @@ impl Handler<ReannounceRun> for RunActor {
     type Result = ();
     fn handle(&mut self, _: ReannounceRun, ctx: &mut Self::Context) {
         self.notice.message("run.reannounce");
-        self.announce_anyway(self.frontier.ready(), ctx);
+        let (ready, sites) = self.offered(ctx);
+        self.announce_anyway(ready, sites, ctx);
     }
 }
 
@@ -433,7 +464,7 @@ impl Handler<DescribeRun> for RunActor {
     type Result = ();
     fn handle(&mut self, DescribeRun(reply): DescribeRun, _: &mut Self::Context) {
         self.notice.message("run.describe");
-        let leases = self.frontier.leases().map(|(seq, lease)| (seq, lease.node, lease.attempt, lease.until)).collect();
+        let leases = self.frontier.leases().map(|(seq, lease)| (seq, lease.node, lease.attempt, lease.until.on_the_wall())).collect();
         reply.send(Ok(RunDescription { output: self.output(), leases }));
     }
 }

@@ -5,35 +5,16 @@ use super::{Push, RunActor};
 use crate::actors::reply::Reply;
 use crate::domain::block::AckVerdict;
 use crate::domain::ids::{BlockId, Seq};
+use crate::domain::origin::{MOST_ORIGINS, Origin};
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
+use crate::protocol::compare::compare_by;
 use crate::protocol::problem::Problem;
 use crate::protocol::push::Pushed;
-use crate::store::{Ack, Barrier, NewBlock, PushBlocks};
+use crate::store::{Ack, Barrier, NewBlock, PushBlocks, SetDownload};
 use actix::{Context, Handler};
-use bytes::Bytes;
-use std::cell::RefCell;
 use std::collections::HashSet;
-use std::sync::Arc;
-
-/// zstd's level for requests: they are many and alike, and 1 is fast.
-const LEVEL: i32 = 1;
-
-thread_local! {
-    // A compressor's tables are larger than a block; all runs of an arbiter share one.
-    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-}
-
-fn compress(text: &[u8]) -> std::io::Result<Vec<u8>> {
-    COMPRESSOR.with(|cell| {
-        let mut slot = cell.borrow_mut();
-        if slot.is_none() {
-            *slot = Some(zstd::bulk::Compressor::new(LEVEL)?);
-        }
-        slot.as_mut().map_or_else(|| zstd::bulk::compress(text, LEVEL), |compressor| compressor.compress(text))
-    })
-}
 
 impl RunActor {
     /// Which blocks an acknowledgement closes, and how many were closed before.
@@ -54,23 +35,14 @@ impl RunActor {
     }
 
     /// Admits requests and packs the blocks to store.
-    fn admit(&mut self, batch: &RequestBatch) -> Result<(Vec<NewBlock>, Pushed), Problem> {
-        let admission = self.frontier.begin_push(batch);
+    pub(super) fn admit(&mut self, batch: &RequestBatch) -> Result<(Vec<NewBlock>, Pushed), Problem> {
+        let sites = self.sites_of(&batch.all_origins);
+        let admission = self.frontier.begin_push(batch, |i| sites.get(batch.requests[i].origin as usize).copied().flatten());
         let mut blocks = Vec::with_capacity(admission.blocks.len());
         for (seq, chosen) in &admission.blocks {
-            let text = batch.pack(chosen);
-            let payload = compress(&text).map_err(|error| {
-                log::error!("requests could not be compressed: {error}");
-                Problem::internal()
-            })?;
-            let prints: Arc<[_]> = chosen.iter().map(|i| batch.requests[*i].id).collect();
-            blocks.push(NewBlock {
-                seq: *seq,
-                requests: chosen.len() as u32,
-                raw_length: text.len() as u32,
-                payload: Bytes::from(payload),
-                prints,
-            });
+            let prints = chosen.iter().map(|i| batch.requests[*i].id).collect();
+            let site = self.frontier.site_of(*seq).map(|site| self.frontier.site_name(site));
+            blocks.push(Payload::pack(&batch.pack(chosen), prints)?.block(*seq, site));
         }
         let pushed = Pushed {
             block_ids: admission.blocks.iter().map(|(seq, _)| self.block_id(*seq)).collect(),
@@ -78,15 +50,36 @@ impl RunActor {
             duplicates: admission.duplicates,
             too_deep: admission.too_deep,
             over_limit: admission.over_limit,
+            trapped: admission.trapped,
             already: 0,
         };
         Ok((blocks, pushed))
     }
 
-    fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
+    /// The first requests say where the run begins. That is stored before they are.
+    fn note_origins(&mut self, origins: &[Box<str>], ctx: &mut Context<Self>) {
+        let Some(known) = self.run.download.start_origins.as_deref().filter(|known| known.len() < MOST_ORIGINS) else { return };
+        let mut all = known.to_vec();
+        for origin in origins.iter().filter_map(|text| Origin::of(&url::Url::parse(text).ok()?)) {
+            if !all.contains(&origin) && all.len() < MOST_ORIGINS {
+                all.push(origin);
+            }
+        }
+        if all.len() == known.len() {
+            return;
+        }
+        if all.len() == MOST_ORIGINS {
+            log::warn!("a run begins at many origins; those after the first {MOST_ORIGINS} are not its own run_id={}", self.identity());
+        }
+        self.run.download.start_origins = Some(all.into());
+        let write = SetDownload { no: self.run.no, epoch: self.epoch, download: self.run.download.clone() };
+        Self::then(ctx, self.house.store.write(write), |_, (), _| {});
+    }
+
+    pub(super) fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
         for block in blocks {
             self.frontier.stored(block.seq, block.requests);
-            self.cache.put_ready(block.seq, Payload { requests: block.payload, raw_length: block.raw_length, prints: block.prints });
+            self.cache.put_ready(block.seq, block.into());
         }
         if matches!(self.run.state, RunState::Pending | RunState::Scheduled) {
             self.set_state(RunState::Running, ctx);
@@ -100,6 +93,11 @@ impl RunActor {
         }
         if self.house.store.is_busy() {
             return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+        }
+        let left = self.frontier.counters().left;
+        if !batch.requests.is_empty() && left >= self.run.queue.max_pending {
+            let detail = format!("{left} requests wait for their results, and the job's MaxPending is {}", self.run.queue.max_pending);
+            return reply.send(Err(Problem::too_many(detail)));
         }
         let (acked, already) = match self.check_acks(acks) {
             Ok(checked) => checked,
@@ -116,6 +114,9 @@ impl RunActor {
             }
         };
         pushed.already = already;
+        if acks.is_empty() && !self.frontier.start_returned() {
+            self.note_origins(&batch.origins, ctx);
+        }
         for seq in &acked {
             self.frontier.begin_ack(*seq);
             self.cache.take_finished(*seq);
@@ -150,8 +151,9 @@ impl RunActor {
 
 impl Handler<Push> for RunActor {
     type Result = ();
-    fn handle(&mut self, Push { acks, batch, reply }: Push, ctx: &mut Self::Context) {
+    fn handle(&mut self, Push { acks, mut batch, reply }: Push, ctx: &mut Self::Context) {
         self.notice.message(if acks.is_empty() { "run.push" } else { "run.ack" });
+        compare_by(&self.run.queue.canonicalisation, &mut batch);
         self.push(&acks, &batch, reply, ctx);
     }
 }

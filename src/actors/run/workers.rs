@@ -2,7 +2,7 @@
 
 use super::{RunActor, StartReturned, WorkerNews};
 use crate::domain::ids::WorkerId;
-use crate::domain::run::RunState;
+use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::worker::{StartRun, ToWorker};
 use crate::store::SetStartReturned;
@@ -29,6 +29,7 @@ impl RunActor {
             return self.nobody(ctx);
         };
         self.worker = Some(id);
+        self.involved.add_worker(id);
         self.called = None;
         self.run.reason = None;
         self.tell_start(id);
@@ -37,10 +38,9 @@ impl RunActor {
         }
     }
 
-    /// A run that is older than this broker: whoever watches its class has to connect anew first.
+    /// Whoever watches its class has to connect to this broker first.
     pub(super) fn workers_may_come_back(&self) -> bool {
-        let since = self.house.since;
-        self.run.creation_time < since && Timestamp::now().since_ms(since) < self.house.times.worker_offline as i64
+        self.house.workers_may_come_back(&self.run.class_name, self.epoch > Run::FIRST_EPOCH)
     }
 
     /// A start that was told and never answered is told again now and then: it may have been lost on its way to a worker
@@ -53,7 +53,7 @@ impl RunActor {
     }
 
     fn tell_start(&mut self, id: WorkerId) {
-        self.start_told = Timestamp::now();
+        self.start_told = Timestamp::steady();
         let Some(worker) = self.house.directory.workers.get(id) else {
             self.worker = None;
             return;
@@ -72,6 +72,7 @@ impl RunActor {
     }
 
     fn gone(&mut self, id: WorkerId, ctx: &mut Context<Self>) {
+        self.involved.remove_worker(id);
         if self.frontier.worker_gone(id) {
             self.serve_pollers(ctx);
         }
@@ -96,6 +97,7 @@ impl Handler<WorkerNews> for RunActor {
                 // meanwhile, both may go on: what one has is not delivered to the other, and acknowledged once.
                 if self.worker.is_none() {
                     self.worker = Some(id);
+                    self.involved.add_worker(id);
                     self.run.reason = None;
                 }
                 if !self.frontier.start_returned() && self.worker == Some(id) {

@@ -1,8 +1,8 @@
-//! The scheduler: one agenda, which job is to be told when, and nothing else. A little before a job's time it is told that it
+//! The scheduler: which job is to be told when, and nothing else. A little before a job's time it is told that it
 //! is due, and again when the time has come if there is something left to do then; what becomes of it is the job's to decide
 //! and the ledger's to say.
 //!
-//! It holds nothing that is not stored. Told twice, a job decides once, so whatever may have been lost is told again.
+//! Who is told when is decided by [`Ticker`]; this is the shell around it, which reads, tells and sleeps.
 
 mod message;
 
@@ -13,37 +13,26 @@ use super::job::Loaded;
 use super::supervision::Notice;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobKind;
-use crate::domain::schedule::Agenda;
+use crate::domain::schedule::{SMALL_STEP_MS, Ticker};
 use crate::domain::time::Timestamp;
-use crate::store::{DataOf, LoadAgenda, LoadJobs, OpenRunsOf, StoreError};
+use crate::store::{DataOf, JobsFromLater, LoadAgenda, LoadJobs, OpenRunsOf, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The longest sleep: a clock that was set, or a machine that slept, is noticed after so long at most.
-const LONGEST_SLEEP_MS: i64 = 250;
-/// A job that was told and has not answered is told again after so long.
-const ASK_AGAIN_MS: i64 = 10_000;
-/// Jobs are read so long before their time, so that nothing need be read when it has come.
-const AHEAD_MS: i64 = 3_000;
-/// Jobs that are read at once, and at most in one go.
+/// Jobs that are read at once.
 const READ_AT_ONCE: usize = 200;
-const MOST_AHEAD: usize = 20_000;
-/// Jobs that are told in one go.
-const TOLD_AT_ONCE: usize = 64;
+/// A look for the jobs whose plans know of a later time is repeated after so long if the store fails.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct Scheduler {
     notice: Notice,
     house: House,
-    agenda: Agenda,
-    /// Jobs that were told, and when; they stand in the agenda again when they have answered.
-    told: HashMap<JobId, Timestamp>,
+    ticker: Ticker,
     /// The agenda has been read.
     is_loaded: bool,
-    /// Jobs that come until then are read already.
-    read_until: Timestamp,
     is_reading: bool,
     alarm: Option<(Timestamp, SpawnHandle)>,
 }
@@ -52,30 +41,30 @@ impl Scheduler {
     /// A scheduler that has read nothing yet.
     #[must_use]
     pub fn new(notice: Notice, house: House) -> Self {
-        Self {
-            notice,
-            house,
-            agenda: Agenda::default(),
-            told: HashMap::new(),
-            is_loaded: false,
-            read_until: Timestamp::default(),
-            is_reading: false,
-            alarm: None,
-        }
+        Self { notice, house, ticker: Ticker::default(), is_loaded: false, is_reading: false, alarm: None }
     }
 
     fn load(&mut self, ctx: &mut Context<Self>) {
         self.notice.stats().set_state("reading");
-        let read = self.house.store.read(LoadAgenda);
+        self.ticker = Ticker::starting(Timestamp::now());
+        let store = self.house.store.clone();
+        let read = async move {
+            let later = store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS))).await?;
+            Ok((store.read(LoadAgenda).await?, later))
+        };
         ctx.wait(wrap_future(read).map(|rows: Result<_, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match rows {
-            Ok(rows) => {
+            Ok((rows, later)) => {
                 for (job, at) in rows {
-                    this.agenda.set(job, Some(message::ahead_of(at)));
+                    this.ticker.planned(job, Some(at), false);
                 }
                 this.is_loaded = true;
                 this.notice.stats().set_state("running");
-                this.house.counts.planned_jobs(this.agenda.len());
-                log::info!("the agenda is read jobs={}", this.agenda.len());
+                if !later.is_empty() {
+                    log::warn!("the clock went back while no broker led: plans are decided again from now on jobs={}", later.len());
+                }
+                this.ticker.revise(later);
+                this.house.counts.planned_jobs(this.ticker.len());
+                log::info!("the agenda is read jobs={}", this.ticker.len());
                 this.turn(ctx);
             }
             Err(error) => {
@@ -86,18 +75,42 @@ impl Scheduler {
         }));
     }
 
+    /// The clock went back: jobs whose plans know of a time that is still to come decide again what it means. What is being
+    /// written meanwhile is seen by the job that writes it (`Room::announce_next`).
+    fn revise(&mut self, ctx: &mut Context<Self>) {
+        let read = self.house.store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS)));
+        ctx.spawn(wrap_future(read).map(|jobs: Result<Vec<JobId>, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match jobs {
+            Ok(jobs) if jobs.is_empty() => {}
+            Ok(jobs) => {
+                log::warn!("plans are decided again since the clock went back jobs={}", jobs.len());
+                this.ticker.revise(jobs);
+                this.turn(ctx);
+            }
+            Err(error) => {
+                log::error!("the plans could not be read after the clock went back, tried again soon error={error}");
+                ctx.run_later(LOOK_AGAIN, Self::revise);
+            }
+        }));
+    }
+
     /// Tells the jobs whose time has come, reads those whose time comes, and sleeps until there is more to do.
     fn turn(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
-        for _ in 0..TOLD_AT_ONCE {
-            let Some((_, job)) = self.agenda.pop_due(now) else {
-                self.read_ahead(now, ctx);
-                return self.sleep(now, ctx);
-            };
-            self.told.insert(job, now);
+        let turn = self.ticker.turn(now);
+        if let Some(ms) = turn.went_back_ms {
+            if ms > SMALL_STEP_MS {
+                log::warn!("the clock went back from={} to={now} by_ms={ms}", now.plus_ms(ms));
+            }
+            self.revise(ctx);
+        }
+        for job in turn.tell {
             self.house.registry().job_due(job);
         }
-        self.go_on_later(ctx);
+        if turn.more {
+            return self.go_on_later(ctx);
+        }
+        self.read_ahead(now, ctx);
+        self.sleep(now, ctx);
     }
 
     /// Lets those who were told have their turn: what the first decided is being written while the next decide.
@@ -114,8 +127,7 @@ impl Scheduler {
     }
 
     fn sleep(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
-        let latest = now.plus_ms(LONGEST_SLEEP_MS);
-        let until = self.agenda.first().map_or(latest, |first| first.min(latest));
+        let until = self.ticker.wake(now);
         if let Some((at, handle)) = self.alarm {
             if at <= until && at > now {
                 return;
@@ -135,13 +147,8 @@ impl Scheduler {
         if self.is_reading {
             return;
         }
-        let until = now.plus_ms(AHEAD_MS);
-        // After a step of the clock what was read is not what comes.
-        let from = if self.read_until > until { now } else { self.read_until.max(now) };
-        let near: Vec<(Timestamp, JobId)> = self.agenda.between(from, until).take(MOST_AHEAD).collect();
-        self.read_until = if near.len() == MOST_AHEAD { near.last().map_or(until, |(at, _)| *at) } else { until };
-        let directory = &self.house.directory;
-        let jobs: Vec<JobId> = near.into_iter().map(|(_, job)| job).filter(|job| directory.jobs.get(*job).is_none()).collect();
+        let mut jobs = self.ticker.read_ahead(now);
+        jobs.retain(|job| self.house.directory.jobs.get(*job).is_none());
         if jobs.is_empty() {
             return;
         }
@@ -173,14 +180,10 @@ impl Scheduler {
 
     /// The net below the messages: a job's actor may have died over the news.
     fn ask_again(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
-        for (job, since) in &mut self.told {
-            if now.since_ms(*since) >= ASK_AGAIN_MS || *since > now {
-                *since = now;
-                self.house.registry().job_due(*job);
-            }
+        for job in self.ticker.unanswered(Timestamp::now()) {
+            self.house.registry().job_due(job);
         }
-        self.house.counts.planned_jobs(self.agenda.len() + self.told.len());
+        self.house.counts.planned_jobs(self.ticker.len());
         self.turn(ctx);
     }
 }
@@ -197,15 +200,14 @@ impl Actor for Scheduler {
 
 impl Handler<Planned> for Scheduler {
     type Result = ();
-    fn handle(&mut self, Planned { job_id, at }: Planned, ctx: &mut Self::Context) {
+    fn handle(&mut self, Planned { job_id, at, at_its_time }: Planned, ctx: &mut Self::Context) {
         self.notice.message("scheduler.planned");
-        self.told.remove(&job_id);
-        self.agenda.set(job_id, at);
-        if let Some(at) = at
-            && self.is_loaded
-            && self.alarm.as_ref().is_none_or(|(alarm, _)| at < *alarm)
-        {
-            self.sleep(Timestamp::now(), ctx);
+        self.ticker.planned(job_id, at, at_its_time);
+        let now = Timestamp::now();
+        self.ticker.see(now);
+        let wake = self.ticker.wake(now);
+        if self.is_loaded && self.alarm.as_ref().is_none_or(|(alarm, _)| wake < *alarm) {
+            self.sleep(now, ctx);
         }
     }
 }

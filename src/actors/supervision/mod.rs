@@ -144,6 +144,7 @@ impl Stats {
         ActorOutput {
             kind: self.kind.to_owned(),
             name: self.name.clone(),
+            label: None,
             parent: self.parent.map(str::to_owned),
             state: words.state.to_owned(),
             age: now.since_ms(Timestamp(self.since.load(Relaxed))),

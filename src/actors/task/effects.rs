@@ -2,7 +2,6 @@
 
 use super::TaskActor;
 use crate::actors::allocator::Place;
-use crate::actors::job::ask_next;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::RunState;
 use crate::domain::task::Strategy;
@@ -10,7 +9,7 @@ use crate::domain::task::life::{Effect, Phase};
 use crate::domain::task::roster::Ask;
 use crate::domain::time::Timestamp;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef};
-use crate::store::{EndInstance, FinishTask, RetryTask};
+use crate::store::{EndInstance, FinishTask, NextAsked, RetryTask, WithNext};
 use actix::{ActorContext, AsyncContext, Context};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -61,11 +60,16 @@ impl TaskActor {
     pub(super) fn ask(&mut self, i: usize, ctx: &mut Context<Self>) {
         // Without an allocator there will be one, and it asks everybody.
         let Some(allocator) = self.house.allocator() else { return };
+        allocator.ask(Box::new(self.wish(i)), self.handle(ctx));
+    }
+
+    /// The worker that an instance wants.
+    pub(super) fn wish(&self, i: usize) -> Ask {
         let key = match self.settings.strategy {
             Strategy::Hash | Strategy::Sticky => self.key(),
             _ => 0,
         };
-        let ask = Ask {
+        Ask {
             asker: (self.run.identity, i as u32),
             handler: Arc::clone(&self.handler),
             job_id: self.run.job_id,
@@ -75,8 +79,7 @@ impl TaskActor {
             excluded: self.life.instances[i].excluded.clone(),
             only: self.parts[i].only,
             chance: self.run.identity.0.as_u128() as u64,
-        };
-        allocator.ask(Box::new(ask), self.handle(ctx));
+        }
     }
 
     pub(super) fn occupy(&mut self, i: usize, worker: WorkerId, ctx: &Context<Self>) {
@@ -101,6 +104,7 @@ impl TaskActor {
     }
 
     pub(super) fn has_place(&mut self, i: usize, place: Place) {
+        self.involved.add_worker(place.worker());
         self.parts[i].worker = Some(place.worker());
         self.parts[i].place = Some(place);
     }
@@ -111,7 +115,8 @@ impl TaskActor {
         let attempt = self.life.instances[i].attempt;
         let Some(worker) = self.house.directory.workers.get(id) else {
             // It was not sent, so nobody has it.
-            let effects = self.life.lease_over(i, id, attempt, now, "its worker is not there", super::moment(now));
+            let steady = Timestamp::steady();
+            let effects = self.life.lease_over(i, id, attempt, steady, "its worker is not there", super::moment(steady));
             self.effects.extend(effects);
             return;
         };
@@ -146,7 +151,7 @@ impl TaskActor {
         });
         if let Some(timeout) = self.run.rules.timeout {
             ctx.run_later(std::time::Duration::from_millis(timeout), move |this, ctx| {
-                let effects = this.life.too_long(i, attempt, format!("it took longer than {timeout} ms"), Timestamp::now());
+                let effects = this.life.too_long(i, attempt, format!("it took longer than {timeout} ms"), Timestamp::steady());
                 this.then(effects, ctx);
             });
         }
@@ -172,8 +177,9 @@ impl TaskActor {
             instance: self.is_placed.then_some(i as u32),
             attempt: instance.attempt,
             failures: instance.failures,
-            not_before,
+            not_before: not_before.on_the_wall(),
             reason,
+            worker: self.parts[i].worker,
         };
         let write = self.house.store.insist(write);
         self.write(ctx, write, |this, (), _| this.house.followers.ring(this.run.identity));
@@ -228,6 +234,8 @@ impl TaskActor {
         let result = self.result(state);
         let data = self.parts.iter_mut().rev().find_map(|part| part.data.take());
         let data = data.map(|raw| (self.run.job_id, self.run.identity, Box::<str>::from(raw.get()).into_string()));
+        // The worker reckons with its own clock: what it says is a pause from now on.
+        let next = self.parts.iter().filter_map(|part| part.next_at).min().map(|at| NextAsked { at, from: Some(now) });
         // Somebody may have wanted its end, and it ended in its own way before.
         self.run.update_by.take_if(|_| state != RunState::Stopped);
         let write = FinishTask {
@@ -240,23 +248,19 @@ impl TaskActor {
             start_time: self.run.start_time,
             worker: self.parts.first().filter(|_| !self.is_placed).and_then(|part| part.worker),
             // What it leaves is told to the job, which knows what was left before.
-            follow: self.run.follow || state == RunState::Failed || data.is_some(),
+            follow: self.run.follow || state == RunState::Failed || data.is_some() || next.is_some(),
             by: self.run.update_by.clone(),
             data,
             now,
         };
-        let next_at = self.parts.iter().filter_map(|part| part.next_at).min();
-        let (house, job_id, identity) = (self.house.clone(), self.run.job_id, self.run.identity);
+        let (store, no) = (self.house.store.clone(), self.run.no);
         let logging = self.logging.take();
         let write = async move {
             if let Some(logging) = logging {
                 drop(logging.await);
             }
-            if let Some(at) = next_at {
-                // Before the end is stored: after a crash in between, the worker says both again.
-                ask_next(house.clone(), job_id, identity, at).await;
-            }
-            house.store.insist(write).await
+            // The job deals with the time when it deals with the end; it may be waiting for that.
+            store.insist(WithNext { end: write, no, next }).await
         };
         self.write(ctx, write, move |this, follow, ctx| {
             (this.run.state, this.run.reason, this.run.result) = (state, reason, result);

@@ -5,6 +5,8 @@ use crate::actors::allocator::Place;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
 use crate::domain::ids::WorkerId;
+use crate::domain::standing::Part;
+use crate::domain::task::roster::Ask;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::task::{TaskRef, TaskReport};
@@ -14,6 +16,22 @@ use actix::Message;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Withdraw(pub Reply<bool>);
+
+/// From the desk: where is each instance?
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct ExplainTask(pub Reply<TaskDescription>);
+
+/// What a task's actor knows of where it is.
+#[derive(Debug)]
+pub struct TaskDescription {
+    /// As the API shows it.
+    pub output: RunOutput,
+    /// Its instances, or the only one.
+    pub parts: Vec<Part>,
+    /// What the first of those wants that have no worker.
+    pub wish: Option<Box<Ask>>,
+}
 
 /// From the allocator: here is a place.
 #[derive(Debug, Message)]
@@ -161,6 +179,13 @@ impl TaskHandle {
     /// See [`AskAgain`].
     pub fn ask_again(&self) {
         self.0.tell(AskAgain);
+    }
+    /// See [`ExplainTask`].
+    #[must_use]
+    pub fn explain(&self) -> Answer<TaskDescription> {
+        let (reply, answer) = reply();
+        self.0.tell(ExplainTask(reply));
+        answer
     }
     /// See [`StopTask`].
     #[must_use]

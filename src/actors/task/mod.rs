@@ -6,19 +6,21 @@
 mod effects;
 mod message;
 mod reports;
+mod view;
 
 pub use message::{
-    AskAgain, Claimed, DescribeTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask, TaskHandle, Withdraw,
-    WorkerBack,
+    AskAgain, Claimed, DescribeTask, ExplainTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask,
+    TaskDescription, TaskHandle, Withdraw, WorkerBack,
 };
 
 use super::allocator::Place;
 use super::house::House;
+use super::involved::Involved;
 use super::reply::Reply;
 use super::run::stored_output;
 use super::supervision::{Link, Notice};
 use crate::domain::ids::WorkerId;
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::task::life::{Effect, Instance, Life, Moment, Phase};
 use crate::domain::task::{NoWorker, Strategy, TaskSettings};
 use crate::domain::time::Timestamp;
@@ -46,6 +48,7 @@ pub struct TaskActor {
     arguments: Option<Arc<RawValue>>,
     life: Life,
     parts: Vec<Part>,
+    involved: Involved,
     /// What is to be done, in this order.
     effects: VecDeque<Effect>,
     /// A write is under way; the rest waits for it.
@@ -86,7 +89,7 @@ impl TaskActor {
     pub fn new(notice: Notice, house: House, run: Run, epoch: i64, stored: Vec<InstanceRow>) -> Self {
         let settings = run.rules.task.clone().unwrap_or_default();
         let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
-        let now = Timestamp::now();
+        let (now, steady) = (Timestamp::now(), Timestamp::steady());
         // A run that had to wait for its turn has its first actor under the next epoch; so has, in this broker, one that another
         // broker made ahead of its time.
         let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < house.since);
@@ -94,21 +97,24 @@ impl TaskActor {
         let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
         let is_placed = !stored.is_empty();
         let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
-            let phase = match run.not_before {
-                Some(at) if at > now => Phase::Pausing(at),
-                _ if is_fresh => Phase::Asking,
+            let phase = match run.pause(now) {
+                _ if run.is_queued() => Phase::Pausing(Run::QUEUED),
+                Pause::For(ms) => Phase::Pausing(steady.plus_ms(ms as i64)),
+                Pause::None if is_fresh => Phase::Asking,
                 // It may have been sent before the broker, or this actor, died.
-                _ => Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN)),
+                Pause::None | Pause::FromLater => Phase::Unclear(steady.plus_ms(settings.lease_ms() as i64 + MARGIN)),
             };
             let failures = run.counters.error as u32;
-            vec![(Instance { phase, attempt: run.attempt, failures, ..Instance::new() }, Part::default())]
+            // Should it end before a worker reports it, its last one is still known.
+            vec![(Instance::taken_over(phase, run.attempt, failures), Part { worker: run.worker_id, ..Part::default() })]
         } else {
-            stored.into_iter().map(|row| restored(row, &settings, now)).collect()
+            stored.into_iter().map(|row| restored(row, &settings, steady)).collect()
         }
         .into_iter()
         .unzip();
         Self {
             notice,
+            involved: Involved::new(&house.directory, run.identity),
             house,
             epoch,
             handler: run.class_name.as_str().into(),
@@ -181,7 +187,7 @@ impl TaskActor {
             ctx.cancel_future(timer);
         }
         if let Some(at) = wake.filter(|at| *at != Run::QUEUED) {
-            let pause = Duration::from_millis(at.since_ms(Timestamp::now()).max(0) as u64);
+            let pause = Duration::from_millis(at.since_ms(Timestamp::steady()).max(0) as u64);
             let timer = ctx.run_later(pause, |this, ctx| {
                 this.timer = None;
                 this.tick(ctx);
@@ -195,7 +201,7 @@ impl TaskActor {
             // What is being written decides what comes next; the time is minded then.
             return;
         }
-        let effects = self.life.tick(moment(Timestamp::now()));
+        let effects = self.life.tick(moment(Timestamp::steady()));
         self.then(effects, ctx);
     }
 
@@ -248,9 +254,8 @@ impl TaskActor {
 
     /// Nobody may have it now, and that may change before long.
     fn waits_for_workers(&self) -> bool {
-        let since = self.house.since;
-        // A run that is older than this broker: whoever watches its name has to connect anew first.
-        let may_come_back = self.run.creation_time < since && Timestamp::now().since_ms(since) < self.house.times.worker_offline as i64;
+        // Whoever watches its name has to connect to this broker first.
+        let may_come_back = self.house.workers_may_come_back(&self.handler, self.epoch > Run::FIRST_EPOCH);
         self.settings.no_worker == NoWorker::Wait || may_come_back
     }
 
@@ -292,8 +297,10 @@ impl TaskActor {
         let several = self.is_placed;
         let done = self.life.instances.iter().filter(|instance| matches!(instance.phase, Phase::Over(_))).count();
         let part = self.parts.first();
+        let instance = self.life.instances.first().filter(|_| !several);
+        let last = part.and_then(|part| part.worker).filter(|_| self.run.state.is_final());
         RunOutput {
-            worker_id: self.life.instances.first().filter(|_| !several).and_then(Instance::worker),
+            worker_id: instance.and_then(|instance| instance.worker().or(last)),
             attempt: self.life.instances.first().filter(|_| !several).map_or(self.run.attempt, |instance| instance.attempt),
             reason: self.run.reason.clone().or_else(|| self.life.instances.first().and_then(|instance| instance.reason.clone())),
             progress: if several { Some((done * 100 / self.parts.len()) as u8) } else { part.and_then(|part| part.progress) },
@@ -319,7 +326,7 @@ fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Insta
     let result = row.result.and_then(|text| RawValue::from_string(text).ok());
     // How many of them failed is not kept for one of several: the policy is kept to all the same.
     let failures = row.attempt.saturating_sub(1);
-    let instance = Instance { phase, attempt: row.attempt, failures, reason: row.reason, ..Instance::new() };
+    let instance = Instance { reason: row.reason, ..Instance::taken_over(phase, row.attempt, failures) };
     (instance, Part { only, result, worker: peer, ..Part::default() })
 }
 
@@ -331,7 +338,7 @@ impl TaskActor {
         }
         let is_several = matches!(self.settings.strategy, Strategy::Broadcast | Strategy::Shard);
         if is_several && !self.is_placed {
-            let now = Timestamp::now();
+            let now = Timestamp::steady();
             match self.life.instances[0].phase {
                 // Who is there is seen when its time has come.
                 Phase::Pausing(at) if at > now => {
@@ -410,7 +417,7 @@ impl Handler<StopTask> for TaskActor {
         // Whose reason it is, his word it is.
         self.run.update_by = by;
         self.stops.push(reply);
-        let effects = self.life.stop(reason, Timestamp::now());
+        let effects = self.life.stop(reason, Timestamp::steady());
         self.then(effects, ctx);
     }
 }

@@ -43,7 +43,7 @@ impl TaskActor {
         let task = report.task();
         let i = report.instance as usize;
         let said = said(report.state, report.error.as_ref());
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let knew = self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
         let decided = self.life.report(i, worker, report.attempt, said, super::moment(now));
         let effects = match decided {
@@ -61,7 +61,7 @@ impl TaskActor {
         if !knew {
             self.adopted(i, worker, ctx);
         }
-        self.note_first_sign(now);
+        self.note_first_sign(Timestamp::now());
         self.keep(i, report);
         if effects.is_empty() {
             self.note_begin(worker, RunState::Running, ctx);
@@ -81,6 +81,7 @@ impl TaskActor {
     /// A worker has it that this actor did not send it to.
     fn adopted(&mut self, i: usize, worker: WorkerId, ctx: &mut Context<Self>) {
         log::info!("a worker has a task in hand run={} instance={i} worker={worker}", self.run.identity);
+        self.involved.add_worker(worker);
         self.parts[i].worker = Some(worker);
         self.parts[i].began.get_or_insert_with(Timestamp::now);
         self.run.start_time.get_or_insert_with(Timestamp::now);
@@ -158,7 +159,7 @@ impl TaskActor {
                     i,
                     attempt,
                     format!("it took longer than {most} ms, far more than the runs before it"),
-                    Timestamp::now(),
+                    Timestamp::steady(),
                 );
                 this.then(effects, ctx);
             });
@@ -202,8 +203,8 @@ impl Handler<Nobody> for TaskActor {
             self.run.reason = Some(reason);
             if self.settings.no_worker == crate::domain::task::NoWorker::Fail {
                 // Looked at again when those of the last broker have had their time.
-                let until = self.house.since.plus_ms(self.house.times.worker_offline as i64);
-                let rest = until.since_ms(Timestamp::now()).max(0) as u64 + 1;
+                let until = self.house.began.plus_ms(self.house.times.worker_offline as i64);
+                let rest = until.since_ms(Timestamp::steady()).max(0) as u64 + 1;
                 ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
                     if this.life.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
                         this.ask(i, ctx);
@@ -248,8 +249,11 @@ impl Handler<LeaseOver> for TaskActor {
     type Result = ();
     fn handle(&mut self, LeaseOver { worker, task, heard, why }: LeaseOver, ctx: &mut Self::Context) {
         self.notice.message("task.lease_over");
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let at = heard.plus_ms(self.life.lease() + MARGIN);
+        if task.is_none() {
+            self.involved.remove_worker(worker);
+        }
         for i in 0..self.life.instances.len() {
             let attempt = self.life.instances[i].attempt;
             if task.is_none_or(|task| task.instance as usize == i && task.attempt == attempt) {

@@ -182,6 +182,6 @@ impl Handler<DescribeWorker> for WorkerActor {
     fn handle(&mut self, DescribeWorker(reply): DescribeWorker, _: &mut Self::Context) {
         self.notice.message("worker.describe");
         let tasks = self.standing.tasks.clone();
-        reply.send(Ok(WorkerDescription { has_socket: self.outlet.is_some(), last_heard: self.last_heard, tasks }));
+        reply.send(Ok(WorkerDescription { has_socket: self.outlet.is_some(), last_heard: self.last_heard.on_the_wall(), tasks }));
     }
 }

@@ -21,7 +21,12 @@ pub struct WorkerSessionOpened(pub Outlet);
 /// From a session: the connection is gone. An earlier connection's end changes nothing.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct WorkerSessionClosed(pub u64);
+pub struct WorkerSessionClosed {
+    /// Of the session.
+    pub number: u64,
+    /// The worker closed it on purpose.
+    pub has_left: bool,
+}
 
 /// From a session or the HTTP road: what the worker says. The answer is a problem if it could not be taken.
 #[derive(Debug, Message)]
@@ -63,8 +68,8 @@ impl WorkerHandle {
         self.0.tell(WorkerSessionOpened(outlet));
     }
     /// See [`WorkerSessionClosed`].
-    pub fn session_closed(&self, number: u64) {
-        self.0.tell(WorkerSessionClosed(number));
+    pub fn session_closed(&self, number: u64, has_left: bool) {
+        self.0.tell(WorkerSessionClosed { number, has_left });
     }
     /// See [`Said`].
     #[must_use]

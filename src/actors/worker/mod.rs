@@ -30,6 +30,9 @@ use std::time::Duration;
 /// Messages that wait for a worker without a socket; older ones are dropped (a run says again what it wants).
 const MOST_WAITING: usize = 1_000;
 
+/// Bytes of messages in one answer, after which no further one is put in; of a message that carries several orders.
+const ANSWER_BYTES: usize = 1 << 20;
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct WorkerActor {
@@ -41,6 +44,8 @@ pub struct WorkerActor {
     outlet: Option<Outlet>,
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
+    /// It closed its connection on purpose.
+    has_left: bool,
     waiting: VecDeque<ToWorker>,
     /// Calls that wait for a message, and until when.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
@@ -52,7 +57,7 @@ impl WorkerActor {
     /// A worker that has connected or called.
     #[must_use]
     pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>, by: Option<String>) -> Self {
-        let last_heard = Timestamp::now();
+        let last_heard = Timestamp::steady();
         Self {
             notice,
             house,
@@ -61,6 +66,7 @@ impl WorkerActor {
             outlet,
             last_heard,
             closed_at: None,
+            has_left: false,
             waiting: VecDeque::new(),
             fetchers: VecDeque::new(),
             hands: tasks::Hands::default(),
@@ -84,18 +90,27 @@ impl WorkerActor {
         }
     }
 
-    /// Gives all that waits to a call; if its caller has hung up, it waits for the next one.
+    /// Gives what waits to a call, as far as one answer goes; if its caller has hung up, it waits for the next one.
     fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
-        let messages: Vec<_> = self.waiting.drain(..).collect();
+        let mut bytes = 0;
+        let most = self.waiting.iter().take_while(|message| {
+            let fits = bytes < ANSWER_BYTES;
+            bytes += frame::text(*message).len();
+            fits
+        });
+        let most = if self.waiting.len() > 1 { most.count() } else { 1 };
+        let messages: Vec<_> = self.waiting.drain(..most.min(self.waiting.len())).collect();
         self.handed_out(&messages);
         if let Err(Ok(messages)) = fetcher.give(Ok(messages)) {
-            self.waiting = messages.into();
+            for message in messages.into_iter().rev() {
+                self.waiting.push_front(message);
+            }
         }
     }
 
     /// Answers the calls whose time is over.
     fn expire_fetchers(&mut self) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         for (until, fetcher) in std::mem::take(&mut self.fetchers) {
             if until > now {
                 self.fetchers.push_back((until, fetcher));
@@ -112,7 +127,7 @@ impl WorkerActor {
     }
 
     fn watch_life(&mut self, ctx: &mut Context<Self>) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let times = self.house.times;
         self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {
@@ -123,7 +138,11 @@ impl WorkerActor {
         self.watch_tasks();
         if silent || closed {
             let why = if silent { "silent for too long" } else { "its connection closed" };
-            log::warn!("worker lost worker={}: {why}", self.id);
+            if closed && self.has_left {
+                log::info!("worker left worker_id={}", self.id);
+            } else {
+                log::warn!("worker lost worker_id={} reason={why}", self.id);
+            }
             if let Some(outlet) = self.outlet.take() {
                 outlet.send(Frame::Close(why.to_owned()));
             }
@@ -191,7 +210,7 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
             old.send(Frame::Close("the worker has connected anew".to_owned()));
         }
         self.closed_at = None;
-        self.last_heard = Timestamp::now();
+        self.last_heard = Timestamp::steady();
         self.welcome();
         self.open_hand();
         // What was for it while it was away.
@@ -205,11 +224,12 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
 
 impl Handler<WorkerSessionClosed> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, WorkerSessionClosed(number): WorkerSessionClosed, _: &mut Self::Context) {
+    fn handle(&mut self, WorkerSessionClosed { number, has_left }: WorkerSessionClosed, _: &mut Self::Context) {
         self.notice.message("worker.session_closed");
         if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
             self.outlet = None;
-            self.closed_at = Some(Timestamp::now());
+            self.closed_at = Some(Timestamp::steady());
+            self.has_left = has_left;
             self.open_hand();
         }
     }
@@ -219,7 +239,7 @@ impl Handler<Said> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Said { message, reply }: Said, ctx: &mut Self::Context) {
         self.notice.message("worker.said");
-        self.last_heard = Timestamp::now();
+        self.last_heard = Timestamp::steady();
         match message {
             FromWorker::Heartbeat { tasks } => {
                 if let Some(tasks) = tasks {
@@ -254,7 +274,7 @@ impl Handler<FetchMessages> for WorkerActor {
     type Result = ();
     fn handle(&mut self, FetchMessages { wait, reply }: FetchMessages, ctx: &mut Self::Context) {
         self.notice.message("worker.fetch");
-        self.last_heard = Timestamp::now();
+        self.last_heard = Timestamp::steady();
         if !self.waiting.is_empty() || wait.is_zero() {
             return self.hand_out(reply);
         }
@@ -267,6 +287,11 @@ impl Handler<WorkerHangUp> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerHangUp(why): WorkerHangUp, ctx: &mut Self::Context) {
         self.notice.message("worker.hang_up");
+        if self.house.followers.is_closed() {
+            for (_, fetcher) in self.fetchers.drain(..) {
+                fetcher.send(Err(Problem::ending()));
+            }
+        }
         if let Some(outlet) = self.outlet.take() {
             outlet.send(Frame::Close(why));
         }

@@ -3,9 +3,9 @@
 //! A lease is renewed by what the worker says and by nothing else: a report of the task, or a heartbeat that lists it. An
 //! order that came through is listed; one that did not is sent again.
 
-use super::WorkerActor;
+use super::{ANSWER_BYTES, WorkerActor};
 use crate::actors::house::AtWork;
-use crate::actors::outlet::Frame;
+use crate::actors::outlet::{Frame, Outlet};
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::Identity;
@@ -157,6 +157,17 @@ fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
     })
 }
 
+/// Sends orders in one message, or in several if it became too long.
+fn send_orders(outlet: &Outlet, orders: &[&TaskOrder]) {
+    let text = frame::text(&Out { t: "tasks", v: orders });
+    if orders.len() < 2 || text.len() <= ANSWER_BYTES {
+        return outlet.send(Frame::Text(text));
+    }
+    let (orders, rest) = orders.split_at(orders.len() / 2);
+    send_orders(outlet, orders);
+    send_orders(outlet, rest);
+}
+
 impl WorkerActor {
     fn task_of(&self, identity: Identity) -> Option<TaskHandle> {
         match self.house.directory.others.get(identity) {
@@ -224,7 +235,7 @@ impl WorkerActor {
 
     /// A heartbeat, or the beginning of a connection, lists what is in hand.
     pub(super) fn renew(&mut self, tasks: &[TaskRef]) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         for task in tasks {
             match self.hands.held.get_mut(&(task.identity, task.instance)) {
                 Some(held) if held.attempt == task.attempt => held.renewed = now,
@@ -239,7 +250,7 @@ impl WorkerActor {
 
     /// Orders that were sent so many milliseconds ago and are not among these are sent again.
     pub(super) fn send_unlisted(&mut self, tasks: &[TaskRef], after: i64) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let listed: HashSet<_> = tasks.iter().map(|task| (task.identity, task.instance)).collect();
         for (key, held) in &mut self.hands.held {
             if !listed.contains(key) && held.order.is_some() && now.since_ms(held.since) >= after {
@@ -302,7 +313,7 @@ impl WorkerActor {
         let hands = &mut self.hands;
         if !hands.out.is_empty() {
             let orders: Vec<_> = hands.out.drain(..).filter_map(|key| hands.held.get(&key)?.order.as_deref()).collect();
-            outlet.send(Frame::Text(frame::text(&Out { t: "tasks", v: orders })));
+            send_orders(&outlet, &orders);
         }
         if !hands.settled.is_empty() {
             let settled = std::mem::take(&mut hands.settled);
@@ -315,7 +326,7 @@ impl WorkerActor {
         let keys = std::mem::take(&mut self.hands.out);
         let orders: Vec<_> = keys.iter().filter_map(|key| self.hands.held.get(key)?.order.as_deref().cloned()).collect();
         if !orders.is_empty() {
-            self.send(ToWorker::Tasks(orders));
+            self.wait_with_orders(orders);
         }
         let settled = std::mem::take(&mut self.hands.settled);
         if !settled.is_empty() {
@@ -323,9 +334,19 @@ impl WorkerActor {
         }
     }
 
+    /// As [`send_orders`].
+    fn wait_with_orders(&mut self, mut orders: Vec<TaskOrder>) {
+        if orders.len() > 1 && frame::text(&orders).len() > ANSWER_BYTES {
+            let rest = orders.split_off(orders.len() / 2);
+            self.wait_with_orders(orders);
+            return self.wait_with_orders(rest);
+        }
+        self.send(ToWorker::Tasks(orders));
+    }
+
     /// Orders that were waiting for it are in its hands from now on.
     pub(super) fn handed_out(&mut self, messages: &[ToWorker]) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         for order in messages.iter().filter_map(|message| if let ToWorker::Tasks(orders) = message { Some(orders) } else { None }).flatten()
         {
             if let Some(held) = self.hands.held.get_mut(&(order.identity, order.instance)) {
@@ -336,7 +357,7 @@ impl WorkerActor {
 
     /// Whose lease is over, and who has been at it for a while.
     pub(super) fn watch_tasks(&mut self) {
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let mut over = Vec::new();
         for (key, held) in &mut self.hands.held {
             let age = now.since_ms(held.since);
@@ -372,7 +393,7 @@ impl Handler<Hold> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Hold(order): Hold, ctx: &mut Self::Context) {
         self.notice.message("worker.hold");
-        let now = Timestamp::now();
+        let now = Timestamp::steady();
         let key = (order.identity, order.instance);
         let held =
             Held { attempt: order.attempt, lease: order.lease as i64, order: Some(order), since: now, renewed: now, looked_at: None };
@@ -430,7 +451,7 @@ impl Handler<Reported> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Reported(reports): Reported, ctx: &mut Self::Context) {
         self.notice.message("worker.reported");
-        self.last_heard = Timestamp::now();
+        self.last_heard = Timestamp::steady();
         for (report, waiting) in reports {
             if let Some(waiting) = waiting {
                 self.hands.awaited.insert(report.task(), waiting);

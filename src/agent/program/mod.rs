@@ -20,6 +20,7 @@ mod tell;
 use crate::config::agent::AgentConfig;
 use crate::config::programs::{AtStop, ProgramSettings};
 use crate::domain::time::Timestamp;
+use crate::private;
 use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramOrder, ProgramRef, ProgramReport, ProgramState};
 use crate::protocol::node::FromNode;
 use one::Program;
@@ -81,6 +82,10 @@ impl Programs {
         let Some(home) = &self.home else { return };
         if self.settings.are_allowed {
             self.packages.clean();
+        }
+        // Users of programs go through it to what is theirs.
+        if self.settings.users.is_empty() {
+            private::keep(home);
         }
         for record in record::load(home) {
             log::info!("a program of an earlier agent run={} instance={}", record.order.program.identity, record.order.program.instance);
@@ -334,7 +339,7 @@ fn over(program: ProgramRef, state: ProgramState, error: ProgramError) -> Progra
 fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let Some(home) = folder.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
-    std::fs::create_dir_all(home)?;
+    private::make_folder(home)?;
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
         made => made?,

@@ -24,14 +24,22 @@ pub fn user(order: &ProgramOrder, settings: &ProgramSettings) -> Result<Option<S
     let is_root = Uid::effective().is_root();
     let forbidden = |message: String| Err(refusal(ProgramErrorKind::Forbidden, message));
     match &order.user {
-        None if is_root => Ok(settings.users.first().cloned()),
+        None if is_root && settings.users.is_empty() => forbidden(
+            "this agent is root and its setting `applicationUsers` is empty: list the users that programs may run as, or `root`".to_owned(),
+        ),
+        None if is_root => Ok(settings.users.first().cloned().filter(|user| !is_own(user))),
         None => Ok(None),
         Some(user) if !settings.users.contains(user) => {
             forbidden(format!("programs may not run as `{user}` here: it is not among this agent's `applicationUsers`"))
         }
         Some(user) if !is_root => forbidden(format!("this agent is not root and cannot run programs as `{user}`")),
-        Some(user) => Ok(Some(user.clone())),
+        Some(user) => Ok(Some(user.clone()).filter(|user| !is_own(user))),
     }
+}
+
+/// The agent itself runs as this user.
+fn is_own(user: &str) -> bool {
+    User::from_name(user).ok().flatten().is_some_and(|user| user.uid == Uid::effective())
 }
 
 /// Makes the working folder and the launcher's spec. Blocks.
@@ -186,7 +194,11 @@ fn least(asked: &ProgramLimits, most: &ProgramLimits) -> ProgramLimits {
 fn give_to(user: &str, folder: &Path, work: &Path) -> io::Result<()> {
     let user = User::from_name(user)?.ok_or_else(|| io::Error::other(format!("there is no user `{user}`")))?;
     // It may go through the program's folder to its own, and see nothing on the way.
-    std::fs::set_permissions(folder, Permissions::from_mode(0o711))?;
+    for folder in [folder.parent(), Some(folder)].into_iter().flatten() {
+        std::fs::set_permissions(folder, Permissions::from_mode(0o711))?;
+    }
+    // What is in there may be secret to other users.
+    std::fs::set_permissions(work, Permissions::from_mode(0o700))?;
     let (uid, gid) = (Some(user.uid.as_raw()), Some(user.gid.as_raw()));
     let mut open = vec![work.to_owned()];
     while let Some(path) = open.pop() {

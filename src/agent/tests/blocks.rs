@@ -5,11 +5,15 @@ use super::{config, until};
 use crate::agent::block::{guarded, work};
 use crate::agent::download::{Downloader, Outcome};
 use crate::agent::holdings::Holdings;
+use crate::agent::parcel::Parcel;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, NodeId};
 use crate::domain::settings::DownloadSettings;
 use crate::protocol::node::{Block, FetchErrorKind, Holding, ToNode};
 use crate::protocol::pack::{Index, Opened, open};
+use actix_http::body::MessageBody;
+use futures_util::FutureExt;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +21,7 @@ use std::time::Duration;
 pub fn block(settings: DownloadSettings, requests: &str) -> Block {
     let identity = Identity::random();
     let requests = Some(serde_json::from_str(requests).expect("JSON"));
-    Block { block_id: BlockId::new(identity, 7), identity, epoch: 3, attempt: 2, settings, requests }
+    Block { block_id: BlockId::new(identity, 7), identity, epoch: 3, attempt: 2, lost: None, parts: false, pace: None, settings, requests }
 }
 
 pub fn requests(urls: impl IntoIterator<Item = String>) -> String {
@@ -28,10 +32,34 @@ pub fn requests(urls: impl IntoIterator<Item = String>) -> String {
     serde_json::to_string(&list).expect("JSON")
 }
 
+/// The reports of a block.
+pub async fn worked(downloader: &Downloader, node: NodeId, block: &Block, bulk: Option<&[u8]>) -> Vec<(Index, Vec<Opened>)> {
+    let reports = RefCell::new(Vec::new());
+    let post = |parcel: Parcel| {
+        reports.borrow_mut().push(bytes(&parcel));
+        std::future::ready(true).boxed_local()
+    };
+    work(downloader, node, block, bulk, &post).await;
+    let opened = |pack: &Vec<u8>| {
+        let (mut index, results) = open(pack, 1 << 30).expect("a pack");
+        index.results = results.iter().map(|result| result.entry.clone()).collect();
+        (index, results)
+    };
+    reports.into_inner().iter().map(opened).collect()
+}
+
+fn bytes(parcel: &Parcel) -> Vec<u8> {
+    let (mut body, mut all) = (std::pin::pin!(parcel.body()), Vec::new());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    while let std::task::Poll::Ready(Some(Ok(piece))) = body.as_mut().poll_next(&mut context) {
+        all.extend_from_slice(&piece);
+    }
+    all
+}
+
 async fn done(block: &Block, bulk: Option<&[u8]>) -> (Index, Vec<Opened>) {
     let node = NodeId::random();
-    let pack = work(&Downloader::new(&config()), node, block, bulk).await;
-    let (index, results) = open(&pack, 1 << 30).expect("a pack");
+    let (index, results) = worked(&Downloader::new(&config()), node, block, bulk).await.pop().expect("a report");
     assert_eq!((index.block_id, index.identity, index.node_id), (block.block_id, block.identity, node));
     assert_eq!((index.epoch, index.attempt), (Some(3), Some(2)));
     (index, results)
@@ -141,8 +169,11 @@ async fn a_proxy_is_asked_for_the_page() {
     let proxy = Site::new(|hit| answer(200, "", hit.path.clone()));
     let mut settings = DownloadSettings::default();
     settings.site.proxy = Some(proxy.url("/"));
-    let (_, results) = done(&block(settings, &requests(["http://far.example/page".to_owned()])), None).await;
-    assert_eq!(results[0].body, "http://far.example/page");
+    let mut config = config();
+    config.targets.allow = vec!["127.0.0.1".parse().expect("a rule")];
+    let block = block(settings, &requests(["http://far.example/page".to_owned()]));
+    let reports = worked(&Downloader::new(&config), NodeId::random(), &block, None).await;
+    assert_eq!(reports[0].1[0].body, "http://far.example/page");
 }
 
 #[actix_rt::test]
@@ -169,10 +200,10 @@ async fn a_later_hand_out_replaces_an_earlier_one_and_nothing_else_does() {
     let holdings = Holdings::default();
     let task = || actix_rt::spawn(std::future::pending::<()>());
     let first = task();
-    holdings.hold(hand_out(1, 2), first.abort_handle());
+    holdings.hold(hand_out(1, 2), false, first.abort_handle());
     assert!(!holdings.is_news(&hand_out(1, 2)) && !holdings.is_news(&hand_out(1, 1)));
     assert!(holdings.is_news(&hand_out(1, 3)) && holdings.is_news(&hand_out(2, 1)));
-    holdings.hold(hand_out(1, 3), task().abort_handle());
+    holdings.hold(hand_out(1, 3), true, task().abort_handle());
     assert!(first.await.is_err_and(|e| e.is_cancelled()));
     holdings.release(&hand_out(1, 2));
     assert_eq!(holdings.list(), [hand_out(1, 3)], "the end of the earlier one is not the end of the later one");

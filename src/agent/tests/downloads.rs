@@ -77,8 +77,8 @@ async fn every_kind_of_error_is_told_from_the_others() {
         ("/bad-chunk", Kind::Body, 200),
         ("/bad-gzip", Kind::Body, 200),
         ("/cut-gzip", Kind::Body, 200),
-        ("/loop", Kind::Redirect, 0),
-        ("/ftp", Kind::Redirect, 0),
+        ("/loop", Kind::Redirect, 302),
+        ("/ftp", Kind::Redirect, 302),
         ("/no-http", Kind::Protocol, 0),
         ("/nothing", Kind::Connect, 0),
     ];

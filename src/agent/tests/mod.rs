@@ -4,9 +4,16 @@ mod blocks;
 #[cfg(feature = "broker")]
 mod broker;
 mod change_ip;
+mod codings;
 mod downloads;
 #[cfg(feature = "broker")]
+mod paced;
+#[cfg(feature = "broker")]
+mod parts;
+#[cfg(feature = "broker")]
 mod program;
+mod reach;
+mod repetition;
 #[cfg(feature = "broker")]
 mod run;
 mod site;
@@ -15,6 +22,7 @@ mod sites;
 use super::download::{Downloader, Outcome, Rules};
 use crate::config::agent::AgentConfig;
 use crate::domain::ids::Identity;
+use crate::domain::origin::Scope;
 use crate::domain::settings::DownloadSettings;
 use crate::protocol::node::FetchErrorKind;
 use std::time::{Duration, Instant};
@@ -29,7 +37,8 @@ fn config() -> AgentConfig {
 }
 
 fn rules(settings: DownloadSettings) -> Rules {
-    Rules { identity: Identity::random(), settings, change_ip_pattern: None }
+    let scope = Scope::of(&settings).expect("hosts");
+    Rules { identity: Identity::random(), settings, scope, change_ip_pattern: None, is_given_again: false, account: None }
 }
 
 fn get(url: &str) -> String {

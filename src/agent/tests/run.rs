@@ -5,11 +5,12 @@ use super::broker::{Broker, Running, Say, Shared};
 use super::site::{Gate, Site, answer};
 use super::until;
 use crate::agent::run;
-use crate::config::agent::AgentConfig;
+use crate::config::agent::{AgentConfig, AgentLayer};
 use crate::domain::ids::NodeId;
 use crate::domain::settings::DownloadSettings;
+use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, ToNode};
-use crate::protocol::{frame, pack, sign::sign};
+use crate::protocol::{frame, pack, sign::sign_at};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ fn as_text(block: &Block) -> Say {
     Say::Text(frame::text(&ToNode::Block(Box::new(block.clone()))))
 }
 
-fn as_binary(block: &Block) -> Say {
+pub fn as_binary(block: &Block) -> Say {
     let bulk = zstd::bulk::compress(block.requests.as_ref().expect("requests").get().as_bytes(), 1).expect("memory");
     Say::Binary(frame::binary(&ToNode::Block(Box::new(Block { requests: None, ..block.clone() })), &bulk))
 }
@@ -31,8 +32,10 @@ fn as_binary(block: &Block) -> Say {
 async fn it_says_who_it_is_and_how_it_is() {
     let broker = Broker::start();
     let node = NodeId::random();
+    let written = AgentLayer { token: Some("admin:0000,agent:1234".to_owned()), ..AgentLayer::default() };
+    let token = written.validate().expect("settings");
     let running = Running::start(AgentConfig {
-        token: Some("1234".to_owned()),
+        token: Some(token.token.expect("a token")),
         node_id: Some(node),
         group: "vps é".to_owned(),
         max_process_count: 3,
@@ -48,11 +51,14 @@ async fn it_says_who_it_is_and_how_it_is() {
             ("operationsystem", std::env::consts::OS.to_owned()),
             ("nodetype", "Console".to_owned()),
             ("group", "vps é".to_owned()),
-            ("sign", sign("1234", node)),
             ("maxprocesscount", "3".to_owned()),
+            ("maxsites", "512".to_owned()),
             ("ip", "10.0.0.7".to_owned()),
             ("encoding", "zstd".to_owned()),
         ];
+        let at = Timestamp(query["signtime"].parse().expect("milliseconds"));
+        assert!((Timestamp::now().0 - at.0).abs() < 60_000);
+        assert_eq!(query["sign"], sign_at("1234", node, at), "the role is not a part of the token");
         for (key, value) in expected {
             assert_eq!(query.get(key), Some(&value), "{key}");
         }
@@ -247,7 +253,7 @@ fn rebind(port: u16) -> TcpListener {
 #[actix_rt::test]
 async fn a_refused_token_ends_it_at_once_and_a_busy_broker_does_not() {
     let broker = Broker::start();
-    for (status, token, word) in [(401, None, "has no token"), (403, Some("x"), "is not the broker's")] {
+    for (status, token, word) in [(401, None, "needs a token"), (403, Some("x"), "this token is not one of role agent")] {
         broker.seen().upgrade = Some(status);
         let config = AgentConfig { token: token.map(str::to_owned), ..broker.config() };
         let ended = tokio::time::timeout(Duration::from_secs(20), run(config, std::future::pending())).await.expect("it ends");

@@ -3,14 +3,18 @@
 use super::find::{JobRef, find, find_deleted};
 use super::input::JobFlags;
 use super::look::describe;
-use crate::cli::remote::{Failure, Shell, print};
-use crate::cli::table::{cell, list as table, some};
+use crate::cli::failure::Failure;
+use crate::cli::look::{Format, Look};
+use crate::cli::remote::{Shell, print};
+use crate::cli::table::{Column, cell, list as table, some};
 use crate::cli::value::{instant, is_json, read};
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+const IMPORTED: [Column; 3] = [Column::text("ACTION", "action"), Column::text("NAME", "name"), Column::id("ID", "id")];
 
 /// Flags of `job create`.
 #[derive(Debug, ClapArgs)]
@@ -23,7 +27,8 @@ pub struct CreateArgs {
 }
 
 /// Creates a job.
-pub async fn create(shell: &Shell, args: CreateArgs) -> Result<ExitCode, Failure> {
+pub async fn create(shell: &Shell, mut args: CreateArgs) -> Result<ExitCode, Failure> {
+    args.flags.settle_package(shell, args.dry_run).await?;
     let input = args.flags.input(&Value::Null)?;
     let query = [("dryRun", args.dry_run.then(|| "true".to_owned()))];
     let answer = shell.client.post(&["jobs"], &query, &input).await?;
@@ -43,8 +48,9 @@ pub struct UpdateArgs {
 }
 
 /// Changes a job. Whoever else changes it meanwhile is noticed.
-pub async fn update(shell: &Shell, args: UpdateArgs) -> Result<ExitCode, Failure> {
+pub async fn update(shell: &Shell, mut args: UpdateArgs) -> Result<ExitCode, Failure> {
     let id = find(&shell.client, &args.job.job).await?;
+    args.flags.settle_package(shell, false).await?;
     let job = shell.client.get(&["jobs", &id], &[]).await?.value()?;
     let mut input = args.flags.input(&job)?;
     if args.no_schedule {
@@ -166,7 +172,7 @@ pub struct ExportArgs {
 
 /// Prints jobs for a file.
 pub async fn export(shell: &Shell, args: ExportArgs) -> Result<ExitCode, Failure> {
-    let media_type = if shell.json { "application/json" } else { "application/yaml" };
+    let media_type = if Look::get().format == Format::Json { "application/json" } else { "application/yaml" };
     let query = [("name", args.name), ("group", args.group)];
     let answer = shell.client.get_as(media_type, &["jobs", "export"], &query).await?;
     print(answer.text.trim_end())?;
@@ -190,14 +196,10 @@ pub async fn import(shell: &Shell, args: ImportArgs) -> Result<ExitCode, Failure
     let media_type = if is_json(&text) { "application/json" } else { "application/yaml" };
     let query = [("dryRun", args.dry_run.then(|| "true".to_owned()))];
     let answer = shell.client.post_text(media_type, &["jobs", "import"], &query, text).await?;
-    shell.show(&answer, |jobs| {
-        table(jobs, "the file holds no jobs", &["ACTION", "NAME", "ID"], |job| {
-            vec![cell(job, "action"), cell(job, "name"), cell(job, "id")]
-        })
-    })
+    shell.show(&answer, |jobs| table(jobs, "the file holds no jobs", &IMPORTED))
 }
 
 fn said(what: &str, job: &Value) -> String {
-    let next = some(job, "nextFire").map(|_| format!(", next run {}", crate::cli::table::time(job, "nextFire"))).unwrap_or_default();
+    let next = some(job, "nextFire").map(|_| format!(", next run {}", crate::cli::times::exact_time(job, "nextFire"))).unwrap_or_default();
     format!("{what} job {} {}{next}", cell(job, "id"), cell(job, "name"))
 }

@@ -1,10 +1,11 @@
 //! When jobs and schedules run next.
 
-use super::find::find;
 use super::input::ScheduleFlags;
 use super::next;
-use crate::cli::remote::{Failure, Remote, Shell};
-use crate::cli::table::{Table, cell, plain, some, time};
+use crate::cli::failure::Failure;
+use crate::cli::find::{JOB, find_if_any};
+use crate::cli::remote::{Remote, Shell};
+use crate::cli::table::{Column, cell, list as table, plain, some};
 use crate::cli::value::{document, instant};
 use crate::domain::cron::{Cron, Dialect};
 use crate::domain::time::Timestamp;
@@ -24,19 +25,15 @@ pub fn next(remote: Remote, args: next::Args) -> Result<ExitCode, Failure> {
     };
     let looks_like_cron =
         args.cron.starts_with('@') || args.cron.contains(['*', '?']) || args.cron.trim().is_empty() || is_alike(&args.cron);
+    let is_document = remote.look().is_document();
     if is_cron || looks_like_cron {
-        return Ok(next::run(&args, remote.json));
+        return Ok(next::run(&args, is_document));
     }
-    let as_json = remote.json;
     remote.run(async |shell| {
-        let id = match find(&shell.client, &args.cron).await {
-            Ok(id) => id,
-            Err(Failure::Refused(why)) => {
-                // Neither nor. That it is no expression is told last, since that says how one is written.
-                super::super::say_error(&why);
-                return Ok(next::run(&args, as_json));
-            }
-            Err(other) => return Err(other),
+        let Some(id) = find_if_any(&shell.client, JOB, &args.cron).await? else {
+            let text = &args.cron;
+            let example = "5 fields as in \"0 9 * * MON\": 09:00 every Monday";
+            return Err(Failure::Usage(format!("`{text}` is neither a job nor a cron expression, which has {example}")));
         };
         let after = args.after.as_deref().map(instant).transpose().map_err(|e| Failure::Usage(format!("--after: {e}")))?;
         let query = [("count", Some(args.count.to_string())), ("after", after.map(|at| at.to_string()))];
@@ -94,13 +91,15 @@ fn describe(preview: &Value) -> String {
         lines.push("nothing comes".to_owned());
         return lines.join("\n");
     }
-    let zone = format!("IN {}", cell(preview, "zone"));
-    let mut table = Table::new(&["AT", &zone, "KIND", "NOTE"]);
-    for fire in fires {
-        let blackout = some(fire, "blackout").map(|name| format!("makes no run: blackout {name}"));
-        let note = [some(fire, "note"), blackout].into_iter().flatten().collect::<Vec<_>>().join("; ");
-        table.row([time(fire, "at"), cell(fire, "local"), cell(fire, "kind"), note]);
-    }
-    lines.push(table.text());
+    let columns = [
+        Column::exact("AT", "at"),
+        Column::text("", "local").under(format!("IN {}", cell(preview, "zone"))),
+        Column::text("KIND", "kind"),
+        Column::of("NOTE", |fire| {
+            let blackout = some(fire, "blackout").map(|name| format!("makes no run: blackout {name}"));
+            [some(fire, "note"), blackout].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        }),
+    ];
+    lines.push(table(&preview["fires"], "", &columns));
     lines.join("\n")
 }

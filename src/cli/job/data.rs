@@ -1,8 +1,10 @@
 //! `webloom job data`: what the last run of a job left for the next one.
 
 use super::find::{JobRef, find};
-use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{card, plain, some, some_time};
+use crate::cli::failure::Failure;
+use crate::cli::remote::Shell;
+use crate::cli::table::{card, plain, some};
+use crate::cli::times::some_time;
 use crate::cli::value::text_or_file;
 use clap::Subcommand;
 use serde_json::{Value, json};

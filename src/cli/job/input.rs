@@ -1,10 +1,16 @@
 //! From flags to a job as the API takes it.
 
 use super::task_flags::TaskFlags;
-use crate::cli::remote::Failure;
-use crate::cli::value::{document, duration_ms, header, instant, property, text_or_file};
-use crate::domain::time::Timestamp;
-use clap::{Args as ClapArgs, ValueEnum};
+use crate::cli::failure::Failure;
+use crate::cli::package::address_of;
+use crate::cli::remote::Shell;
+use crate::cli::value::{When, document, duration_ms, header, property, text_or_file, zone};
+use crate::cli::words::words;
+use crate::domain::cron::Dialect;
+use crate::domain::job::JobKind;
+use crate::domain::schedule::{MisfirePolicy, Overlap};
+use crate::domain::zone::{FoldRule, GapRule};
+use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -21,27 +27,27 @@ pub struct ScheduleFlags {
     /// The intervals count from the end of the last run, not from the time of creation
     #[arg(long, requires = "every")]
     after_end: bool,
-    /// One instant: RFC 3339, or +2h from now; may be repeated
-    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
-    at: Vec<Timestamp>,
+    /// One instant: RFC 3339, a date (its midnight in --zone), or +2h from now; may be repeated
+    #[arg(long, value_name = "INSTANT", allow_hyphen_values = true)]
+    at: Vec<When>,
     /// The IANA name of the time zone that cron is meant in [default: UTC]
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long, value_name = "ZONE", value_parser = zone)]
     zone: Option<String>,
-    /// How weekdays are counted: crontab (0 and 7 are Sunday) or quartz (1 is Sunday)
-    #[arg(long)]
+    /// How weekdays are counted
+    #[arg(long, value_parser = words::<Dialect>())]
     dialect: Option<String>,
-    /// What becomes of a local time that the zone leaves out: skip, after or shift
-    #[arg(long)]
+    /// What becomes of a local time that the zone leaves out
+    #[arg(long, value_parser = words::<GapRule>())]
     gap: Option<String>,
-    /// What becomes of a local time that comes twice: first, second or both
-    #[arg(long)]
+    /// What becomes of a local time that comes twice
+    #[arg(long, value_parser = words::<FoldRule>())]
     fold: Option<String>,
     /// Nothing before this instant
-    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
-    start_at: Option<Timestamp>,
+    #[arg(long, value_name = "INSTANT", allow_hyphen_values = true)]
+    start_at: Option<When>,
     /// Nothing after this instant
-    #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
-    end_at: Option<Timestamp>,
+    #[arg(long, value_name = "INSTANT", allow_hyphen_values = true)]
+    end_at: Option<When>,
     /// No more runs than this by plan
     #[arg(long, value_name = "N")]
     max_fires: Option<u64>,
@@ -56,16 +62,19 @@ impl ScheduleFlags {
         let mut triggers: Vec<Value> = self.cron.iter().map(|cron| json!({ "cron": cron })).collect();
         let every = |ms: &u64| if self.after_end { json!({ "every": ms, "afterEnd": true }) } else { json!({ "every": ms }) };
         triggers.extend(self.every.iter().map(every));
-        triggers.extend(self.at.iter().map(|at| json!({ "at": at })));
+        put(schedule, "zone", self.zone.as_ref());
+        let zone = schedule.get("zone").and_then(Value::as_str).map(str::to_owned);
+        // A date is checked before, and midnight is within the range of all dates that are written in four digits.
+        let at = |when: &When| when.at(zone.as_deref()).map_or_else(|_| Value::Null, |at| json!(at));
+        triggers.extend(self.at.iter().map(|when| json!({ "at": at(when) })));
         if !triggers.is_empty() {
             schedule.insert("triggers".to_owned(), triggers.into());
         }
-        put(schedule, "zone", self.zone.as_ref());
         put(schedule, "dialect", self.dialect.as_ref());
         put(schedule, "gap", self.gap.as_ref());
         put(schedule, "fold", self.fold.as_ref());
-        put(schedule, "startAt", self.start_at.as_ref());
-        put(schedule, "endAt", self.end_at.as_ref());
+        put(schedule, "startAt", self.start_at.as_ref().map(at).as_ref());
+        put(schedule, "endAt", self.end_at.as_ref().map(at).as_ref());
         put(schedule, "maxFires", self.max_fires.as_ref());
         put(schedule, "longestSilence", self.longest_silence.as_ref());
     }
@@ -75,11 +84,14 @@ impl ScheduleFlags {
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The program of an application job")]
 pub struct ProgramFlags {
-    /// Where it comes from: http://…, https://…, or what `webloom package push` prints
-    #[arg(long, value_name = "URL")]
+    /// A program of the nodes with its arguments, as one line; no shell reads it. Makes it an application job without a package
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["application", "package", "arguments", "class", "handler", "url"])]
+    command: Option<String>,
+    /// Where it comes from: http://…, https://…, what `webloom package push` prints, or a zip or tar.gz here: it is handed to the broker
+    #[arg(long, value_name = "URL|FILE")]
     package: Option<String>,
     /// The program: a path in the package, or the name of one that is on the nodes; makes it an application job
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["class", "handler", "url"])]
     application: Option<String>,
     /// How many nodes run it [default: 1]
     #[arg(long, value_name = "N")]
@@ -102,40 +114,6 @@ impl ProgramFlags {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
-    Block,
-    Task,
-    Application,
-    Callback,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Overlap {
-    /// No run
-    Skip,
-    /// One run waits until the other is over; more are merged into it
-    #[value(alias = "queueOne")]
-    QueueOne,
-    /// Each waits for its turn
-    #[value(alias = "queueAll")]
-    QueueAll,
-    /// The other is stopped
-    Replace,
-    /// Both at once
-    Allow,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Misfire {
-    /// One run now, for all of them
-    Once,
-    /// No run
-    Skip,
-    /// A run for each
-    All,
-}
-
 /// Flags that say what a job is, of `job create` and `job update`.
 #[derive(Debug, Default, ClapArgs)]
 pub struct JobFlags {
@@ -145,9 +123,9 @@ pub struct JobFlags {
     /// At most 50 characters, unique
     #[arg(long)]
     name: Option<String>,
-    /// What kind of work it is [default: block]
-    #[arg(long)]
-    kind: Option<Kind>,
+    /// What kind of work it is; of a new job it follows from the flags, and is block if none says otherwise
+    #[arg(long, value_parser = words::<JobKind>())]
+    kind: Option<String>,
     /// The class whose worker carries out a block job
     #[arg(long)]
     class: Option<String>,
@@ -177,11 +155,11 @@ pub struct JobFlags {
     task: TaskFlags,
 
     /// A fire that finds another run of the job not over
-    #[arg(long, help_heading = "What becomes of it")]
-    overlap: Option<Overlap>,
+    #[arg(long, value_parser = words::<Overlap>(), help_heading = "What becomes of it")]
+    overlap: Option<String>,
     /// Planned instants that passed while nobody looked
-    #[arg(long, help_heading = "What becomes of it")]
-    misfire: Option<Misfire>,
+    #[arg(long, value_parser = words::<MisfirePolicy>(), help_heading = "What becomes of it")]
+    misfire: Option<String>,
     /// What is older is missed, whatever --misfire says
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     misfire_window: Option<u64>,
@@ -238,7 +216,8 @@ impl JobFlags {
             _ => Map::new(),
         };
         put(&mut input, "name", self.name.as_ref());
-        put(&mut input, "jobType", self.kind.map(|kind| word(&kind)).or(self.kind_by_flags()).as_ref());
+        put(&mut input, "jobType", self.kind.clone().or(self.kind_by_flags()).as_ref());
+        put(&mut input, "command", self.program.command.as_ref());
         put(&mut input, "description", self.description.as_ref());
         put(&mut input, "group", self.group.as_ref());
         put(&mut input, "priority", self.priority.as_ref());
@@ -280,23 +259,32 @@ impl JobFlags {
         Ok(Value::Object(input))
     }
 
+    /// Hands a package that is a file here to the broker, and goes on with its address there.
+    ///
+    /// # Errors
+    /// It is no package, or the broker refuses it.
+    pub async fn settle_package(&mut self, shell: &Shell, is_dry: bool) -> Result<(), Failure> {
+        if let Some(package) = &mut self.program.package {
+            *package = address_of(shell, package, is_dry).await?;
+        }
+        Ok(())
+    }
+
     /// The kind that some flags mean by themselves.
     fn kind_by_flags(&self) -> Option<String> {
-        let program = self.program.application.as_ref().map(|_| "application");
+        let program = self.program.application.as_ref().or(self.program.command.as_ref()).map(|_| "application");
         let task = self.task.handler.as_ref().map(|_| "task");
         program.or(task).or(self.url.as_ref().map(|_| "callback")).map(str::to_owned)
     }
 
     fn policies(&self, policies: &mut Map<String, Value>) {
-        // The API's words are in camel case.
-        let overlap = self.overlap.map(|overlap| word(&overlap).replace("-one", "One").replace("-all", "All"));
-        put(policies, "overlap", overlap.as_ref());
+        put(policies, "overlap", self.overlap.as_ref());
         put(policies, "timeout", self.timeout.as_ref());
         put(policies, "maxFailures", self.max_failures.as_ref());
         put(policies, "lateAfter", self.late_after.as_ref());
         put(policies, "silentAfter", self.silent_after.as_ref());
         inner(policies, "misfire", |misfire| {
-            put(misfire, "policy", self.misfire.map(|misfire| word(&misfire)).as_ref());
+            put(misfire, "policy", self.misfire.as_ref());
             put(misfire, "window", self.misfire_window.as_ref());
         });
         inner(policies, "retry", |retry| {
@@ -304,10 +292,6 @@ impl JobFlags {
             put(retry, "delay", self.retry_delay.as_ref());
         });
     }
-}
-
-fn word(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn put<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, value: Option<&T>) {

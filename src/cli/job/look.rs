@@ -1,11 +1,29 @@
 //! Looking at jobs.
 
 use super::{JobRef, find};
-use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{card, cell, cut, list as table, plain, since, some, some_time, span, time};
+use crate::cli::failure::Failure;
+use crate::cli::remote::Shell;
+use crate::cli::table::{Column, card, cell, list as table, plain, some};
+use crate::cli::times::{exact_time, since, some_time, span};
+use crate::cli::words::{one_of, words};
+use crate::domain::job::JobKind;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 use std::process::ExitCode;
+
+const COLUMNS: [Column; 9] = [
+    Column::id("ID", "id"),
+    Column::text("NAME", "name"),
+    Column::text("KIND", "jobType"),
+    Column::of("STATE", |job| state(job).to_owned()),
+    Column::of("SCHEDULE", schedule),
+    Column::time("NEXT", "nextFire"),
+    Column::time("LAST", "lastFire"),
+    Column::text("GROUP", "group"),
+    Column::text("DESCRIPTION", "description").wide(),
+];
+
+const SORTS: [&str; 8] = ["name", "-name", "creationTime", "-creationTime", "updateTime", "-updateTime", "nextFire", "-nextFire"];
 
 /// Flags of `job list`.
 #[derive(Debug, ClapArgs)]
@@ -13,8 +31,8 @@ pub struct ListArgs {
     /// Only those whose name contains this, without case
     #[arg(long, value_name = "PART")]
     name: Option<String>,
-    /// Only those of this kind: block, application, callback
-    #[arg(long)]
+    /// Only those of this kind
+    #[arg(long, value_parser = words::<JobKind>())]
     kind: Option<String>,
     /// Only those of this group
     #[arg(long)]
@@ -28,8 +46,8 @@ pub struct ListArgs {
     /// Those that were deleted instead
     #[arg(long)]
     deleted: bool,
-    /// creationTime, updateTime, name or nextFire; `-` in front: the other way round
-    #[arg(long, default_value = "name", allow_hyphen_values = true)]
+    /// In which order; `-` in front: the other way round
+    #[arg(long, default_value = "name", allow_hyphen_values = true, value_parser = one_of(&SORTS))]
     sort: String,
     /// At most so many
     #[arg(long, default_value_t = 100, value_parser = crate::cli::limit())]
@@ -48,20 +66,7 @@ pub async fn list(shell: &Shell, args: ListArgs) -> Result<ExitCode, Failure> {
         ("sort", Some(args.sort)),
     ];
     let answer = shell.client.list(&["jobs"], &query, args.limit as usize).await?;
-    shell.show(&answer, |jobs| {
-        table(jobs, "there are no such jobs", &["ID", "NAME", "KIND", "STATE", "SCHEDULE", "NEXT", "LAST", "GROUP"], |job| {
-            vec![
-                cell(job, "id"),
-                cell(job, "name"),
-                cell(job, "jobType"),
-                state(job).to_owned(),
-                cut(&schedule(job), 40),
-                time(job, "nextFire"),
-                time(job, "lastFire"),
-                cell(job, "group"),
-            ]
-        })
-    })
+    shell.show(&answer, |jobs| table(jobs, "there are no such jobs", &COLUMNS))
 }
 
 /// Shows a job.
@@ -89,6 +94,13 @@ pub fn describe(job: &Value) -> String {
         ("runs by plan", some(job, "fires")),
         ("failures", some(job, "failures").filter(|n| n != "0").map(|n| format!("{n} one after the other"))),
     ];
+    let activity = &job["activity"];
+    rows.push(("runs", some(activity, "runs")));
+    rows.push(("status", some(activity, "status")));
+    rows.push(("took on average", activity["averageMs"].as_u64().map(span)));
+    rows.push(("last run", some(&activity["lastRun"], "identity").map(|run| format!("{run} {}", cell(&activity["lastRun"], "state")))));
+    rows.push(("open run", some(activity, "openRun")));
+    rows.push(("worker", some(activity, "workerId")));
     let callback = &job["callback"];
     rows.push(("calls", some(callback, "url").map(|url| format!("{} {url}", some(callback, "method").unwrap_or_default()))));
     rows.push(("policies", job["policies"].is_object().then(|| plain(&job["policies"].to_string()))));
@@ -117,7 +129,7 @@ fn schedule(job: &Value) -> String {
         (_, Some(0)) => "once".to_owned(),
         (_, Some(ms)) if trigger["afterEnd"] == true => format!("{} after the end", span(ms)),
         (_, Some(ms)) => format!("every {}", span(ms)),
-        _ => format!("at {}", time(trigger, "at")),
+        _ => format!("at {}", exact_time(trigger, "at")),
     };
     let triggers: Vec<String> = schedule["triggers"].as_array().into_iter().flatten().map(one).collect();
     let text = if triggers.is_empty() { "by hand".to_owned() } else { triggers.join(" | ") };

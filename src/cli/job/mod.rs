@@ -13,7 +13,8 @@ mod task_flags;
 pub use find::{JobRef, find};
 pub use past::explain;
 
-use super::remote::{Failure, Remote};
+use super::failure::Failure;
+use super::remote::Remote;
 use clap::{Args as ClapArgs, Subcommand};
 use std::process::ExitCode;
 
@@ -61,7 +62,7 @@ enum JobCommand {
     /// Run the instants of a past time that made no run
     Backfill(past::BackfillArgs),
     /// Run again what failed
-    Redrive(JobRef),
+    Redrive(past::RedriveArgs),
     /// What the last run of a job left for the next one
     #[command(subcommand)]
     Data(data::DataCommand),
@@ -95,7 +96,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             JobCommand::Why(args) => past::why(&shell, args).await,
             JobCommand::History(args) => past::history(&shell, args).await,
             JobCommand::Backfill(args) => past::backfill(&shell, args).await,
-            JobCommand::Redrive(job) => past::redrive(&shell, &job).await,
+            JobCommand::Redrive(args) => past::redrive(&shell, args).await,
             JobCommand::Data(command) => data::data(&shell, command).await,
             JobCommand::Export(args) => change::export(&shell, args).await,
             JobCommand::Import(args) => change::import(&shell, args).await,

@@ -58,7 +58,7 @@ fn answer(args: &Args, json: bool, now: Timestamp) -> Answer {
     let refused = |why: String| Answer { err: format!("webloom: {why}\n"), code: 2, ..Answer::default() };
     let cron = match Cron::parse(&args.cron, args.dialect) {
         Ok(cron) => cron,
-        Err(error) => return refused(format!("invalid cron expression: {error}\n\n{}", error.pointer())),
+        Err(error) => return refused(format!("{:?}: {error}\n\n{}", error.text, error.pointer())),
     };
     let after = match args.after.as_deref().map(|text| args.zone.instant(text)).transpose() {
         Ok(after) => after.unwrap_or(now),

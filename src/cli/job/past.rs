@@ -1,13 +1,39 @@
 //! What became of the planned instants of a job, and of the job itself.
 
 use super::find::{JobRef, find};
-use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{Table, cell, items, list as table, plain, some, time};
+use crate::cli::failure::Failure;
+use crate::cli::remote::Shell;
+use crate::cli::table::{Column, cell, items, list as table, plain, some};
+use crate::cli::times::exact_time;
 use crate::cli::value::instant;
+use crate::cli::words::one_of;
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+
+const FIRES: [Column; 6] = [
+    Column::exact("PLANNED", "plannedAt"),
+    Column::text("VERDICT", "verdict"),
+    Column::text("KIND", "kind"),
+    Column::text("RULE", "rule"),
+    Column::id("RUN", "identity"),
+    Column::of("REASON", |fire| {
+        let several = fire["instants"].as_u64().filter(|n| *n > 1);
+        let until = several.map(|n| format!("{n} instants until {}", exact_time(fire, "plannedUntil")));
+        [until, some(fire, "reason")].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }),
+];
+
+const CHANGES: [Column; 5] = [
+    Column::time("AT", "at"),
+    Column::text("VERSION", "version"),
+    Column::text("ACTION", "action"),
+    Column::text("BY", "by"),
+    Column::text("CHANGED", "changed"),
+];
+
+const BACKFILLED: [Column; 2] = [Column::exact("PLANNED", "plannedAt"), Column::id("RUN", "identity")];
 
 /// Flags of `job fires`.
 #[derive(Debug, ClapArgs)]
@@ -20,8 +46,8 @@ pub struct FiresArgs {
     /// Only those of this instant and earlier
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     to: Option<Timestamp>,
-    /// Only those of which this became: fired, skipped, missed, merged
-    #[arg(long)]
+    /// Only those of which this became
+    #[arg(long, value_parser = one_of(&["fired", "skipped", "missed", "merged"]))]
     verdict: Option<String>,
     /// At most so many
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
@@ -34,20 +60,7 @@ pub async fn fires(shell: &Shell, args: FiresArgs) -> Result<ExitCode, Failure> 
     let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let query = [("from", at(args.from)), ("to", at(args.to)), ("verdict", args.verdict)];
     let answer = shell.client.list(&["jobs", &id, "fires"], &query, args.limit as usize).await?;
-    shell.show(&answer, |fires| {
-        table(fires, "there are no such instants", &["PLANNED", "VERDICT", "KIND", "RULE", "RUN", "REASON"], |fire| {
-            let several = fire["instants"].as_u64().filter(|n| *n > 1);
-            let reason = [several.map(|n| format!("{n} instants until {}", time(fire, "plannedUntil"))), some(fire, "reason")];
-            vec![
-                time(fire, "plannedAt"),
-                cell(fire, "verdict"),
-                cell(fire, "kind"),
-                cell(fire, "rule"),
-                cell(fire, "identity"),
-                reason.into_iter().flatten().collect::<Vec<_>>().join("; "),
-            ]
-        })
-    })
+    shell.show(&answer, |fires| table(fires, "there are no such instants", &FIRES))
 }
 
 /// Flags of `job why`.
@@ -72,7 +85,9 @@ pub async fn why(shell: &Shell, args: WhyArgs) -> Result<ExitCode, Failure> {
 pub fn explain(why: &Value) -> String {
     let mut lines = vec![format!("{}: {} ({})", cell(why, "subject"), cell(why, "verdict"), cell(why, "rule"))];
     lines.extend(why["because"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain));
-    lines.extend(some(why, "identity").map(|run| format!("run {run}")));
+    // What is said of a run need not name it again.
+    let run = some(why, "identity").filter(|run| !cell(why, "subject").contains(run.as_str()));
+    lines.extend(run.map(|run| format!("its run: {run}")));
     lines.join("\n")
 }
 
@@ -91,17 +106,13 @@ pub async fn history(shell: &Shell, args: HistoryArgs) -> Result<ExitCode, Failu
     let id = find(&shell.client, &args.job.job).await?;
     let answer = shell.client.list(&["jobs", &id, "history"], &[], args.limit as usize).await?;
     shell.show(&answer, |changes| {
-        let changes = items(changes);
-        if changes.is_empty() {
-            return "no changes are known".to_owned();
+        let (mut shown, changes) = (changes.clone(), items(changes));
+        // The newest comes first: the one before it in time is the next of the list.
+        let changed = |i: usize| changes.get(i + 1).map(|before| differences(&before["job"], &changes[i]["job"]));
+        for (i, change) in shown["items"].as_array_mut().into_iter().flatten().enumerate() {
+            change["changed"] = changed(i).into();
         }
-        let mut table = Table::new(&["AT", "VERSION", "ACTION", "BY", "CHANGED"]);
-        for (i, change) in changes.iter().enumerate() {
-            // The newest comes first: the one before it in time is the next of the list.
-            let changed = changes.get(i + 1).map_or_else(String::new, |before| differences(&before["job"], &change["job"]));
-            table.row([time(change, "at"), cell(change, "version"), cell(change, "action"), cell(change, "by"), changed]);
-        }
-        table.text()
+        table(&shown, "no changes are known", &CHANGES)
     })
 }
 
@@ -140,12 +151,7 @@ pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Fai
     let body = json!({ "from": args.from, "to": args.to, "limit": args.limit, "dryRun": args.dry_run });
     let answer = shell.client.post(&["jobs", &id, "backfill"], &[], &body).await?;
     shell.show(&answer, |done| {
-        let mut table = Table::new(&["PLANNED", "RUN"]);
-        let fires = done["fires"].as_array().map_or(&[][..], Vec::as_slice);
-        for fire in fires {
-            table.row([time(fire, "plannedAt"), cell(fire, "identity")]);
-        }
-        let mut lines = if fires.is_empty() { vec!["nothing is to be made up for".to_owned()] } else { vec![table.text()] };
+        let mut lines = vec![table(&done["fires"], "nothing is to be made up for", &BACKFILLED)];
         let already = done["already"].as_u64().unwrap_or(0);
         lines.extend((already > 0).then(|| format!("{already} instants of this time had made a run before")));
         lines.extend((done["more"] == true).then(|| "there are more instants than --limit".to_owned()));
@@ -153,13 +159,24 @@ pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Fai
     })
 }
 
+/// Flags of `job redrive`.
+#[derive(Debug, ClapArgs)]
+pub struct RedriveArgs {
+    #[command(flatten)]
+    job: JobRef,
+    /// Only say which
+    #[arg(long)]
+    dry_run: bool,
+}
+
 /// Runs again what failed.
-pub async fn redrive(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
-    let id = find(&shell.client, &job.job).await?;
-    let answer = shell.client.post(&["jobs", &id, "redrive"], &[], &json!({})).await?;
+pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failure> {
+    let id = find(&shell.client, &args.job.job).await?;
+    let answer = shell.client.post(&["jobs", &id, "redrive"], &[], &json!({ "dryRun": args.dry_run })).await?;
     shell.show(&answer, |done| {
-        let mut lines: Vec<String> =
-            done["runs"].as_array().into_iter().flatten().filter_map(Value::as_str).map(|run| format!("run {run}")).collect();
+        let (list, would) = if args.dry_run { ("dead", " would be run again") } else { ("runs", "") };
+        let runs = done[list].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut lines: Vec<String> = runs.map(|run| format!("run {run}{would}")).collect();
         if lines.is_empty() {
             lines.push("there is nothing to run again".to_owned());
         }
@@ -181,6 +198,6 @@ mod tests {
     #[test]
     fn a_reason_is_read_aloud() {
         let why = json!({ "subject": "s", "verdict": "fired", "rule": "due", "because": ["One.", "Two."], "identity": "r" });
-        assert_eq!(explain(&why), "s: fired (due)\nOne.\nTwo.\nrun r");
+        assert_eq!(explain(&why), "s: fired (due)\nOne.\nTwo.\nits run: r");
     }
 }

@@ -1,50 +1,14 @@
 //! Flags that say what the task of a job is.
 
-use super::super::value::duration_ms;
-use clap::{Args as ClapArgs, ValueEnum};
+use crate::cli::value::duration_ms;
+use crate::cli::words::words;
+use crate::domain::task::Strategy;
+use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Strategy {
-    /// One after the other
-    RoundRobin,
-    /// Any
-    Random,
-    /// The one with the smallest part of its places taken
-    LeastLoaded,
-    /// The one that was given something longest ago
-    LeastRecentlyUsed,
-    /// The same one for the same key
-    Hash,
-    /// The one that had the key last
-    Sticky,
-    /// The first by name, as long as it is there
-    Failover,
-    /// Every one
-    Broadcast,
-    /// So many parts
-    Shard,
-}
-
-impl Strategy {
-    fn word(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "roundRobin",
-            Self::Random => "random",
-            Self::LeastLoaded => "leastLoaded",
-            Self::LeastRecentlyUsed => "leastRecentlyUsed",
-            Self::Hash => "hash",
-            Self::Sticky => "sticky",
-            Self::Failover => "failover",
-            Self::Broadcast => "broadcast",
-            Self::Shard => "shard",
-        }
-    }
-}
 
 /// Arguments as JSON.
 pub fn json_value(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))
+    serde_json::from_str(text).map_err(|e| format!("it is not JSON ({e}); [1, 2], \"text\" or {{\"key\": 1}} are"))
 }
 
 /// See the module's text.
@@ -52,14 +16,14 @@ pub fn json_value(text: &str) -> Result<Value, String> {
 #[command(next_help_heading = "The task of a task job")]
 pub struct TaskFlags {
     /// The name that workers watch; makes it a task job
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["class", "url"])]
     pub handler: Option<String>,
     /// What the function gets, as JSON
     #[arg(long, value_name = "JSON", value_parser = json_value, allow_hyphen_values = true)]
     payload: Option<Value>,
     /// Which worker gets it [default: round-robin]
-    #[arg(long)]
-    strategy: Option<Strategy>,
+    #[arg(long, value_parser = words::<Strategy>())]
+    strategy: Option<String>,
     /// What is hashed: a JSON pointer into the arguments
     #[arg(long, value_name = "POINTER")]
     key: Option<String>,
@@ -89,7 +53,7 @@ impl TaskFlags {
         let said = [
             ("handler", self.handler.as_ref().map(|name| json!(name))),
             ("arguments", self.payload.clone()),
-            ("strategy", self.strategy.map(|strategy| json!(strategy.word()))),
+            ("strategy", self.strategy.as_ref().map(|strategy| json!(strategy))),
             ("key", self.key.as_ref().map(|key| json!(key))),
             ("shards", self.shards.map(|shards| json!(shards))),
             ("group", self.worker_group.as_ref().map(|group| json!(group))),

@@ -1,9 +1,12 @@
 //! `webloom run logs`: what was said of a run.
 
 use super::RunRef;
-use crate::cli::remote::{Failure, Shell, print};
-use crate::cli::table::{cell, items, plain, time};
+use crate::cli::failure::Failure;
+use crate::cli::remote::{Shell, print, print_document};
+use crate::cli::table::{cell, items, plain};
+use crate::cli::times::exact_time;
 use crate::cli::value::instant;
+use crate::cli::words::one_of;
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
@@ -22,8 +25,8 @@ pub struct LogsArgs {
     /// Go on until the run ends
     #[arg(long, short)]
     follow: bool,
-    /// Only lines of this level and above: trace, debug, info, warning, error, critical
-    #[arg(long)]
+    /// Only lines of this level and above
+    #[arg(long, value_parser = one_of(&["trace", "debug", "info", "warning", "error", "critical"]))]
     level: Option<String>,
     /// Only lines that contain this
     #[arg(long)]
@@ -58,11 +61,11 @@ pub async fn logs(shell: &Shell, args: LogsArgs) -> Result<ExitCode, Failure> {
         let found = items(&answer);
         shown += found.len();
         after = answer["next"].as_i64().or_else(|| found.last().and_then(|line| line["id"].as_i64())).or(after);
-        if shell.json && !args.follow {
+        if shell.is_document && !args.follow {
             lines.extend_from_slice(found);
         } else {
             for entry in found {
-                print(&if shell.json { entry.to_string() } else { line(entry) })?;
+                print(&if shell.is_document { entry.to_string() } else { line(entry) })?;
             }
         }
         let is_over = !args.follow || matches!(answer["state"].as_str(), Some("success" | "failed" | "stopped"));
@@ -72,17 +75,18 @@ pub async fn logs(shell: &Shell, args: LogsArgs) -> Result<ExitCode, Failure> {
         }
         wait = (args.follow && is_all).then_some(WAIT);
     }
-    if shell.json && !args.follow {
-        print(&json!({ "items": lines, "next": after }).to_string())?;
+    if shell.is_document && !args.follow {
+        print_document(&json!({ "items": lines, "next": after }))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(entry: &Value) -> String {
+/// A line of the log, for people.
+pub fn line(entry: &Value) -> String {
     let text = entry["text"].as_str().unwrap_or_default();
     // Lines stay lines: a stack trace is to be read.
     let text: Vec<String> = text.lines().map(plain).collect();
-    format!("{} {:<8} {}  {}", time(entry, "at"), cell(entry, "level"), cell(entry, "source"), text.join("\n    "))
+    format!("{} {:<8} {}  {}", exact_time(entry, "at"), cell(entry, "level"), cell(entry, "source"), text.join("\n    "))
 }
 
 #[cfg(test)]

@@ -1,30 +1,99 @@
 //! Looking at runs, ending and repeating them.
 
 use super::RunRef;
+use crate::cli::failure::Failure;
 use crate::cli::job;
-use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{card, cell, list as table, plain, since, some, some_time, time};
+use crate::cli::remote::Shell;
+use crate::cli::table::{Column, card, cell, list as table, plain, some};
+use crate::cli::times::{since, some_time};
 use crate::cli::value::instant;
+use crate::cli::words::words;
+use crate::domain::ids::TraceId;
+use crate::domain::job::JobKind;
+use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+const COLUMNS: [Column; 14] = [
+    Column::id("ID", "identity"),
+    Column::text("JOB", "jobName"),
+    Column::of("STATE", state),
+    Column::time("MADE", "creationTime"),
+    Column::time("ENDED", "finishTime"),
+    Column::text("OK", "success"),
+    Column::text("ERRORS", "error"),
+    Column::text("REASON", "reason"),
+    Column::text("TOTAL", "total").wide(),
+    Column::text("ATTEMPT", "attempt").wide(),
+    Column::time("PAUSED", "pausedAt").wide(),
+    Column::text("KIND", "kind").wide(),
+    Column::id("WORKER", "workerId").wide(),
+    Column::id("TRACE", "traceId").wide(),
+];
+
+const INSTANCES: [Column; 12] = [
+    Column::text("INSTANCE", "instance"),
+    Column::text("NODE OR WORKER", "peerName"),
+    Column::text("STATE", "state"),
+    Column::text("ATTEMPT", "attempt"),
+    Column::of("CODE", |row| cell(&row["result"], "code")),
+    Column::text("LINES", "lines"),
+    Column::time("BEGAN", "startTime"),
+    Column::time("ENDED", "finishTime"),
+    Column::text("REASON", "reason"),
+    Column::of("SIGNAL", |row| cell(&row["result"], "signal")).wide(),
+    Column::of("PEAK BYTES", |row| cell(&row["result"], "peakMemory")).wide(),
+    Column::id("ITS ID", "peer").wide(),
+];
+
+const BLOCKS: [Column; 9] = [
+    Column::id("ID", "blockId"),
+    Column::text("STATE", "state"),
+    Column::text("REQUESTS", "requests"),
+    Column::text("OK", "success"),
+    Column::text("ERRORS", "error"),
+    Column::text("ATTEMPT", "attempt"),
+    Column::text("NODE", "nodeName"),
+    Column::text("EXCEPTION", "exception"),
+    Column::id("NODE ID", "nodeId").wide(),
+];
+
+const STATUSES: [Column; 7] = [
+    Column::of("NODE", |row| some(row, "nodeName").unwrap_or_else(|| "all".to_owned())),
+    Column::text("STATUS", "status"),
+    Column::text("OK", "success"),
+    Column::text("ERRORS", "error"),
+    Column::text("LEFT", "left"),
+    Column::text("TOTAL", "total"),
+    Column::time("LAST REPORT", "updateTime"),
+];
+
+/// Where a run is, and that it is paused.
+fn state(run: &Value) -> String {
+    let paused = if run.get("pausedAt").is_some() { ", paused" } else { "" };
+    format!("{}{paused}", cell(run, "state"))
+}
+
 /// Flags of `run list`.
 #[derive(Debug, ClapArgs)]
 pub struct ListArgs {
-    /// Only those in this state: pending, scheduled, running, success, failed, stopped
-    #[arg(long)]
+    /// Only those in this state
+    #[arg(long, value_parser = words::<RunState>())]
     state: Option<String>,
     /// Only those of this job, by its name or id
     #[arg(long)]
     job: Option<String>,
-    /// Only those of this kind: block, application, callback
-    #[arg(long)]
+    /// Only those of this kind
+    #[arg(long, value_parser = words::<JobKind>())]
     kind: Option<String>,
     /// Only those of jobs of this group
     #[arg(long)]
     group: Option<String>,
+    /// Only those of this W3C trace: 32 hexadecimal digits
+    #[arg(long, value_name = "TRACE_ID")]
+    trace: Option<TraceId>,
     /// Only those made at this instant and later: RFC 3339, or -2h
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     from: Option<Timestamp>,
@@ -43,30 +112,17 @@ pub async fn list(shell: &Shell, args: ListArgs) -> Result<ExitCode, Failure> {
         None => None,
     };
     let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
-    let query =
-        [("state", args.state), ("jobId", job), ("kind", args.kind), ("group", args.group), ("from", at(args.from)), ("to", at(args.to))];
+    let query = [
+        ("state", args.state),
+        ("jobId", job),
+        ("kind", args.kind),
+        ("group", args.group),
+        ("traceId", args.trace.map(|trace| trace.to_string())),
+        ("from", at(args.from)),
+        ("to", at(args.to)),
+    ];
     let answer = shell.client.list(&["runs"], &query, args.limit as usize).await?;
-    shell.show(&answer, |runs| {
-        table(
-            runs,
-            "there are no such runs",
-            &["ID", "JOB", "STATE", "ATTEMPT", "MADE", "ENDED", "OK", "ERRORS", "TOTAL", "REASON"],
-            |run| {
-                vec![
-                    cell(run, "identity"),
-                    cell(run, "jobName"),
-                    cell(run, "state"),
-                    cell(run, "attempt"),
-                    time(run, "creationTime"),
-                    time(run, "finishTime"),
-                    cell(run, "success"),
-                    cell(run, "error"),
-                    cell(run, "total"),
-                    some(run, "reason").unwrap_or_default(),
-                ]
-            },
-        )
-    })
+    shell.show(&answer, |runs| table(runs, "there are no such runs", &COLUMNS))
 }
 
 /// Shows a run.
@@ -88,6 +144,7 @@ pub fn describe(run: &Value) -> String {
         ("kind", some(run, "kind")),
         ("does", some(run, "className")),
         ("state", some(run, "state")),
+        ("paused", some_time(run, "pausedAt")),
         ("reason", some(run, "reason")),
         ("attempt", some(run, "attempt")),
         ("progress", some(run, "progress").map(|percent| format!("{percent} % {}", some(run, "progressText").unwrap_or_default()))),
@@ -140,20 +197,17 @@ pub async fn why(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
 pub async fn instances(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
     let answer = shell.client.list(&["runs", &id, "instances"], &[], args.limit as usize).await?;
-    shell.show(&answer, |rows| {
-        let columns =
-            ["INSTANCE", "NODE OR WORKER", "STATE", "ATTEMPT", "CODE", "SIGNAL", "PEAK BYTES", "LINES", "BEGAN", "ENDED", "REASON"];
-        table(rows, "the run has no instances", &columns, |row| {
-            let result = &row["result"];
-            let mut cells = ["instance", "peer", "state", "attempt"].map(|key| cell(row, key)).to_vec();
-            cells.extend(["code", "signal", "peakMemory"].map(|key| cell(result, key)));
-            cells.extend([cell(row, "lines"), time(row, "startTime"), time(row, "finishTime"), some(row, "reason").unwrap_or_default()]);
-            cells
-        })
-    })
+    shell.show(&answer, |rows| table(rows, "the run has no instances", &INSTANCES))
 }
 
-/// Flags of `run blocks` and `run instances`.
+/// Lists the sites of a run.
+pub async fn sites(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
+    let id = args.run.find(shell).await?;
+    let answer = shell.client.list(&["runs", &id, "sites"], &[], args.limit as usize).await?;
+    shell.show(&answer, |rows| table(rows, "the run has no sites", &crate::cli::site::OF_RUN))
+}
+
+/// Flags of `run blocks`, `run instances` and `run sites`.
 #[derive(Debug, ClapArgs)]
 pub struct BlocksArgs {
     #[command(flatten)]
@@ -167,26 +221,12 @@ pub struct BlocksArgs {
 pub async fn blocks(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
     let answer = shell.client.list(&["runs", &id, "blocks"], &[], args.limit as usize).await?;
-    shell.show(&answer, |blocks| {
-        table(blocks, "the run has no blocks", &["ID", "STATE", "REQUESTS", "OK", "ERRORS", "ATTEMPT", "NODE", "EXCEPTION"], |block| {
-            let mut row = ["blockId", "state", "requests", "success", "error", "attempt", "nodeId"].map(|key| cell(block, key)).to_vec();
-            row.push(some(block, "exception").unwrap_or_default());
-            row
-        })
-    })
+    shell.show(&answer, |blocks| table(blocks, "the run has no blocks", &BLOCKS))
 }
 
 /// Shows what each node did for a run.
 pub async fn status(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.get(&["runs", &id, "status"], &[]).await?;
-    shell.show(&answer, |rows| {
-        table(rows, "no node has done anything for it", &["NODE", "STATUS", "OK", "ERRORS", "LEFT", "TOTAL", "LAST REPORT"], |row| {
-            let node = some(row, "nodeId").unwrap_or_else(|| "all".to_owned());
-            let mut cells = vec![node, cell(row, "status")];
-            cells.extend(["success", "error", "left", "total"].map(|key| cell(row, key)));
-            cells.push(time(row, "updateTime"));
-            cells
-        })
-    })
+    shell.show(&answer, |rows| table(rows, "no node has done anything for it", &STATUSES))
 }

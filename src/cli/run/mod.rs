@@ -3,14 +3,18 @@
 mod logs;
 mod look;
 mod redrive;
+mod requests;
+mod steer;
 mod watch;
 
 pub use watch::follow;
 
+use super::failure::Failure;
+use super::find::{RUN, find};
 use super::job;
-use super::remote::{Failure, Remote, Shell};
+use super::remote::{Remote, Shell};
 use super::table::items;
-use crate::domain::ids::{Identity, NumberOr};
+use crate::domain::ids::{IdPart, Identity, NumberOr};
 use clap::{Args as ClapArgs, Subcommand};
 use std::process::ExitCode;
 
@@ -31,12 +35,22 @@ enum RunCommand {
     Show(RunRef),
     /// End a run
     Stop(RunRef),
+    /// Pause a block run: it hands out no more blocks
+    Pause(RunRef),
+    /// Resume a block run that was paused
+    Resume(RunRef),
     /// Run again what a run did
     Retry(RunRef),
     /// Run again what failed for good, of one job or of many
     Redrive(redrive::RedriveArgs),
     /// Say why a run is as it is: what it waits for, why it failed
     Why(RunRef),
+    /// Say where a URL is in a block run, and why it has no result
+    WhyUrl(requests::WhyUrlArgs),
+    /// List the requests of a block run that failed
+    Requests(requests::RequestsArgs),
+    /// Queue failed requests of a block run that is under way once more
+    Requeue(requests::RequeueArgs),
     /// Print what was said of a run
     Logs(logs::LogsArgs),
     /// Follow a run until it ends; exit code 0 if it succeeded, 3 if it failed, 4 if it was stopped
@@ -45,6 +59,8 @@ enum RunCommand {
     Blocks(look::BlocksArgs),
     /// List the instances of a run on several nodes or workers
     Instances(look::BlocksArgs),
+    /// List the sites of a block run: what waits for each, and when it may be asked next
+    Sites(look::BlocksArgs),
     /// Show what each node did for a run
     Status(RunRef),
 }
@@ -53,7 +69,7 @@ enum RunCommand {
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 pub struct RunRef {
-    /// The run: its id or its number
+    /// The run: its id or at least 4 digits that the id begins or ends with, or its number
     run: Option<String>,
     /// The latest run of this job, by its name or id
     #[arg(long, value_name = "JOB")]
@@ -69,10 +85,11 @@ impl RunRef {
         let Some(name) = &self.job else {
             let text = self.run.as_deref().unwrap_or_default();
             let run = text.parse::<NumberOr<Identity>>();
-            return match run.map_err(|e| Failure::Usage(format!("{e}; `--job {text}` is the latest run of a job")))? {
-                NumberOr::Id(run) => Ok(run.to_string()),
-                NumberOr::Number(number) => shell.client.numbered("runs", &number.to_string(), "identity").await,
-            };
+            if run.is_err() && text.trim_start_matches('…').parse::<IdPart>().is_err() {
+                let why = "is neither an id of a run, nor 4 digits or more of one, nor a number";
+                return Err(Failure::Usage(format!("`{text}` {why}; `--job {text}` is the latest run of a job")));
+            }
+            return find(&shell.client, RUN, text).await;
         };
         let id = job::find(&shell.client, name).await?;
         let runs = shell.client.list(&["runs"], &[("jobId", Some(id))], 1).await?.value()?;
@@ -91,13 +108,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         RunCommand::List(args) => look::list(&shell, args).await,
         RunCommand::Show(run) => look::show(&shell, &run).await,
         RunCommand::Stop(run) => look::stop(&shell, &run).await,
+        RunCommand::Pause(run) => steer::pause(&shell, &run).await,
+        RunCommand::Resume(run) => steer::resume(&shell, &run).await,
         RunCommand::Retry(run) => look::retry(&shell, &run).await,
         RunCommand::Redrive(args) => redrive::redrive(&shell, args).await,
         RunCommand::Why(run) => look::why(&shell, &run).await,
+        RunCommand::WhyUrl(args) => requests::why_url(&shell, args).await,
+        RunCommand::Requests(args) => requests::requests(&shell, args).await,
+        RunCommand::Requeue(args) => requests::requeue(&shell, args).await,
         RunCommand::Logs(args) => logs::logs(&shell, args).await,
         RunCommand::Watch(run) => follow(&shell, &run.find(&shell).await?).await,
         RunCommand::Blocks(args) => look::blocks(&shell, args).await,
         RunCommand::Instances(args) => look::instances(&shell, args).await,
+        RunCommand::Sites(args) => look::sites(&shell, args).await,
         RunCommand::Status(run) => look::status(&shell, &run).await,
     })
 }

@@ -1,13 +1,17 @@
 //! `webloom run redrive`: what failed for good, once more.
 
+use crate::cli::failure::Failure;
 use crate::cli::job;
-use crate::cli::remote::{Failure, Shell};
-use crate::cli::table::{cell, list as table, some};
+use crate::cli::remote::Shell;
+use crate::cli::table::{Column, items, list as table};
 use crate::cli::value::instant;
 use crate::domain::time::Timestamp;
 use clap::Args as ClapArgs;
 use serde_json::json;
 use std::process::ExitCode;
+
+const COLUMNS: [Column; 4] =
+    [Column::id("DEAD RUN", "retryOf"), Column::id("JOB", "jobId"), Column::id("RUN", "identity"), Column::text("REFUSED", "refused")];
 
 /// Flags of `run redrive`.
 #[derive(Debug, ClapArgs)]
@@ -45,9 +49,10 @@ pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failu
     }
     let answer = shell.client.post(&["runs", "redrive"], &[], &input).await?;
     shell.show(&answer, |done| {
-        let rows = table(&done["runs"], "nothing failed for good that was not run again", &["DEAD RUN", "JOB", "RUN", "REFUSED"], |run| {
-            vec![cell(run, "retryOf"), cell(run, "jobId"), cell(run, "identity"), some(run, "refused").unwrap_or_default()]
-        });
+        let rows = table(&done["runs"], "nothing failed for good that was not run again", &COLUMNS);
+        if items(&done["runs"]).is_empty() {
+            return rows;
+        }
         let more = if done["more"] == true { "; there are more" } else { "" };
         format!("{rows}\n{} of {} are run again{more}", done["redriven"], done["found"])
     })

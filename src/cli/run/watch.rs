@@ -1,8 +1,11 @@
 //! `webloom run watch`: a run, until it ends.
 
+use super::logs::line;
 use super::look::describe;
-use crate::cli::remote::{Failure, Shell, print};
-use crate::cli::table::{cell, short_time, some};
+use crate::cli::failure::Failure;
+use crate::cli::remote::{Shell, print, print_document};
+use crate::cli::table::{cell, items, plain, some};
+use crate::cli::times::exact;
 use crate::domain::time::Timestamp;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
@@ -17,16 +20,16 @@ const LATEST: Duration = Duration::from_secs(1);
 /// A broker that is restarted is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Follows a run to its end: on a terminal with a bar, else with a line for each change.
+/// Follows a run to its end: what is logged as it comes, and on a terminal a bar, else a line for each change.
 ///
 /// # Errors
 /// There is no such run, or the broker is gone for long.
 pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
-    let is_quiet = shell.json || !std::io::stderr().is_terminal() || !std::io::stdout().is_terminal();
+    let is_quiet = shell.is_document || !std::io::stderr().is_terminal() || !std::io::stdout().is_terminal();
     let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()) };
     bar.enable_steady_tick(Duration::from_millis(200));
     let (mut pause, mut last, mut heard) = (SOONEST, String::new(), Instant::now());
-    let path = ["runs", id];
+    let (mut log, path) = (Log { after: None }, ["runs", id]);
     let mut is_known = false;
     loop {
         let answer = match shell.client.get(&path, &[]).await {
@@ -41,21 +44,25 @@ pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
         (is_known, heard) = (true, Instant::now());
         let run = answer.value()?;
         let is_over = matches!(run["state"].as_str(), Some("success" | "failed" | "stopped"));
+        if !shell.is_document && run["state"] != "pending" {
+            let lines = log.news(shell, id).await;
+            bar.suspend(|| lines.iter().try_for_each(|entry| print(&line(entry))))?;
+        }
         if is_over {
             bar.finish_and_clear();
         }
         if !is_quiet {
             draw(&bar, &run);
-        } else if !shell.json {
+        } else if !shell.is_document {
             let line = progress(&run);
             if line != last {
-                print(&format!("{} {line}", short_time(&Timestamp::now().to_string())))?;
+                print(&format!("{} {line}", exact(&Timestamp::now().to_string())))?;
                 last = line;
             }
         }
         if is_over {
-            if shell.json {
-                print(answer.text.trim_end())?;
+            if shell.is_document {
+                print_document(&run)?;
             } else if !is_quiet {
                 print(&describe(&run))?;
             }
@@ -63,6 +70,29 @@ pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LATEST);
+    }
+}
+
+/// The log of a run, as far as it was shown.
+struct Log {
+    after: Option<i64>,
+}
+
+impl Log {
+    /// What was logged since. A log that cannot be read is no reason to stop following the run: the next question tells more.
+    async fn news(&mut self, shell: &Shell, id: &str) -> Vec<Value> {
+        let mut lines = Vec::new();
+        loop {
+            let query = [("after", self.after.map(|id| id.to_string())), ("limit", Some("1000".to_owned()))];
+            let Ok(answer) = shell.client.get(&["runs", id, "logs"], &query).await.and_then(|answer| answer.value()) else { return lines };
+            let found = items(&answer);
+            let next = answer["next"].as_i64().or_else(|| found.last().and_then(|line| line["id"].as_i64()));
+            lines.extend_from_slice(found);
+            if found.is_empty() || next.is_none() || next == self.after {
+                return lines;
+            }
+            self.after = next;
+        }
     }
 }
 
@@ -84,10 +114,8 @@ fn progress(run: &Value) -> String {
     if run["attempt"].as_u64().is_some_and(|attempt| attempt > 1) {
         line += &format!(" attempt={}", run["attempt"]);
     }
-    match some(run, "reason") {
-        Some(reason) => format!("{line} reason={reason}"),
-        None => line,
-    }
+    line += &some(run, "reason").map(|reason| format!(" reason={reason}")).unwrap_or_default();
+    line + &run.get("result").map(|result| format!(" result={}", plain(&result.to_string()))).unwrap_or_default()
 }
 
 fn draw(bar: &ProgressBar, run: &Value) {
@@ -117,5 +145,6 @@ mod tests {
         assert_eq!(progress(&run), "running success=1 error=0 left=2 total=3");
         let call = json!({ "state": "failed", "kind": "callback", "attempt": 2, "reason": "status\n500" });
         assert_eq!(progress(&call), "failed attempt=2 reason=status 500");
+        assert_eq!(progress(&json!({ "state": "success", "attempt": 1, "result": [1, "a"] })), "success result=[1,\"a\"]");
     }
 }

@@ -79,7 +79,7 @@ impl fmt::Display for LeftOut {
             (self.os, "with another operating system"),
             (self.offline, "offline"),
             (self.closed, "disabled or drained"),
-            (self.forbidden, "that take no programs"),
+            (self.forbidden, "whose agents do not allow programs (setting `applications`)"),
             (self.unknown, "without a heartbeat yet"),
             (self.cpu, "with busy processors"),
             (self.memory, "short of memory"),
@@ -165,6 +165,7 @@ mod tests {
     fn node(n: u128) -> Candidate {
         let facts = NodeFacts {
             node_id: NodeId(uuid::Uuid::from_u128(n)),
+            name: None,
             node_type: "Console".to_owned(),
             ip_address: String::new(),
             processor_count: 4,
@@ -172,6 +173,7 @@ mod tests {
             operating_system: "Ubuntu Linux".to_owned(),
             memory: 8_000,
             max_process_count: 4,
+            max_sites: None,
             max_programs: None,
         };
         let load = Some(NodeLoad { process_count: 0, cpu: 10, free_memory: 1_000 });

@@ -11,4 +11,4 @@ mod simulation;
 mod words;
 
 pub use settings::{ApplicationSettings, Choice, PACKAGES, package_hash};
-pub use words::{Place, expand, split};
+pub use words::{Place, expand, of_command, split};

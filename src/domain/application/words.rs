@@ -41,6 +41,20 @@ pub fn split(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
+/// The program and the line of arguments that a line of both means; no arguments: none.
+///
+/// # Errors
+/// It cannot be split, or names no program.
+pub fn of_command(line: &str) -> Result<(String, Option<String>), String> {
+    let mut words = split(line)?.into_iter();
+    let program = words.next().filter(|word| !word.trim().is_empty());
+    let program = program.ok_or_else(|| "a program is expected, with its arguments after it".to_owned())?;
+    let arguments: Vec<String> = words.collect();
+    let is_plain = |word: &String| !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\' | '['));
+    let line = if arguments.iter().all(is_plain) { arguments.join(" ") } else { serde_json::Value::from(arguments).to_string() };
+    Ok((program, Some(line).filter(|line| !line.is_empty())))
+}
+
 /// What the placeholders of an instance stand for.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
@@ -122,6 +136,26 @@ mod tests {
         }
         for line in ["'a", "a \"b", "[1]", "[\"a\"", "[{}]"] {
             assert!(split(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_a_program_and_its_arguments() {
+        for (line, program, arguments) in [
+            ("date", "date", None),
+            ("/bin/echo  a b", "/bin/echo", Some("a b")),
+            ("'my tool' \"two words\" ''", "my tool", Some(r#"["two words",""]"#)),
+            (r#"["a b", "c"]"#, "a b", Some("c")),
+            ("echo [x]", "echo", Some(r#"["[x]"]"#)),
+            (r"sed s/\d/x/", "sed", Some(r#"["s/\\d/x/"]"#)),
+        ] {
+            let read = of_command(line).expect(line);
+            assert_eq!((read.0.as_str(), read.1.as_deref()), (program, arguments), "{line}");
+            let words: Vec<String> = split(line).expect(line).into_iter().skip(1).collect();
+            assert_eq!(split(arguments.unwrap_or_default()).as_deref(), Ok(&words[..]), "{line}: the agent reads the same words");
+        }
+        for line in ["", "  ", "''", "'a", "[]"] {
+            assert!(of_command(line).is_err(), "{line}");
         }
     }
 

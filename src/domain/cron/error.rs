@@ -2,7 +2,7 @@
 
 /// An expression that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{detail}", place(field, *position))]
+#[error("{}{detail}", place(field, *position, detail))]
 pub struct InvalidCron {
     /// The field that is wrong, as `hour` or `day of month`; empty if it is the expression as a whole.
     pub field: &'static str,
@@ -14,8 +14,10 @@ pub struct InvalidCron {
     pub detail: String,
 }
 
-fn place(field: &str, position: usize) -> String {
-    if field.is_empty() { String::new() } else { format!("{field} field, character {}: ", position + 1) }
+/// Where it is, for a text that does not name the field itself.
+fn place(field: &str, position: usize, detail: &str) -> String {
+    let is_named = detail.strip_prefix("the ").is_some_and(|rest| rest.starts_with(field));
+    if field.is_empty() || is_named { String::new() } else { format!("{field} field, character {}: ", position + 1) }
 }
 
 impl InvalidCron {

@@ -163,17 +163,14 @@ impl Reader {
             return Err((step.at, "there can be one step only".to_owned()));
         }
         if step.text.is_empty() || !step.text.bytes().all(|b| b.is_ascii_digit()) {
-            return Err((step.at, format!("the step {:?} is no number", short(step.text))));
+            return Err((step.at, format!("the step must be a number from 1 to {}, not {:?}", self.unit.count(), short(step.text))));
         }
         match step.text.parse::<u16>() {
-            Ok(0) => Err((step.at, "a step of 0 leads nowhere".to_owned())),
+            Ok(0) => Err((step.at, format!("the step must be 1 to {}, not 0", self.unit.count()))),
             Ok(n) if n <= self.unit.count() => Ok(n),
             _ => {
                 let (unit, count) = (self.unit.name(), self.unit.count());
-                Err((
-                    step.at,
-                    format!("a step of {} is longer than the {count} values of a {unit}; steps begin anew there", short(step.text)),
-                ))
+                Err((step.at, format!("the step of the {unit} must be 1 to {count}, not {}", short(step.text))))
             }
         }
     }
@@ -192,7 +189,8 @@ impl Reader {
         }
         let (first, last) = unit.written(self.dialect);
         let number = value.text.parse::<u16>().ok().filter(|n| (first..=last).contains(n));
-        let number = number.ok_or_else(|| (value.at, format!("{} is not in {first}-{last}", short(value.text))))?;
+        let number =
+            number.ok_or_else(|| (value.at, format!("the {} must be {first} to {last}, not {}", unit.name(), short(value.text))))?;
         Ok(if unit == Unit::DayOfWeek && self.dialect == Dialect::Quartz { number - 1 } else { number })
     }
 
@@ -201,8 +199,8 @@ impl Reader {
         let upper = text.to_ascii_uppercase();
         let text = short(text);
         let names = match self.unit {
-            Unit::Month => ", nor a name like JAN",
-            Unit::DayOfWeek => ", nor a name like MON",
+            Unit::Month => " or a name like JAN",
+            Unit::DayOfWeek => " or a name like MON",
             _ => "",
         };
         if !self.unit.is_day() && (upper == "L" || upper.ends_with('W') || text.contains('#')) {
@@ -212,9 +210,9 @@ impl Reader {
             return "H (a value chosen by a hash) is not supported".to_owned();
         }
         if [Unit::Month, Unit::DayOfWeek].iter().any(|unit| unit.named(&text).is_some()) {
-            return format!("the name {text:?} does not belong into this field");
+            return format!("the name {text:?} is of another field");
         }
-        format!("{text:?} is not a number in {first}-{last}{names}")
+        format!("the {} must be {first} to {last}{names}, not {text:?}", self.unit.name())
     }
 
     /// Items with `L`, `W` or `#`.
@@ -265,7 +263,7 @@ impl Reader {
         if let Some((day, nth)) = item.text.split_once('#') {
             let at = item.at + day.len() + 1;
             let number = nth.parse::<u16>().ok().filter(|n| nth.len() == 1 && (1..=5).contains(n));
-            let number = number.ok_or_else(|| (at, format!("{:?} behind # is not in 1-5", short(nth))))?;
+            let number = number.ok_or_else(|| (at, format!("the number after # must be 1 to 5, not {:?}", short(nth))))?;
             return Ok(Some(Item::Nth(one_day(day, "#")?, number)));
         }
         if item.text.eq_ignore_ascii_case("L") {

@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 
 /// More than any sensible list; a bound for whoever stores and prints it.
 const MAX_CHARACTERS: usize = 1000;
+const FIELDS: &str = "5 fields, 6 (seconds first) or 7 (years last)";
+const EXAMPLE: &str = "Example: \"0 9 * * MON\" runs at 09:00 every Monday";
 
 /// The seven fields, read.
 #[derive(Clone, Debug)]
@@ -28,10 +30,12 @@ impl Fields {
             |field, position, detail: String| InvalidCron { field, position, text: text.chars().take(MAX_CHARACTERS).collect(), detail };
         let characters = text.chars().count();
         if characters > MAX_CHARACTERS {
-            return Err(fault("", 0, format!("{characters} characters; at most {MAX_CHARACTERS} are read")));
+            return Err(fault("", 0, format!("{characters} characters are too many: at most {MAX_CHARACTERS} are allowed")));
         }
         let mut pieces = split(text);
-        let Some(first) = pieces.first().copied() else { return Err(fault("", 0, "the expression is empty".to_owned())) };
+        let Some(first) = pieces.first().copied() else {
+            return Err(fault("", 0, format!("the expression is empty: {FIELDS} are expected. {EXAMPLE}")));
+        };
         if first.text.starts_with('@') {
             let expanded = macro_fields(first.text).map_err(|detail| fault("", first.at, detail.to_owned()))?;
             if let Some(more) = pieces.get(1) {
@@ -48,7 +52,8 @@ impl Fields {
             7 => &Unit::ALL[..],
             n => {
                 let at = pieces.get(7).map_or_else(|| text.trim_end().chars().count(), |surplus| surplus.at);
-                return Err(fault("", at, format!("{n} {}; there must be 5, 6 or 7", if n == 1 { "field" } else { "fields" })));
+                let fields = if n == 1 { "field" } else { "fields" };
+                return Err(fault("", at, format!("not a cron expression: it has {n} {fields}, and {FIELDS} are expected. {EXAMPLE}")));
             }
         };
         let read = |unit: Unit| match units.iter().position(|u| *u == unit) {

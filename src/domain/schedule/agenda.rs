@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// An ordered map from time to jobs; each job stands in it once.
 #[derive(Debug, Default)]
-pub struct Agenda {
+pub(super) struct Agenda {
     by_time: BTreeSet<(Timestamp, JobId)>,
     of_job: HashMap<JobId, Timestamp>,
 }
@@ -27,12 +27,6 @@ impl Agenda {
     #[must_use]
     pub fn first(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)
-    }
-
-    /// When a job comes.
-    #[must_use]
-    pub fn of(&self, job: JobId) -> Option<Timestamp> {
-        self.of_job.get(&job).copied()
     }
 
     /// Takes out a job that is due; it stands in the agenda again when it is set again.
@@ -56,11 +50,5 @@ impl Agenda {
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_time.len()
-    }
-
-    /// None.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_time.is_empty()
     }
 }

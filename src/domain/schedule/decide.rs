@@ -10,7 +10,7 @@ const MOST_INSTANTS: usize = 100_000;
 /// Instants of one step that get a row each; earlier ones share a row that says how many they are.
 const MOST_ROWS: usize = 500;
 /// A clock that went back by less is waited for; by more, what was decided of the time that comes again is taken back.
-pub(super) const SMALL_STEP_MS: i64 = 1_000;
+pub const SMALL_STEP_MS: i64 = 1_000;
 
 /// The runs of a job that are not over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,8 +34,6 @@ impl Open {
 pub struct Circumstances<'a> {
     /// The runs of the job that are not over.
     pub open: Open,
-    /// When the job was last changed: what was decided before that is not taken back.
-    pub changed_at: Timestamp,
     /// Instants that are not decided and stand in the ledger with a run all the same: the clock went back over them.
     pub fired_ahead: &'a [Timestamp],
 }
@@ -84,17 +82,19 @@ pub struct Step {
     pub state: PlanState,
     /// The runs at work are to be stopped first.
     pub replace: bool,
-    /// The clock went back: rows after this instant that made no run are to be taken back.
+    /// The clock went back: rows after this instant that made no run are to be taken back. Changes of the job that were
+    /// made after it count from it on.
     pub rewind: Option<Timestamp>,
+    /// Instants that made a run before the clock went back are passed: the plan goes on after them.
+    pub passed: bool,
     /// There was more than one step looks at: ask again.
     pub more: bool,
 }
 
 impl Step {
-    /// The clock went back into the middle of a row that covers several instants: all of it is decided anew, or, if the
-    /// job was changed within it, none of it.
-    pub fn rewind_around(&mut self, at: Timestamp, until: Timestamp, changed_at: Timestamp) {
-        let to = if at > changed_at { at.plus_ms(-1) } else { until };
+    /// The clock went back into the middle of a row that covers several instants: all of it is decided again.
+    pub fn rewind_around(&mut self, at: Timestamp) {
+        let to = at.plus_ms(-1);
         self.rewind = Some(to);
         self.state.decided_until = to;
     }
@@ -102,20 +102,18 @@ impl Step {
     /// Nothing is to be written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.rewind.is_none()
+        self.rows.is_empty() && self.rewind.is_none() && !self.passed
     }
 }
 
 /// Decides what becomes of all that is due.
 #[must_use]
 pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circumstances<'_>, now: Timestamp) -> Step {
-    let mut step = Step { rows: Vec::new(), state: *state, replace: false, rewind: None, more: false };
-    let back_to = now.max(given.changed_at);
-    if state.decided_until.since_ms(back_to) > SMALL_STEP_MS {
+    let mut step = Step { rows: Vec::new(), state: *state, replace: false, rewind: None, passed: false, more: false };
+    if state.is_from_later(now) {
         // What fired stays in the ledger and does not fire again when its time comes again.
-        step.rewind = Some(back_to);
-        step.state.decided_until = back_to;
-        step.state.rest_from = step.state.rest_from.min(back_to);
+        step.rewind = Some(now);
+        step.state = state.rewound(now);
         return step;
     }
     let open = given.open;
@@ -162,12 +160,17 @@ fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestam
         let rests = plan.rests(&next);
         state.decided_until = next.at;
         if next.kind == Kind::Asked {
-            state.asked_at = None;
+            (state.asked_at, state.asked_from) = (None, None);
         }
         if next.kind == Kind::Silence {
             state.last_fire = Some(next.at);
         }
         if given.fired_ahead.contains(&next.at) {
+            step.passed = true;
+            if next.kind == Kind::Asked {
+                // The run before the step was another one. Without this one there is nothing that asks for the next time.
+                state.asked_at = Some(next.at.plus_ms(1));
+            }
             if rests {
                 state.rest_from = next.at;
             }
@@ -189,12 +192,14 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
     let misfire = &policies.misfire;
     let last_fireable = due.iter().rposition(|(next, passed)| !passed && plan.blackout(next.at).is_none());
     let is_late = |at: Timestamp| now.since_ms(at) > misfire.grace as i64;
-    let is_lost = |at: Timestamp| now.since_ms(at) > misfire.window as i64 && is_late(at);
+    // Where nothing but its runs says when a job runs next, a time that is lost would be the last one.
+    let is_last = |next: &Next| next.kind == Kind::Asked && plan.is_empty();
+    let is_lost = |next: &Next| now.since_ms(next.at) > misfire.window as i64 && is_late(next.at) && !is_last(next);
     // With `all`: the place of the first that is still within the limit.
     let late = due
         .iter()
         .enumerate()
-        .filter(|(_, (next, passed))| !passed && is_late(next.at) && !is_lost(next.at) && plan.blackout(next.at).is_none());
+        .filter(|(_, (next, passed))| !passed && is_late(next.at) && !is_lost(next) && plan.blackout(next.at).is_none());
     let late: Vec<usize> = late.map(|(i, _)| i).collect();
     let first_within = late.len().checked_sub(misfire.limit as usize).map_or(0, |i| late[i]);
     let target = last_fireable.map(|i| due[i].0.at);
@@ -208,7 +213,7 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
             (Fate::Skipped, "blackout", Some(format!("it falls into `{name}`")))
         } else if !is_late(at) {
             (Fate::Fire { queued: false }, "due", None)
-        } else if is_lost(at) {
+        } else if is_lost(&next) {
             (Fate::Missed, "window", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.window)))
         } else {
             match misfire.policy {

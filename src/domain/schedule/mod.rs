@@ -9,22 +9,23 @@ mod plan;
 mod policies;
 mod preview;
 mod settle;
+mod ticker;
 mod verify;
 mod why;
 
-pub use agenda::Agenda;
 pub use ahead::{AHEAD_MS, Ahead, decide_ahead, may_be_ahead, withdrawn};
 pub use blackout::Blackout;
-pub use decide::{Circumstances, Fate, Open, Row, Step, decide};
+pub use decide::{Circumstances, Fate, Open, Row, SMALL_STEP_MS, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};
 pub use policies::{Keep, Misfire, MisfirePolicy, Overlap, Policies, Retry};
 pub use preview::{Coming, Preview, local, preview};
 pub use settle::{Aftermath, changed, settle};
+pub use ticker::{Ticker, Turn};
 pub use verify::{Definition, Discrepancy, Entry, verify};
 pub use why::{Answer, Recorded, Rule, Sight, explain, explain_unrecorded};
 
 use super::cron::{Cron, Dialect};
-use super::time::Timestamp;
+use super::time::{Timestamp, span_text};
 use super::zone::{FoldRule, GapRule, Zone, ZoneRules};
 use serde::{Deserialize, Serialize};
 
@@ -111,9 +112,20 @@ impl InvalidSchedule {
     fn new(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: field.into(), detail: detail.into() }
     }
+
+    /// A span of time that is shorter than `least` or longer than [`LONGEST`].
+    fn out_of_range(field: impl Into<String>, ms: u64, least: u64) -> Self {
+        Self::new(field, format!("must be {} to {}, not {}", span_text(least), span_text(LONGEST), span_text(ms)))
+    }
 }
 
 impl Schedule {
+    /// Its first cron expression.
+    #[must_use]
+    pub fn first_cron(&self) -> Option<&str> {
+        self.triggers.iter().find_map(|trigger| trigger.cron.as_deref())
+    }
+
     /// A schedule of one cron expression.
     #[must_use]
     pub fn of_cron(cron: impl Into<String>) -> Self {
@@ -129,6 +141,17 @@ impl Schedule {
             // What is to run once runs at the first moment after its creation.
             let usual = if trigger.every == Some(0) { now.plus_ms(1) } else { now };
             trigger.anchor = Some(old.unwrap_or(usual));
+        }
+    }
+
+    /// The clock went back to `to`, and this was written down at `at`, after that: intervals that were anchored at a moment that
+    /// is still to come keep their rhythm, and begin before it.
+    pub fn set_back(&mut self, to: Timestamp, at: Timestamp) {
+        for trigger in &mut self.triggers {
+            if let (Some(every @ 1..), Some(anchor)) = (trigger.every, trigger.anchor.filter(|anchor| *anchor > to && *anchor <= at)) {
+                let (every, ahead) = (every.min(LONGEST) as i64, anchor.since_ms(to));
+                trigger.anchor = Some(anchor.plus_ms(-(ahead + every - 1) / every * every));
+            }
         }
     }
 
@@ -156,7 +179,7 @@ impl Schedule {
             return Err(InvalidSchedule::new("maxFires", "0 fires are no schedule: disable the job instead"));
         }
         if let Some(ms) = self.longest_silence.filter(|ms| !(SHORTEST_INTERVAL..=LONGEST).contains(ms)) {
-            return Err(InvalidSchedule::new("longestSilence", format!("{ms} ms is not within {SHORTEST_INTERVAL} and {LONGEST}")));
+            return Err(InvalidSchedule::out_of_range("longestSilence", ms, SHORTEST_INTERVAL));
         }
         let mut triggers = Vec::with_capacity(self.triggers.len());
         for (i, trigger) in self.triggers.iter().enumerate() {
@@ -190,7 +213,7 @@ impl Schedule {
                 let (period, anchor) = (ms as i64, trigger.anchor.unwrap_or_default());
                 Ok(if trigger.after_end { plan::Compiled::AfterEnd { period } } else { plan::Compiled::Every { period, anchor } })
             }
-            (None, Some(ms), None) => Err(wrong("every", format!("{ms} ms is not within {SHORTEST_INTERVAL} and {LONGEST} (0: once)"))),
+            (None, Some(ms), None) => Err(InvalidSchedule::out_of_range(format!("triggers[{i}].every"), ms, SHORTEST_INTERVAL)),
             (None, None, Some(at)) if trigger.anchor.is_none() && !trigger.after_end => Ok(plan::Compiled::At(at)),
             (None, None, None) => Err(wrong("cron", "a trigger needs one of `cron`, `every` and `at`".to_owned())),
             (cron, every, at) if [cron.is_some(), every.is_some(), at.is_some()].iter().filter(|is| **is).count() > 1 => {

@@ -1,6 +1,7 @@
 //! What a schedule means: which instant comes next.
 
 use super::blackout;
+use super::decide::SMALL_STEP_MS;
 use crate::domain::cron::Cron;
 use crate::domain::time::Timestamp;
 use crate::domain::zone::{Zone, ZoneRules};
@@ -34,10 +35,14 @@ pub struct PlanState {
     pub decided_until: Timestamp,
     /// The instant that the last run asked for.
     pub asked_at: Option<Timestamp>,
+    /// When it asked, if it asked for a pause from then on; none if it named the instant.
+    pub asked_from: Option<Timestamp>,
     /// From where an interval after the end of a run counts.
     pub rest_from: Timestamp,
     /// The last instant that made a run.
     pub last_fire: Option<Timestamp>,
+    /// A clock that went back left instants with a run up to this one that are not decided again yet.
+    pub fired_until: Option<Timestamp>,
     /// Runs that the plan has made.
     pub fires: u64,
     /// Runs that failed one after the other.
@@ -49,6 +54,50 @@ impl PlanState {
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self { decided_until: now, rest_from: now, ..Self::default() }
+    }
+
+    /// The latest instant of the past that it knows of. The clock has been there.
+    #[must_use]
+    pub fn latest(&self) -> Timestamp {
+        let others = [Some(self.rest_from), self.asked_from, self.last_fire];
+        others.into_iter().flatten().fold(self.decided_until, Timestamp::max)
+    }
+
+    /// The clock went back by more than is waited for since this was decided.
+    #[must_use]
+    pub fn is_from_later(&self, now: Timestamp) -> bool {
+        self.latest().since_ms(now) > SMALL_STEP_MS
+    }
+
+    /// The plan after a clock that went back to `to`: what it knew of the time that comes again is not decided any more. Pauses
+    /// count from here, as long as they were.
+    #[must_use]
+    pub fn rewound(&self, to: Timestamp) -> Self {
+        let pause = self.asked_from.filter(|from| *from > to).and_then(|from| Some(self.asked_at?.since_ms(from)));
+        Self {
+            decided_until: self.decided_until.min(to),
+            asked_at: pause.map_or(self.asked_at, |pause| Some(to.plus_ms(pause))),
+            asked_from: self.asked_from.map(|from| from.min(to)),
+            rest_from: self.rest_from.min(to),
+            last_fire: self.last_fire.map(|last| last.min(to)),
+            fired_until: self.fired_until.max(self.last_fire),
+            ..*self
+        }
+    }
+
+    /// A run asks for a time: for this instant, or, if it asked at `from`, for a pause.
+    pub fn ask(&mut self, at: Timestamp, from: Option<Timestamp>, now: Timestamp) {
+        // If the clock went back since it asked, the pause is as long as it was.
+        let at = from.filter(|from| *from > now).map_or(at, |from| now.plus_ms(at.since_ms(from)));
+        // What is past means now, and is no instant that has to be waited for.
+        let from = from.or((at <= now).then_some(now));
+        (self.asked_at, self.asked_from) = (Some(at.max(now)), from.map(|from| from.min(now)));
+    }
+
+    /// Instants after this one may stand in the ledger with a run although they are not decided.
+    #[must_use]
+    pub fn may_have_fired_ahead(&self) -> bool {
+        self.fired_until.max(self.last_fire).is_some_and(|until| until > self.decided_until)
     }
 }
 

@@ -134,24 +134,23 @@ impl Policies {
     /// One of them is not allowed.
     pub fn check(&self) -> Result<(), InvalidSchedule> {
         let within = |field: &str, ms: u64, least: u64| {
-            let wrong = || InvalidSchedule::new(field, format!("{ms} ms is not within {least} and {LONGEST}"));
-            if (least..=LONGEST).contains(&ms) { Ok(()) } else { Err(wrong()) }
+            if (least..=LONGEST).contains(&ms) { Ok(()) } else { Err(InvalidSchedule::out_of_range(field, ms, least)) }
         };
         within("misfire.grace", self.misfire.grace, 0)?;
         within("misfire.window", self.misfire.window, 0)?;
         if !(1..=10_000).contains(&self.misfire.limit) {
-            return Err(InvalidSchedule::new("misfire.limit", format!("{} is not within 1 and 10000", self.misfire.limit)));
+            return Err(InvalidSchedule::new("misfire.limit", format!("must be 1 to 10000, not {}", self.misfire.limit)));
         }
         if self.retry.limit > 1_000 {
-            return Err(InvalidSchedule::new("retry.limit", format!("{} is more than 1000", self.retry.limit)));
+            return Err(InvalidSchedule::new("retry.limit", format!("must be 0 to 1000, not {}", self.retry.limit)));
         }
         within("retry.delay", self.retry.delay, 0)?;
         within("retry.maxDelay", self.retry.max_delay, 0)?;
         if !(1.0..=100.0).contains(&self.retry.factor) {
-            return Err(InvalidSchedule::new("retry.factor", format!("{} is not within 1 and 100", self.retry.factor)));
+            return Err(InvalidSchedule::new("retry.factor", format!("must be 1 to 100, not {}", self.retry.factor)));
         }
         if !(0.0..=1.0).contains(&self.retry.jitter) {
-            return Err(InvalidSchedule::new("retry.jitter", format!("{} is not within 0 and 1", self.retry.jitter)));
+            return Err(InvalidSchedule::new("retry.jitter", format!("must be 0 to 1, not {}", self.retry.jitter)));
         }
         for (field, ms) in
             [("timeout", self.timeout), ("lateAfter", self.late_after), ("silentAfter", self.silent_after), ("keep.age", self.keep.age)]
@@ -159,7 +158,7 @@ impl Policies {
             ms.map_or(Ok(()), |ms| within(field, ms, 1))?;
         }
         if self.max_failures == Some(0) {
-            return Err(InvalidSchedule::new("maxFailures", "0 failures would disable the job before its first run"));
+            return Err(InvalidSchedule::new("maxFailures", "must be 1 or more: 0 would disable the job before its first run"));
         }
         Ok(())
     }

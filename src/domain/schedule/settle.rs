@@ -48,7 +48,7 @@ pub fn changed(state: &PlanState, now: Timestamp, begins: bool, is_other: bool) 
     let mut state = *state;
     state.decided_until = state.decided_until.max(now);
     if begins || is_other {
-        (state.rest_from, state.asked_at) = (now, None);
+        (state.rest_from, state.asked_at, state.asked_from) = (now, None, None);
     }
     if begins {
         state.failures = 0;

@@ -1,9 +1,13 @@
 //! A job's life under a seeded dice: fires, ends of runs, changes, requests, crashes before and after each write, clocks
-//! that jump. After every step the ledger must agree with the plan, and no run may be lost, doubled or forgotten.
+//! that jump. After every step the ledger must agree with the plan, and no run may be lost, doubled or forgotten; and after every
+//! turn of the scheduler, which is the one of the broker, nothing that is due may be left.
 
 use super::*;
+use crate::domain::ids::JobId;
 use crate::domain::run::RunState;
 use std::collections::BTreeMap;
+
+mod scheduler;
 
 /// A small generator (xorshift64*): a seed is a life.
 struct Dice(u64);
@@ -59,6 +63,25 @@ impl Disk {
         self.definitions.last().is_some_and(|definition| definition.is_planned)
     }
 
+    /// As `jobs::set_back`.
+    fn set_back(&mut self, to: Timestamp) {
+        for definition in self.definitions.iter_mut().filter(|definition| definition.from > to) {
+            definition.schedule.set_back(to, definition.from);
+            definition.from = to;
+        }
+    }
+
+    /// As `fired_ahead`.
+    fn fired_ahead(&self, state: &PlanState) -> Vec<Timestamp> {
+        if state.may_have_fired_ahead() { self.fired_after(state.decided_until) } else { Vec::new() }
+    }
+
+    /// When the job comes next, as it is stored.
+    fn next_at(&self) -> Option<Timestamp> {
+        let plan = self.schedule().compile().expect("a schedule");
+        plan.next(&self.state, self.open().any()).map(|next| next.at).filter(|_| self.is_enabled())
+    }
+
     /// When the job was last changed.
     fn changed_at(&self) -> Timestamp {
         self.definitions.last().map(|definition| definition.from).unwrap_or_default()
@@ -81,6 +104,11 @@ struct World {
     disk: Disk,
     /// What the job's actor knows: its state of the plan; gone after a crash.
     memory: Option<PlanState>,
+    /// The part of the scheduler that decides; it reads all again after a crash.
+    ticker: Ticker,
+    job: JobId,
+    /// Steps back of the clock.
+    steps_back: u64,
     crashes: u64,
     fires: u64,
     /// Fires that were decided ahead of their time, and those of them that were taken back.
@@ -99,7 +127,10 @@ impl World {
         let definitions = vec![Definition { from: now, version: 1, is_planned: true, schedule }];
         let policies = policies(&mut dice);
         let disk = Disk { definitions, policies, state: PlanState::new(now), rows: BTreeMap::new(), runs: Vec::new() };
-        Self { dice, now, disk, memory: None, crashes: 0, fires: 0, ahead: 0, withdrawn: 0 }
+        let (ticker, job) = (Ticker::default(), JobId(uuid::Uuid::from_u128(u128::from(seed) + 1)));
+        let mut world = Self { dice, now, disk, memory: None, ticker, job, steps_back: 0, crashes: 0, fires: 0, ahead: 0, withdrawn: 0 };
+        world.load();
+        world
     }
 
     /// A crash before the write: nothing happened. After it: it happened, and nobody knows.
@@ -123,55 +154,7 @@ impl World {
     fn crash(&mut self) {
         self.crashes += 1;
         self.memory = None;
-    }
-
-    /// As `Room::settle_due`.
-    fn due(&mut self, now: Timestamp) -> bool {
-        loop {
-            if !self.disk.is_enabled() {
-                return true;
-            }
-            let was = *self.memory.get_or_insert(self.disk.state);
-            let plan = self.disk.schedule().compile().expect("a schedule");
-            let (fired_ahead, changed_at) = (self.disk.fired_after(was.decided_until), self.disk.changed_at());
-            let given = Circumstances { open: self.disk.open(), changed_at, fired_ahead: &fired_ahead };
-            let mut step = decide(&plan, &self.disk.policies, &was, &given, now);
-            if let Some(after) = step.rewind
-                && let Some((row, _, _)) = self.disk.rows.range(..=after).next_back().map(|(_, row)| row)
-                && row.until > after
-            {
-                step.rewind_around(row.at, row.until, changed_at);
-            }
-            if step.is_empty() {
-                return true;
-            }
-            let more = step.more || step.rewind.is_some();
-            if !self.write_step(was, step, now) {
-                return false;
-            }
-            if !more {
-                return true;
-            }
-        }
-    }
-
-    /// As `Room::settle_soon`, of the fire that comes next.
-    fn due_soon(&mut self) {
-        if !self.disk.is_enabled() {
-            return;
-        }
-        let was = *self.memory.get_or_insert(self.disk.state);
-        let plan = self.disk.schedule().compile().expect("a schedule");
-        let open = self.disk.open();
-        let Some(at) = plan.next(&was, open.any()).map(|next| next.at).filter(|at| *at > self.now) else { return };
-        // Its time is near now.
-        self.now = self.now.max(at.plus_ms(-(1 + self.dice.roll(AHEAD_MS as u64) as i64)));
-        let (fired_ahead, changed_at) = (self.disk.fired_after(was.decided_until), self.disk.changed_at());
-        let given = Circumstances { open, changed_at, fired_ahead: &fired_ahead };
-        if let Some(step) = decide_ahead(&plan, &self.disk.policies, &was, &given, at) {
-            self.ahead += 1;
-            self.write_step(was, step, self.now);
-        }
+        self.ticker = Ticker::default();
     }
 
     /// As `Room::write`.
@@ -188,6 +171,7 @@ impl World {
         let written = self.write(was, |disk| {
             if let Some(after) = step.rewind {
                 disk.rows.retain(|at, (_, run, _)| *at <= after || run.is_some());
+                disk.set_back(after);
             }
             let mut queued_any = false;
             for row in step.rows {
@@ -252,6 +236,7 @@ impl World {
         });
         if written {
             self.memory = Some(aftermath.state);
+            self.announce(false);
         }
     }
 
@@ -265,6 +250,7 @@ impl World {
         if self.disk.open().queued > 0 {
             self.settle(None);
         }
+        self.load();
     }
 
     /// As `Room::withdraw`.
@@ -294,6 +280,7 @@ impl World {
             self.memory = Some(state);
             self.fires -= 1;
             self.withdrawn += 1;
+            self.announce(true);
         }
         written
     }
@@ -301,6 +288,9 @@ impl World {
     /// As `Room::change`.
     fn change(&mut self) {
         if !self.withdraw() {
+            return;
+        }
+        if !self.due(self.now) {
             return;
         }
         let now = self.now.max(self.disk.state.decided_until);
@@ -320,8 +310,13 @@ impl World {
         let written = self.write(was, |disk| {
             disk.state = state;
             disk.definitions.push(next);
+            // As `UpdateJob`: the new plan may wait for the ends of runs that the old one made.
+            disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)).for_each(|run| run.follow = true);
         });
         self.memory = written.then_some(state);
+        if written {
+            self.announce(false);
+        }
     }
 
     fn ask(&mut self) {
@@ -331,14 +326,21 @@ impl World {
         let was = *self.memory.get_or_insert(self.disk.state);
         let mut state = was;
         state.asked_at = Some(self.now.plus_ms(self.dice.roll(200_000) as i64 - 20_000).max(self.now));
+        state.asked_from = Some(self.now).filter(|_| self.dice.chance(2));
         if self.write(was, |disk| disk.state = state) {
             self.memory = Some(state);
+            self.announce(false);
         }
     }
 
     fn step(&mut self) {
         match self.dice.roll(100) {
-            0..=1 => self.now = self.now.plus_ms(-(self.dice.roll(400_000) as i64)),
+            0..=1 => {
+                let most = [2_000, 400_000, 8_000_000, 90_000_000][self.dice.roll(4) as usize];
+                self.now = self.now.plus_ms(-(self.dice.roll(most) as i64));
+                self.steps_back += 1;
+                self.turn();
+            }
             2 => self.now = self.now.plus_ms(self.dice.roll(7_200_000) as i64),
             3..=5 => self.change(),
             6..=8 => self.ask(),
@@ -356,7 +358,7 @@ impl World {
             }
             _ => {
                 self.now = self.now.plus_ms(self.dice.roll(20_000) as i64);
-                self.due(self.now);
+                self.turn();
             }
         }
         if self.memory.is_none() {
@@ -388,9 +390,8 @@ impl World {
                 is_fired: run.is_some(),
                 version: *version,
             })
-            .filter(|entry| entry.at <= disk.state.decided_until)
             .collect();
-        let found = verify(&disk.definitions, &entries, Timestamp::default(), disk.state.decided_until);
+        let found = verify(&disk.definitions, &entries, Timestamp::default(), &disk.state);
         assert_eq!(found, [], "now {} state {:?} {:#?}", self.now, disk.state, disk.definitions);
         let open = disk.open();
         let waits_for = disk.runs.iter().any(|run| run.life == Life::Open || run.follow && matches!(run.life, Life::Over(..)));
@@ -446,7 +447,7 @@ fn ledger_and_plan_agree_whatever_happens() {
     let mut numbers = chosen.as_deref().unwrap_or("1,300,400").split(',').map(|n| n.parse::<u64>().expect("a number"));
     let mut number = || numbers.next().expect("seed,lives,steps");
     let (seed, lives, steps) = (number(), number(), number());
-    let (mut fires, mut ahead, mut withdrawn, mut crashes, mut hours) = (0, 0, 0, 0, 0);
+    let (mut fires, mut ahead, mut withdrawn, mut crashes, mut hours, mut back) = (0, 0, 0, 0, 0, 0);
     for seed in seed..seed + lives {
         let mut world = World::new(seed);
         let begin = world.now;
@@ -460,8 +461,10 @@ fn ledger_and_plan_agree_whatever_happens() {
         ahead += world.ahead;
         withdrawn += world.withdrawn;
         crashes += world.crashes;
-        hours += world.now.since_ms(begin) / 3_600_000;
+        hours += world.now.since_ms(begin).abs() / 3_600_000;
+        back += world.steps_back;
     }
-    let is_much = fires > 10 * lives && ahead > lives && withdrawn > lives / 2 && crashes > lives && hours > lives as i64 / 2;
-    assert!(is_much, "{fires} fires, {ahead} ahead, {withdrawn} taken back, {crashes} crashes, {hours} hours");
+    let is_much =
+        fires > 10 * lives && ahead > lives && withdrawn > lives / 2 && crashes > lives && hours > lives as i64 / 2 && back > lives;
+    assert!(is_much, "{fires} fires, {ahead} ahead, {withdrawn} taken back, {crashes} crashes, {hours} hours, {back} steps back");
 }

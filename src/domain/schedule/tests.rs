@@ -245,10 +245,68 @@ fn a_clock_that_goes_back_doubles_nothing() {
     let again = decide(&plan, &policies, &back.state, &given, at(4));
     assert_eq!(fates(&again), [(4, "fire")]);
     assert_eq!(again.state.fires, 4);
-    // A moment back is waited for, and what was decided before the last change of the job stays decided.
+    // A moment back is waited for.
     assert_eq!(decide(&plan, &policies, &ahead.state, &Circumstances::default(), at(3).plus_ms(-900)).rewind, None);
-    let changed = Circumstances { changed_at: at(3), ..Circumstances::default() };
-    assert_eq!(decide(&plan, &policies, &ahead.state, &changed, at(1)).rewind, None);
+}
+
+/// Whatever of a plan counts from an instant that the clock has been at counts from the present one when it comes again.
+#[test]
+fn pauses_do_not_grow_when_the_clock_goes_back() {
+    let hour = at(60);
+    let ahead = PlanState { last_fire: Some(hour), rest_from: hour, ..PlanState::new(hour) };
+    let next = |schedule: &Schedule, state: &PlanState| plan(schedule).next(&state.rewound(T), false).map(|next| next.at);
+    let rests = Trigger { every: Some(2_000), anchor: Some(T), after_end: true, ..Trigger::default() };
+    assert_eq!(next(&Schedule { triggers: vec![rests], ..Schedule::default() }, &ahead), Some(T.plus_ms(2_000)));
+    assert_eq!(next(&Schedule { longest_silence: Some(5_000), ..Schedule::default() }, &ahead), Some(T.plus_ms(5_000)));
+    let none = Schedule::default();
+    let asked = |asked_from| PlanState { asked_at: Some(hour.plus_ms(4_000)), asked_from, ..ahead };
+    assert_eq!(next(&none, &asked(Some(hour))), Some(T.plus_ms(4_000)), "a pause");
+    assert_eq!(next(&none, &asked(None)), Some(hour.plus_ms(4_000)), "an instant");
+    assert!(asked(Some(hour)).rewound(T).may_have_fired_ahead());
+    assert!(!asked(Some(hour)).rewound(T).is_from_later(T));
+    let only_rest = PlanState { rest_from: hour, ..PlanState::new(T) };
+    assert!(only_rest.is_from_later(T) && !only_rest.is_from_later(hour));
+    // What is asked for between the step and its being noticed counts as well.
+    let mut late = PlanState::new(T);
+    late.ask(hour.plus_ms(4_000), Some(hour), T);
+    assert_eq!((late.asked_at, late.asked_from), (Some(T.plus_ms(4_000)), Some(T)));
+}
+
+#[test]
+fn an_interval_that_was_anchored_in_the_time_that_comes_again_keeps_its_rhythm() {
+    let every = |ms, anchor| Trigger { every: Some(ms), anchor: Some(anchor), ..Trigger::default() };
+    let triggers = vec![every(7 * 60_000, at(100)), every(420_000, at(200)), every(420_000, at(1)), every(0, at(100))];
+    let mut schedule = Schedule { triggers, ..Schedule::default() };
+    schedule.set_back(at(9), at(100));
+    let anchors: Vec<_> = schedule.triggers.iter().map(|trigger| trigger.anchor).collect();
+    // The second was meant to begin later when it was written down; the third began before.
+    assert_eq!(anchors, [Some(at(9)), Some(at(200)), Some(at(1)), Some(at(100))]);
+}
+
+/// An instant that made a run before the clock went back is passed, and the plan goes on after it: else its job is told again
+/// and again until the next one comes.
+#[test]
+fn what_fired_before_the_clock_went_back_is_passed() {
+    let plan = plan(&every(60_000));
+    let state = PlanState { fired_until: Some(at(1)), ..PlanState::new(T) };
+    let given = Circumstances { fired_ahead: &[at(1)], ..Circumstances::default() };
+    let step = decide(&plan, &Policies::default(), &state, &given, at(1));
+    assert_eq!((step.rows.len(), step.is_empty()), (0, false));
+    assert_eq!(plan.next(&step.state, false).map(|next| next.at), Some(at(2)));
+}
+
+/// A run asked for a time, and by chance a run of that very millisecond stands in the ledger from before the clock went back.
+#[test]
+fn what_a_run_asked_for_is_not_lost_to_one_that_fired_before_the_clock_went_back() {
+    let none = plan(&Schedule::default());
+    let state = PlanState { asked_at: Some(at(1)), fired_until: Some(at(2)), ..PlanState::new(T) };
+    let given = Circumstances { fired_ahead: &[at(1), at(1).plus_ms(1)], ..Circumstances::default() };
+    let at_its_time = decide(&none, &Policies::default(), &state, &given, at(1));
+    assert!(at_its_time.rows.is_empty() && !at_its_time.is_empty());
+    assert_eq!(none.next(&at_its_time.state, false).map(|next| next.at), Some(at(1).plus_ms(1)));
+    let later = decide(&none, &Policies::default(), &state, &given, at(1).plus_ms(40));
+    assert_eq!(later.rows.iter().map(|row| (row.at, row.kind)).collect::<Vec<_>>(), [(at(1).plus_ms(2), Kind::Asked)]);
+    assert_eq!(later.state.asked_at, None);
 }
 
 #[test]
@@ -289,4 +347,17 @@ fn of_several_pauses_after_the_end_the_shortest_counts() {
     let plan = plan(&Schedule { triggers: vec![rest(90_000), rest(60_000)], ..Schedule::default() });
     let next = plan.next(&PlanState::new(T), false).map(|next| (next.at, next.trigger));
     assert_eq!(next, Some((at(1), Some(1))));
+}
+
+/// A job that lives by what its runs ask for goes on after a broker that was away for days.
+#[test]
+fn a_time_that_nothing_else_follows_is_never_lost() {
+    let mut state = PlanState::new(T);
+    state.ask(at(1), None, T);
+    let days_later = T.plus_ms(3 * 86_400_000);
+    let step = decide(&plan(&Schedule::default()), &Policies::default(), &state, &Circumstances::default(), days_later);
+    assert_eq!(fates(&step), [(1, "fire")]);
+    // Where a trigger follows, the window counts.
+    let step = decide(&plan(&minutely()), &Policies::default(), &state, &Circumstances::default(), days_later);
+    assert_eq!(step.rows.iter().find(|row| row.kind == Kind::Asked).map(|row| row.rule), Some("window"));
 }

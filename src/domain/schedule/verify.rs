@@ -2,7 +2,7 @@
 //! must stand in the ledger once, and nothing else.
 
 use super::Schedule;
-use super::plan::Kind;
+use super::plan::{Kind, Plan, PlanState};
 use crate::domain::time::Timestamp;
 
 /// How a job was defined from a moment on.
@@ -80,10 +80,16 @@ impl std::fmt::Display for Discrepancy {
 }
 
 /// Compares a ledger, in the order of time, with the definitions of its job, in the order of their versions. Instants up
-/// to and with `since` are not looked at (they may have been cleaned away), nor are those after `decided_until`.
+/// to and with `since` are not looked at (they may have been cleaned away), nor are those after the end of `state`.
 #[must_use]
-pub fn verify(definitions: &[Definition], entries: &[Entry], since: Timestamp, decided_until: Timestamp) -> Vec<Discrepancy> {
+pub fn verify(definitions: &[Definition], entries: &[Entry], since: Timestamp, state: &PlanState) -> Vec<Discrepancy> {
     let mut found = Vec::new();
+    let decided_until = state.decided_until;
+    // A plan that made its last run before the clock went back is over in the time that comes again.
+    let all_fired = entries.iter().filter(|entry| entry.is_fired && counts(entry.kind)).count() as u64;
+    let is_over_again = |plan: &Plan, at: Timestamp| {
+        state.fired_until.is_some_and(|until| at <= until) && plan.max_fires().is_some_and(|most| all_fired >= most)
+    };
     let mut entries = entries.iter().filter(|entry| entry.at > since).peekable();
     let mut fires = 0;
     for (i, definition) in definitions.iter().enumerate() {
@@ -116,6 +122,7 @@ pub fn verify(definitions: &[Definition], entries: &[Entry], since: Timestamp, d
             }
             cursor = planned.at;
             match entries.next_if(|entry| entry.at == planned.at) {
+                None if is_over_again(&plan, planned.at) => {}
                 None => found.push(Discrepancy::Missing { at: planned.at, version: definition.version }),
                 Some(entry) if entry.instants == 1 => fires += u64::from(entry.is_fired && counts(entry.kind)),
                 Some(entry) => {
@@ -131,9 +138,15 @@ pub fn verify(definitions: &[Definition], entries: &[Entry], since: Timestamp, d
             }
         }
     }
-    // Rows of a time that no definition is for.
-    found.extend(entries.filter(|entry| counts(entry.kind)).map(|entry| Discrepancy::Extra { at: entry.at }));
+    // Rows of a time that no definition is for, but for those that made a run before a clock that went back.
+    let is_extra = |entry: &&Entry| counts(entry.kind) && !(entry.at > decided_until && is_fired_ahead(definitions, entry));
+    found.extend(entries.filter(is_extra).map(|entry| Discrepancy::Extra { at: entry.at }));
     found
+}
+
+/// It made a run by the plan that held then.
+fn is_fired_ahead(definitions: &[Definition], entry: &Entry) -> bool {
+    entry.is_fired && (entry.kind != Kind::Plan || was_planned(definitions, entry))
 }
 
 /// Whether the version that a row was decided under has its instant.

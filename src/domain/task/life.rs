@@ -94,6 +94,10 @@ pub struct Instance {
     pub attempt: u32,
     /// Attempts that failed.
     pub failures: u32,
+    /// Lost attempts that do not count: the broker died meanwhile.
+    pub pardoned: u32,
+    /// Its attempt was begun under an earlier actor: what becomes of it may be the fault of that.
+    pub is_taken_over: bool,
     /// Workers that did not carry it through.
     pub excluded: Vec<WorkerId>,
     /// Why it is where it is.
@@ -104,12 +108,21 @@ impl Instance {
     /// One of which nothing was begun.
     #[must_use]
     pub fn new() -> Self {
-        Self { phase: Phase::Asking, attempt: 1, failures: 0, excluded: Vec::new(), reason: None }
+        Self { phase: Phase::Asking, attempt: 1, failures: 0, pardoned: 0, is_taken_over: false, excluded: Vec::new(), reason: None }
     }
 
     /// Attempts that were lost with their worker, or refused.
     fn lost(&self) -> u32 {
-        (self.attempt - 1).saturating_sub(self.failures)
+        (self.attempt - 1).saturating_sub(self.failures + self.pardoned)
+    }
+
+    /// It goes on after the broker, or its actor, died: with this attempt, of which `failures` failed before. What was lost before
+    /// does not count any more.
+    #[must_use]
+    pub fn taken_over(phase: Phase, attempt: u32, failures: u32) -> Self {
+        let pardoned = (attempt.max(1) - 1).saturating_sub(failures);
+        let is_taken_over = matches!(phase, Phase::Unclear(_));
+        Self { phase, attempt, failures, pardoned, is_taken_over, ..Self::new() }
     }
 
     fn is_over(&self) -> bool {
@@ -389,6 +402,11 @@ impl Life {
         if self.stopping.is_some() {
             return self.over(i, RunState::Stopped, self.stopping.clone(), effects);
         }
+        if instance.is_taken_over {
+            // It counts as none: the broker died, or was away for longer than the lease.
+            instance.pardoned += 1;
+            return self.again(i, now, reason, effects);
+        }
         if instance.lost() >= most {
             let reason = format!("{} attempts were lost, the last: {reason}", instance.lost() + 1);
             return self.over(i, RunState::Failed, Some(reason), effects);
@@ -402,6 +420,7 @@ impl Life {
         let instance = &mut self.instances[i];
         let reason = format!("attempt {} failed: {reason}", instance.attempt);
         instance.attempt += 1;
+        instance.is_taken_over = false;
         instance.reason = Some(reason.clone());
         instance.phase = Phase::Pausing(not_before);
         effects.push(Effect::Again(i, not_before, reason));
@@ -456,3 +475,6 @@ fn exclude(instance: &mut Instance, worker: WorkerId) {
 
 #[cfg(test)]
 mod simulation;
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ pub mod life;
 #[cfg(feature = "broker")]
 pub mod roster;
 
+use super::time::span_text;
 use serde::{Deserialize, Serialize};
 
 /// The longest texts and largest numbers of a task.
@@ -139,10 +140,10 @@ impl TaskSettings {
             return Err(("handler", format!("a name of 1 to {class} characters is expected")));
         }
         if self.lease.is_some_and(|ms| !limits::LEASE.contains(&ms)) {
-            return Err(("lease", format!("{} to {} milliseconds are taken", limits::LEASE.start(), limits::LEASE.end())));
+            return Err(("lease", format!("must be {} to {}", span_text(*limits::LEASE.start()), span_text(*limits::LEASE.end()))));
         }
         if self.cancel_grace.is_some_and(|ms| ms > *limits::LEASE.end()) {
-            return Err(("cancelGrace", format!("at most {} milliseconds are taken", limits::LEASE.end())));
+            return Err(("cancelGrace", format!("must be at most {}", span_text(*limits::LEASE.end()))));
         }
         if self.shards > limits::SHARDS || (self.shards > 0 && self.strategy != Strategy::Shard) {
             return Err(("shards", format!("up to {}, and only with the strategy `shard`", limits::SHARDS)));

@@ -67,6 +67,26 @@ pub struct Grant {
     pub life: u64,
 }
 
+/// Why a worker does not get a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It may not have it.
+    Unsuitable(String),
+    /// It may, but not now.
+    Busy(String),
+}
+
+/// A worker that does not get a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which.
+    pub worker: WorkerId,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: Obstacle,
+}
+
 /// What came of an [`Ask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
@@ -94,6 +114,46 @@ struct Member {
 impl Member {
     fn has_place(&self) -> bool {
         self.open && !self.barred && self.taken < self.hand.slots
+    }
+
+    /// Why it does not get a task.
+    fn refuses(&self, id: WorkerId, ask: &Ask) -> Obstacle {
+        let (hand, wanted) = (&self.hand, &ask.settings);
+        let is = |has: &Option<String>, wants: &str| has.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wants));
+        let other = |what: &str, has: &Option<String>, wants: &str| {
+            Obstacle::Unsuitable(format!("its {what} is {}, and {wants} is asked for", has.as_deref().unwrap_or("not set")))
+        };
+        if !hand.handlers.iter().any(|name| **name == *ask.handler) {
+            return Obstacle::Unsuitable(format!("it does not watch {}", ask.handler));
+        }
+        if self.barred {
+            return Obstacle::Unsuitable("it is disabled or drained".to_owned());
+        }
+        if let Some(wants) = wanted.group.as_deref().filter(|wants| !is(&hand.group, wants)) {
+            return other("group", &hand.group, wants);
+        }
+        if let Some(wants) = wanted.version.as_deref().filter(|wants| !is(&hand.version, wants)) {
+            return other("version", &hand.version, wants);
+        }
+        if let Some(tag) = wanted.tags.iter().find(|tag| !hand.tags.iter().any(|has| has.eq_ignore_ascii_case(tag))) {
+            return Obstacle::Unsuitable(format!("it has no tag {tag}"));
+        }
+        if ask.only.is_some_and(|only| only != id) {
+            return Obstacle::Unsuitable("another worker is meant".to_owned());
+        }
+        if hand.slots == 0 {
+            return Obstacle::Unsuitable("it takes no new tasks".to_owned());
+        }
+        if !self.open {
+            return Obstacle::Busy("it cannot be reached at the moment".to_owned());
+        }
+        if self.taken >= hand.slots {
+            return Obstacle::Busy(format!("it is full: {} of {} places are taken", self.taken, hand.slots));
+        }
+        if ask.excluded.contains(&id) {
+            return Obstacle::Busy("it had the task and did not carry it through, so another one comes first".to_owned());
+        }
+        Obstacle::Busy("it has a free place, and the strategy chose another worker, or the task is about to get it".to_owned())
     }
 
     fn suits(&self, handler: &str, wanted: &TaskSettings) -> bool {
@@ -151,10 +211,12 @@ impl Roster {
     pub fn join(&mut self, id: WorkerId, hand: Hand, open: bool, barred: bool) -> Vec<Grant> {
         self.turn += 1;
         let life = self.turn;
+        let is_new = !self.members.contains_key(&id);
         let member = self.members.entry(id).or_insert_with(|| Member { hand: Hand::default(), open, barred, taken: 0, life, used: 0 });
         (member.hand, member.open, member.barred) = (hand, open, barred);
         self.redirect();
-        self.serve_all()
+        // One more worker gives nobody else's place to a task, unless tasks wait for certain workers.
+        if is_new && !self.lanes.keys().any(|key| key.bound) { self.serve(id) } else { self.serve_all() }
     }
 
     /// It can be reached, or cannot for the moment.
@@ -163,7 +225,8 @@ impl Roster {
             Some(member) if member.open != open => member.open = open,
             _ => return Vec::new(),
         }
-        self.serve_all()
+        // Who may have what does not hang on it: only its own places are to be given.
+        self.serve(id)
     }
 
     /// An operator lets it have nothing new, or lets it again.
@@ -182,7 +245,9 @@ impl Roster {
         self.redirect();
         let orphans = self.lanes.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, lane)| lane.values());
         let orphans = orphans.filter(|ask| ask.only == Some(id)).map(|ask| ask.asker).collect();
-        (self.serve_all(), orphans)
+        // Another's place goes to a task only if that waited for certain workers, or shunned that other while there was this one.
+        let concerns_others = self.lanes.iter().any(|(key, lane)| key.bound || lane.values().any(|ask| !ask.excluded.is_empty()));
+        (if concerns_others { self.serve_all() } else { Vec::new() }, orphans)
     }
 
     /// A task is in the hands of a worker without having been granted a place: it was there before this roster.
@@ -255,6 +320,18 @@ impl Roster {
     #[must_use]
     pub fn watches(&self, handler: &str) -> bool {
         self.members.values().any(|member| member.hand.handlers.iter().any(|name| name == handler))
+    }
+
+    /// The workers that are there, by name, and why none of them has a task that waits: of each the first reason.
+    #[must_use]
+    pub fn explain(&self, ask: &Ask) -> Vec<Refusal> {
+        let mut all: Vec<Refusal> = self
+            .members
+            .iter()
+            .map(|(id, member)| Refusal { worker: *id, name: member.hand.name.clone(), why: member.refuses(*id, ask) })
+            .collect();
+        all.sort_by(|a, b| (&a.name, a.worker).cmp(&(&b.name, b.worker)));
+        all
     }
 
     fn suitable<'a>(&'a self, ask: &'a Ask) -> impl Iterator<Item = (WorkerId, &'a Member)> {
@@ -351,11 +428,15 @@ impl Roster {
 
     /// Whether one that waits may have a place of this worker.
     fn choose_here(&self, ask: &Ask, id: WorkerId) -> bool {
-        let suits = self.suitable(ask).any(|(other, _)| other == id);
-        suits && (!ask.excluded.contains(&id) || !self.suitable(ask).any(|(other, _)| !ask.excluded.contains(&other)))
+        let suits = |member: &Member| member.suits(&ask.handler, &ask.settings);
+        let is_suitable = ask.only.is_none_or(|only| only == id) && self.members.get(&id).is_some_and(suits);
+        is_suitable && (!ask.excluded.contains(&id) || !self.suitable(ask).any(|(other, _)| !ask.excluded.contains(&other)))
     }
 
     fn serve_all(&mut self) -> Vec<Grant> {
+        if self.lanes.is_empty() {
+            return Vec::new();
+        }
         let open: Vec<_> = self.members.iter().filter(|(_, member)| member.has_place()).map(|(id, _)| *id).collect();
         open.into_iter().flat_map(|id| self.serve(id)).collect()
     }

@@ -2,9 +2,10 @@
 
 use super::limit;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json};
 use crate::edge::error::Failure;
+use crate::edge::masks::shown;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::alerts::{AlertEventOutput, AlertInput, AlertOutput, AlertTestOutput};
 use crate::protocol::api::Page;
@@ -69,46 +70,41 @@ pub struct Channels {
 }
 
 /// `GET /api/v1/alerts`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(Channels { items: edge.desk.channels().await? }))
+pub async fn list(edge: web::Data<Edge>, caller: Caller) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(Channels { items: shown(&caller, edge.desk.channels().await?) }))
 }
 
 /// `POST /api/v1/alerts`
-pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn create(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let channel = edge.desk.create_channel(json(&request, payload).await?, caller.name).await?;
     Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/alerts/{}", channel.id))).json(channel))
 }
 
 /// `GET /api/v1/alerts/{id}`
-pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.channel(id(&edge, &request, "id").await?).await?))
+pub async fn read(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.desk.channel(id(&edge, &request, "id").await?).await?)))
 }
 
 /// `PUT /api/v1/alerts/{id}`
-pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let channel = id(&edge, &request, "id").await?;
     Ok(HttpResponse::Ok().json(edge.desk.update_channel(channel, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `DELETE /api/v1/alerts/{id}`
 pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
     edge.desk.delete_channel(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/alerts/{id}/test`
 pub async fn test(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
     Ok(HttpResponse::Ok().json(edge.desk.test_channel(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a list of events.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Query {
     /// The `nextCursor` of the page before.
     #[schemars(regex(pattern = "^[0-9]{1,18}$"))]
@@ -119,7 +115,6 @@ pub struct Query {
 }
 
 /// `GET /api/v1/alerts/events`
-pub async fn events(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn events(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.desk.alert_events(query.cursor.as_deref(), limit(query.limit)?).await?))
 }

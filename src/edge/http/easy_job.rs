@@ -1,14 +1,15 @@
 //! `/group`, `/work` and `/task`: the addresses of seed 003, for clients that were written for it.
 
 use crate::actors::desk::TriggerOrder;
-use crate::domain::ids::{GroupId, JobId, Number, NumberOr, WorkerId};
+use crate::domain::ids::{GroupId, JobId, Number, NumberOr, PeerId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::worker::WorkerOrder;
 use crate::edge::Edge;
-use crate::edge::auth::{Caller, Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::http::jobs::trace_of;
+use crate::edge::owners::own;
 use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::easy_job::{Flag, Group, GroupBody, Named, Task, TaskBody, TaskLog, TaskRef, Work, WorkBody, WorkRef};
 use crate::protocol::management::{DisableInput, GroupInput, JobOutput, WorkerOutput};
@@ -20,7 +21,7 @@ use serde::Deserialize;
 /// This room's part of the route table.
 pub fn routes() -> Vec<Resource> {
     vec![
-        resource("/group/insert").post(insert_group, |op| {
+        resource("/group/insert").ignoring_parameters().post(insert_group, |op| {
             op.named("easyInsertGroup")
                 .says("Makes a group, as easy-job does.")
                 .needs(Need::Admin)
@@ -28,7 +29,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Group>(200, "The group.")
                 .may_fail(&[409, 422])
         }),
-        resource("/group/query").get(query_groups, |op| {
+        resource("/group/query").ignoring_parameters().get(query_groups, |op| {
             op.named("easyQueryGroups")
                 .says("All groups by their names, as easy-job lists them.")
                 .needs(Need::Read)
@@ -36,9 +37,12 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Vec<Group>>(200, "The groups: of one that is named, it alone.")
                 .may_fail(&[404, 409])
         }),
-        resource("/work/register").also_at("/work/insert").also_at("/worker/register").also_at("/worker/insert").post(
-            register_work,
-            |op| {
+        resource("/work/register")
+            .ignoring_parameters()
+            .also_at("/work/insert")
+            .also_at("/worker/register")
+            .also_at("/worker/insert")
+            .post(register_work, |op| {
                 op.named("easyRegisterWork")
                 .says(
                     "Registers a work, as easy-job does. The same ip and port again is the same work, and changes it. To disable it here \
@@ -48,15 +52,16 @@ pub fn routes() -> Vec<Resource> {
                 .body::<WorkBody>()
                 .answers::<Work>(200, "The work.")
                 .may_fail(&[404, 409, 422])
-            },
-        ),
+            }),
         resource("/work/disable")
+            .ignoring_parameters()
             .also_at("/worker/disable")
             .post(disable_work, |op| work_op(op.named("easyDisableWork").says("Gives a work nothing new. What it has it may finish."))),
         resource("/work/enable")
+            .ignoring_parameters()
             .also_at("/worker/enable")
             .post(enable_work, |op| work_op(op.named("easyEnableWork").says("Gives a work tasks again."))),
-        resource("/task/register").also_at("/task/insert").post(register_task, |op| {
+        resource("/task/register").ignoring_parameters().also_at("/task/insert").post(register_task, |op| {
             op.named("easyRegisterTask")
                 .says("Makes a task, as easy-job does: a task job.")
                 .needs(Need::Admin)
@@ -65,9 +70,12 @@ pub fn routes() -> Vec<Resource> {
                 .may_fail(&[404, 409, 422])
         }),
         resource("/task/disable")
+            .ignoring_parameters()
             .post(disable_task, |op| task_op(op.named("easyDisableTask").says("A task runs no more. A run that is at work goes on."))),
-        resource("/task/enable").post(enable_task, |op| task_op(op.named("easyEnableTask").says("A task runs again."))),
-        resource("/task/retry").post(retry_task, |op| {
+        resource("/task/enable")
+            .ignoring_parameters()
+            .post(enable_task, |op| task_op(op.named("easyEnableTask").says("A task runs again."))),
+        resource("/task/retry").ignoring_parameters().post(retry_task, |op| {
             named(op.named("easyRetryTask").says("Runs a task now, beside its plan. One that is disabled is refused."))
                 .query::<TaskQuery>()
                 .body_or_nothing::<TaskRef>()
@@ -118,8 +126,7 @@ pub struct TaskQuery {
 type Answered = Result<HttpResponse, Failure>;
 
 /// `POST /group/insert`
-pub async fn insert_group(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn insert_group(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: GroupBody = json(&request, payload).await?;
     let made = edge.desk.create_group(GroupInput { name: body.group_name, ..GroupInput::default() }, caller.name).await;
     // The member has another name here.
@@ -128,8 +135,7 @@ pub async fn insert_group(edge: web::Data<Edge>, request: HttpRequest, payload: 
 }
 
 /// `GET /group/query`
-pub async fn query_groups(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<GroupQuery>) -> Answered {
-    allow(&edge, &request, Need::Read)?;
+pub async fn query_groups(edge: web::Data<Edge>, query: web::Query<GroupQuery>) -> Answered {
     if let Some(Named(group)) = query.group_id {
         let id = edge.desk.meant(group).await?;
         return Ok(HttpResponse::Ok().json([Group::from(edge.desk.group(&id.to_string()).await?)]));
@@ -169,25 +175,30 @@ async fn work(edge: &Edge, worker: WorkerOutput) -> Answered {
 }
 
 async fn task(edge: &Edge, job: JobOutput) -> Answered {
+    // With what its runs came to.
+    let job = edge.desk.job(job.job.id).await?;
     let group = number_of(edge, job.job.group.as_deref()).await?;
     Ok(HttpResponse::Ok().json(Task::of(job, group)))
 }
 
 /// `POST /work/register`
-pub async fn register_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
-    let caller = allow(&edge, &request, Need::Worker)?;
+pub async fn register_work(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: WorkBody = json(&request, payload).await?;
     // That is an operator's word. Clients that always send their flag do not mean one by 0.
-    let switch = match (body.disable, allow(&edge, &request, Need::Admin)) {
-        (None, _) | (Some(Flag(false)), Err(_)) => None,
-        (Some(Flag(false)), Ok(_)) => Some(WorkerOrder::Enable),
-        (Some(Flag(true)), allowed) => allowed.map(|_| Some(WorkerOrder::Disable))?,
+    let switch = match body.disable {
+        Some(Flag(false)) if caller.may(Need::Admin) => Some(WorkerOrder::Enable),
+        None | Some(Flag(false)) => None,
+        Some(Flag(true)) => {
+            caller.must(Need::Admin)?;
+            Some(WorkerOrder::Disable)
+        }
     };
     let (facts, of_address) = body.facts(group_named(&edge, body.group_id).await?)?;
     let id = match body.work_id {
         Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workId"))?,
         None => of_address,
     };
+    own(&edge, &caller, PeerId::Worker(id)).await?;
     work(&edge, edge.desk.register_work(id, facts, body.bean_names, switch, caller.name).await?).await
 }
 
@@ -207,59 +218,87 @@ async fn meant<T: Copy, B: serde::de::DeserializeOwned + Default>(
 
 async fn order_work(
     edge: web::Data<Edge>,
+    caller: Caller,
     request: HttpRequest,
     query: web::Query<WorkQuery>,
     payload: web::Payload,
     order: WorkerOrder,
 ) -> Answered {
-    let caller = allow(&edge, &request, Need::Admin)?;
     let named = meant(&request, payload, query.work_id, |body: WorkRef| body.work_id, "workId").await?;
     let id = edge.desk.meant(named).await?;
     work(&edge, edge.desk.order_worker(id, order, None, caller.name).await?).await
 }
 
 /// `POST /work/disable`
-pub async fn disable_work(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WorkQuery>, payload: web::Payload) -> Answered {
-    order_work(edge, request, query, payload, WorkerOrder::Disable).await
+pub async fn disable_work(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<WorkQuery>,
+    payload: web::Payload,
+) -> Answered {
+    order_work(edge, caller, request, query, payload, WorkerOrder::Disable).await
 }
 
 /// `POST /work/enable`
-pub async fn enable_work(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WorkQuery>, payload: web::Payload) -> Answered {
-    order_work(edge, request, query, payload, WorkerOrder::Enable).await
+pub async fn enable_work(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<WorkQuery>,
+    payload: web::Payload,
+) -> Answered {
+    order_work(edge, caller, request, query, payload, WorkerOrder::Enable).await
 }
 
 /// `POST /task/register`
-pub async fn register_task(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Answered {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn register_task(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: TaskBody = json(&request, payload).await?;
     let group = group_named(&edge, body.group_id).await?;
     task(&edge, edge.desk.create_job(body.input(group)?, caller.name).await?).await
 }
 
-/// The task that is meant, and who means it. A job of another kind is none.
-async fn the_task(edge: &Edge, request: &HttpRequest, of_query: &TaskQuery, payload: web::Payload) -> Result<(JobId, Caller), Failure> {
-    let caller = allow(edge, request, Need::Admin)?;
+/// The task that is meant. A job of another kind is none.
+async fn the_task(edge: &Edge, request: &HttpRequest, of_query: &TaskQuery, payload: web::Payload) -> Result<JobId, Failure> {
     let named = meant(request, payload, of_query.task_id, |body: TaskRef| body.task_id, "taskId").await?;
     let id: JobId = edge.desk.meant(named).await?;
     let job = edge.desk.job(id).await?.job;
-    if job.job_type == JobKind::Task { Ok((id, caller)) } else { Err(Problem::not_found(format!("the job {id} is no task")).into()) }
+    if job.job_type == JobKind::Task { Ok(id) } else { Err(Problem::not_found(format!("the job {id} is no task")).into()) }
 }
 
 /// `POST /task/disable`
-pub async fn disable_task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>, payload: web::Payload) -> Answered {
-    let (id, caller) = the_task(&edge, &request, &query, payload).await?;
+pub async fn disable_task(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<TaskQuery>,
+    payload: web::Payload,
+) -> Answered {
+    let id = the_task(&edge, &request, &query, payload).await?;
     task(&edge, edge.desk.disable_job(id, DisableInput::default(), caller.name).await?).await
 }
 
 /// `POST /task/enable`
-pub async fn enable_task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>, payload: web::Payload) -> Answered {
-    let (id, caller) = the_task(&edge, &request, &query, payload).await?;
+pub async fn enable_task(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<TaskQuery>,
+    payload: web::Payload,
+) -> Answered {
+    let id = the_task(&edge, &request, &query, payload).await?;
     task(&edge, edge.desk.enable_job(id, caller.name).await?).await
 }
 
 /// `POST /task/retry`
-pub async fn retry_task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>, payload: web::Payload) -> Answered {
-    let (id, caller) = the_task(&edge, &request, &query, payload).await?;
+pub async fn retry_task(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<TaskQuery>,
+    payload: web::Payload,
+) -> Answered {
+    let id = the_task(&edge, &request, &query, payload).await?;
     let order = TriggerOrder { trace_id: trace_of(&request), by: caller.name, ..TriggerOrder::default() };
     Ok(HttpResponse::Ok().json(TaskLog::from(edge.desk.trigger(id, order).await?)))
 }

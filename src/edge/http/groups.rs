@@ -2,7 +2,7 @@
 
 use super::limit;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
@@ -74,6 +74,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// The query of a list of groups.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Query {
     /// The `nextCursor` of the page before.
     cursor: Option<String>,
@@ -83,57 +84,52 @@ pub struct Query {
 }
 
 /// `GET /api/v1/groups`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { cursor, limit: asked } = query.into_inner();
     Ok(HttpResponse::Ok().json(edge.desk.groups(cursor, limit(asked)?).await?))
 }
 
 /// `POST /api/v1/groups`
-pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn create(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let group = edge.desk.create_group(json(&request, payload).await?, caller.name).await?;
     Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/groups/{}", group.id))).json(group))
 }
 
 /// `GET /api/v1/groups/{id}`
-pub async fn read(edge: web::Data<Edge>, request: HttpRequest, path: web::Path<String>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn read(edge: web::Data<Edge>, path: web::Path<String>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.desk.group(&path).await?))
 }
 
 /// `PUT /api/v1/groups/{id}`
 pub async fn update(
     edge: web::Data<Edge>,
+    caller: Caller,
     request: HttpRequest,
     path: web::Path<String>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
     Ok(HttpResponse::Ok().json(edge.desk.update_group(&path, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `DELETE /api/v1/groups/{id}`
-pub async fn delete(edge: web::Data<Edge>, request: HttpRequest, path: web::Path<String>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
+pub async fn delete(edge: web::Data<Edge>, path: web::Path<String>) -> Result<HttpResponse, Failure> {
     edge.desk.delete_group(&path).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/groups/{id}/enable`
-pub async fn enable(edge: web::Data<Edge>, request: HttpRequest, path: web::Path<String>) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn enable(edge: web::Data<Edge>, caller: Caller, path: web::Path<String>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.desk.switch_group(&path, None, caller.name).await?))
 }
 
 /// `POST /api/v1/groups/{id}/disable`
 pub async fn disable(
     edge: web::Data<Edge>,
+    caller: Caller,
     request: HttpRequest,
     path: web::Path<String>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
     let input = json_or_default(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.switch_group(&path, Some(input), caller.name).await?))
 }

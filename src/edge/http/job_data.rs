@@ -1,7 +1,7 @@
 //! `/api/v1/jobs/{id}/data`: what the last run of a job left for the next one.
 
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
@@ -37,13 +37,11 @@ pub fn routes() -> Vec<Resource> {
 
 /// `GET /api/v1/jobs/{id}/data`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.job_data(id(&edge, &request, "id").await?).await?))
 }
 
 /// `PUT /api/v1/jobs/{id}/data`
-pub async fn put(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn put(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let JobDataInput { data } = json(&request, payload).await?;
     edge.desk.put_job_data(job, Some(data), caller.name).await?;
@@ -51,8 +49,7 @@ pub async fn put(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payl
 }
 
 /// `DELETE /api/v1/jobs/{id}/data`
-pub async fn clear(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn clear(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
     edge.desk.put_job_data(id(&edge, &request, "id").await?, None, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }

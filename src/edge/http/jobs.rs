@@ -2,14 +2,16 @@
 
 use super::limit;
 use crate::actors::desk::{JobFilter, TriggerOrder};
+use crate::domain::ids::IdPart;
 use crate::domain::job::JobKind;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
+use crate::edge::masks::shown;
 use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
-use crate::protocol::management::{BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveOutput};
+use crate::protocol::management::{BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
@@ -119,6 +121,7 @@ fn acts() -> Vec<Resource> {
             op.named("redriveJob")
                 .says("Runs the dead runs of a job again: those that failed for good and that nobody has run again.")
                 .needs(Need::Admin)
+                .body_or_nothing::<RedriveJobInput>()
                 .answers::<RedriveOutput>(200, "The new runs.")
                 .may_fail(&[409, 422])
         }),
@@ -135,8 +138,10 @@ fn makes_a_run(op: Operation) -> Operation {
 
 /// The query of a list of jobs.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Query {
+    /// Only those whose id begins or ends with these 4 to 32 digits.
+    id: Option<IdPart>,
     /// Only those whose name contains this, without case.
     name: Option<String>,
     /// Only those that are enabled, or those that are not.
@@ -159,16 +164,16 @@ pub struct Query {
 }
 
 /// `GET /api/v1/jobs`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    let Query { name, enabled, kind, group, deleted, sort, cursor, limit: asked } = query.into_inner();
-    let filter = JobFilter { name, enabled, kind, group, deleted, sort, cursor, limit: limit(asked)? };
-    Ok(HttpResponse::Ok().json(edge.desk.jobs(filter).await?))
+pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    let Query { id, name, enabled, kind, group, deleted, sort, cursor, limit: asked } = query.into_inner();
+    let filter = JobFilter { id, name, enabled, kind, group, deleted, sort, cursor, limit: limit(asked)? };
+    let Page { items, next_cursor } = edge.desk.jobs(filter).await?;
+    Ok(HttpResponse::Ok().json(Page { items: shown(&caller, items), next_cursor }))
 }
 
 /// The query of a creation.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateQuery {
     /// Only check it, and say what it would be.
     #[serde(default)]
@@ -178,11 +183,11 @@ pub struct CreateQuery {
 /// `POST /api/v1/jobs`
 pub async fn create(
     edge: web::Data<Edge>,
+    caller: Caller,
     request: HttpRequest,
     query: web::Query<CreateQuery>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
     let input = json(&request, payload).await?;
     if query.dry_run {
         return Ok(HttpResponse::Ok().json(edge.desk.check_job(input, caller.name).await?));
@@ -192,9 +197,8 @@ pub async fn create(
 }
 
 /// `GET /api/v1/jobs/{id}`
-pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.job(id(&edge, &request, "id").await?).await?))
+pub async fn read(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.desk.job(id(&edge, &request, "id").await?).await?)))
 }
 
 /// The version in `If-Match`, if the caller sent one.
@@ -209,8 +213,7 @@ fn if_match(request: &HttpRequest) -> Result<Option<i64>, Failure> {
 }
 
 /// `PUT /api/v1/jobs/{id}`
-pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let seen = if_match(&request)?;
     let mut input: JobInput = json(&request, payload).await?;
@@ -219,34 +222,29 @@ pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::P
 }
 
 /// `DELETE /api/v1/jobs/{id}`
-pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn delete(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
     edge.desk.delete_job(id(&edge, &request, "id").await?, if_match(&request)?, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/restore`
-pub async fn restore(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn restore(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.desk.restore_job(id(&edge, &request, "id").await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/purge`
 pub async fn purge(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
     edge.desk.purge_job(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/enable`
-pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn enable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&edge, &request, "id").await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/disable`
-pub async fn disable(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input = json_or_default(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.disable_job(id(&edge, &request, "id").await?, input, caller.name).await?))
 }
@@ -260,8 +258,7 @@ pub(super) fn trace_of(request: &HttpRequest) -> Option<String> {
 }
 
 /// `POST` or `GET /api/v1/jobs/{id}/trigger`: an outside scheduler's callback may be either.
-pub async fn trigger(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn trigger(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let mut input: TriggerInput = json_or_default(&request, payload).await?;
     let key = request.headers().get("Idempotency-Key").and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -273,14 +270,13 @@ pub async fn trigger(edge: web::Data<Edge>, request: HttpRequest, payload: web::
 }
 
 /// `POST /api/v1/jobs/{id}/backfill`
-pub async fn backfill(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn backfill(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     Ok(HttpResponse::Ok().json(edge.desk.backfill(job, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/redrive`
-pub async fn redrive(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.redrive(id(&edge, &request, "id").await?, caller.name).await?))
+pub async fn redrive(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let input: RedriveJobInput = json_or_default(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.redrive(id(&edge, &request, "id").await?, input, caller.name).await?))
 }

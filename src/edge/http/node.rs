@@ -1,27 +1,41 @@
 //! `/node/heartbeat` and `/node/block`: the seeds' road for nodes.
 
 use crate::actors::desk::NodeMeeting;
-use crate::domain::ids::NodeId;
-use crate::domain::node::NodeFacts;
+use crate::domain::ids::{NodeId, PeerId};
+use crate::domain::node::{MOST_NAME, NodeFacts, is_name};
 use crate::edge::Edge;
 use crate::edge::auth::{Need, allow};
-use crate::edge::body::{json, read};
+use crate::edge::body::{json, parse, read};
 use crate::edge::error::Failure;
+use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::node::{Block, BlockReport, HeartbeatCall, Reported};
 use crate::protocol::pack::{self, Builder, Entry, Head, Index};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_object;
-use crate::protocol::{BULK, MAX_REPORT};
-use actix_web::http::header::CONTENT_TYPE;
+use crate::protocol::{BULK, MAX_JSON_REPORT, MAX_REPORT};
+use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine;
 use bytes::Bytes;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The longest texts that a node's facts may hold, in characters.
 const MOST: usize = 50;
 /// Blocks that a node without a socket holds at once, since it does not say how many it takes.
 const HTTP_NODE_BLOCKS: u32 = 5;
+
+/// Bytes from which on a report is large.
+const LARGE_REPORT: usize = 1 << 20;
+/// Large reports that are taken at a time, in KiB; one that is larger than all of it is taken alone.
+const LARGE_REPORTS_KIB: u32 = 64 << 10;
+/// How long a large report waits for others, before its node is asked to come again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+static LARGE_REPORTS: Semaphore = Semaphore::const_new(LARGE_REPORTS_KIB as usize);
+/// How many times the size of a report in JSON it takes to make a pack of it.
+const PACKING: usize = 2;
 
 /// This room's part of the route table: the seeds' addresses, with the prefix of 002's code and without.
 pub fn routes() -> Vec<Resource> {
@@ -53,6 +67,9 @@ pub fn routes() -> Vec<Resource> {
 pub fn check_facts(facts: &NodeFacts) -> Result<(), Problem> {
     let texts =
         [("nodeType", &facts.node_type), ("ip", &facts.ip_address), ("group", &facts.group), ("operatingSystem", &facts.operating_system)];
+    if facts.name.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Problem::invalid("name", format!("a node's name has 1 to {MOST_NAME} characters, none of them a control character")));
+    }
     match texts.iter().find(|(_, text)| text.chars().count() > MOST) {
         Some((name, _)) => Err(Problem::invalid(*name, format!("at most {MOST} characters are taken"))),
         None => Ok(()),
@@ -71,6 +88,7 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
     let call: HeartbeatCall = json(&request, payload).await?;
     let facts = NodeFacts {
         node_id: call.node_id,
+        name: call.name.filter(|name| !name.is_empty()),
         node_type: call.node_type.unwrap_or_else(|| "Console".to_owned()),
         ip_address: call.ip.unwrap_or_else(|| address_of(&request)),
         processor_count: call.processor_count.unwrap_or(1),
@@ -78,10 +96,12 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
         operating_system: call.operating_system.unwrap_or_default(),
         memory: call.memory.unwrap_or(0),
         max_process_count: HTTP_NODE_BLOCKS,
+        max_sites: None,
         // A program is told to a node, and this one only calls.
         max_programs: Some(0),
     };
     check_facts(&facts)?;
+    own(&edge, &caller, PeerId::Node(facts.node_id)).await?;
     let meeting = NodeMeeting { facts, heartbeat: call.heartbeat, without: call.runnings, by: caller.name };
     Ok(match edge.desk.node_calls(meeting).await? {
         Some(block) => HttpResponse::Ok().json(block),
@@ -91,24 +111,44 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
 
 /// `POST /node/block`
 pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Agent)?;
-    let body = read(&request, payload, MAX_REPORT).await?;
+    let caller = allow(&edge, &request, Need::Agent)?;
+    // Held until it is answered: till then its bytes are in memory.
+    let _room = room_for(&request).await?;
     let bulk = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|kind| kind.starts_with(BULK));
-    let (index, pack) = if bulk { (pack::read_index(&body)?, body) } else { packed(&body)? };
+    let body = read(&request, payload, if bulk { MAX_REPORT } else { MAX_JSON_REPORT }).await?;
+    let (index, pack) = if bulk {
+        parse(&request, body, 0, |body| Ok((pack::read_index(&body)?, body))).await?
+    } else {
+        parse(&request, body, PACKING, |body| packed(&body)).await?
+    };
+    own(&edge, &caller, PeerId::Node(index.node_id)).await?;
     Ok(HttpResponse::Ok().json(edge.desk.report(index, pack).await?))
+}
+
+/// Waits until there is memory for a report that says that it is large; small ones do not wait.
+async fn room_for(request: &HttpRequest) -> Result<Option<SemaphorePermit<'static>>, Problem> {
+    let length: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
+    if length < LARGE_REPORT {
+        return Ok(None);
+    }
+    let kib = u32::try_from(length >> 10).unwrap_or(u32::MAX).min(LARGE_REPORTS_KIB);
+    match tokio::time::timeout(PATIENCE, LARGE_REPORTS.acquire_many(kib)).await {
+        Ok(Ok(permit)) => Ok(Some(permit)),
+        _ => Err(Problem::busy("other large reports are being taken")),
+    }
 }
 
 /// Makes a pack of a report in JSON.
 fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
     let report: BlockReport = read_object(body)?;
     let index = Index {
-        block_id: report.block_id,
-        identity: report.identity,
-        node_id: report.node_id,
         epoch: report.epoch,
         attempt: report.attempt,
         exception: report.exception,
-        results: Vec::new(),
+        part: report.part,
+        back: report.back,
+        site: report.site,
+        ..Index::new(report.block_id, report.identity, report.node_id)
     };
     let mut builder = Builder::new(index);
     for (i, result) in report.results.into_iter().enumerate() {
@@ -129,7 +169,11 @@ fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
             head: 0,
             body: 0,
         };
-        builder.push(entry, &Head { target_url: result.target_url, headers: result.headers }, &content);
+        builder.push(
+            entry,
+            &Head { target_url: result.target_url, headers: result.headers, fetched_at: result.fetched_at, ..Head::default() },
+            &content,
+        );
     }
     let index = builder.index().clone();
     Ok((index, Bytes::from(builder.finish())))

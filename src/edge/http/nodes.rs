@@ -1,11 +1,12 @@
 //! `/api/v1/nodes`
 
 use super::limit;
+use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::NodeWork;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
-use crate::edge::body::{id, json_or_default};
+use crate::edge::auth::{Caller, Need};
+use crate::edge::body::json_or_default;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{NodeOutput, NodeStatusOutput, Page};
@@ -13,6 +14,9 @@ use crate::protocol::problem::Problem;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+/// What the path takes for a node.
+const NODE: &str = "The node: its id, its number, its name, or digits that its id begins or ends with (at least 4).";
 
 /// This room's part of the route table.
 pub fn routes() -> Vec<Resource> {
@@ -24,6 +28,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Page<NodeOutput>>(200, "The nodes.")
         }),
         resource("/api/v1/nodes/{id}")
+            .text("id", NODE)
             .get(read, |op| op.named("readNode").says("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
             .delete(remove, |op| {
                 op.named("removeNode")
@@ -33,13 +38,13 @@ pub fn routes() -> Vec<Resource> {
                     .answers_nothing(204, "It is gone.")
                     .may_fail(&[409])
             }),
-        resource("/api/v1/nodes/{id}/enable").post(enable, |op| {
+        resource("/api/v1/nodes/{id}/enable").text("id", NODE).post(enable, |op| {
             op.named("enableNode")
                 .says("Gives a node work again, whatever it was told before.")
                 .needs(Need::Admin)
                 .answers::<NodeOutput>(200, "The node.")
         }),
-        resource("/api/v1/nodes/{id}/disable").post(disable, |op| {
+        resource("/api/v1/nodes/{id}/disable").text("id", NODE).post(disable, |op| {
             op.named("disableNode")
                 .says("Gives a node no more work. It finishes what it has.")
                 .needs(Need::Admin)
@@ -47,7 +52,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<NodeOutput>(200, "The node.")
                 .may_fail(&[422])
         }),
-        resource("/api/v1/nodes/{id}/drain").post(drain, |op| {
+        resource("/api/v1/nodes/{id}/drain").text("id", NODE).post(drain, |op| {
             op.named("drainNode")
                 .says("Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing.")
                 .needs(Need::Admin)
@@ -55,7 +60,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<NodeOutput>(200, "The node.")
                 .may_fail(&[422])
         }),
-        resource("/api/v1/nodes/{id}/exit").post(exit, |op| {
+        resource("/api/v1/nodes/{id}/exit").text("id", NODE).post(exit, |op| {
             op.named("exitNode")
                 .says("Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled.")
                 .needs(Need::Admin)
@@ -63,7 +68,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<NodeOutput>(200, "The node.")
                 .may_fail(&[422])
         }),
-        resource("/api/v1/nodes/{id}/statuses").also_at("/api/v1/nodes/{id}/status").get(statuses, |op| {
+        resource("/api/v1/nodes/{id}/statuses").text("id", NODE).also_at("/api/v1/nodes/{id}/status").get(statuses, |op| {
             op.named("listNodeStatuses")
                 .says("What a node said in its heartbeats, newest first.")
                 .needs(Need::Read)
@@ -74,20 +79,25 @@ pub fn routes() -> Vec<Resource> {
     ]
 }
 
+/// The node that the path means.
+async fn node(edge: &Edge, request: &HttpRequest) -> Result<NodeId, Failure> {
+    let text = request.match_info().get("id").unwrap_or_default();
+    Ok(edge.desk.node_meant(text).await.map_err(|problem| problem.at("id"))?)
+}
+
 /// `GET /api/v1/nodes`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn list(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(Page { items: edge.desk.nodes().await?, next_cursor: None }))
 }
 
 /// `GET /api/v1/nodes/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.node(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.node(node(&edge, &request).await?).await?))
 }
 
 /// The query of a removal.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct RemoveQuery {
     /// Also if it is there.
     #[serde(default)]
@@ -96,13 +106,15 @@ pub struct RemoveQuery {
 
 /// `DELETE /api/v1/nodes/{id}`
 pub async fn remove(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RemoveQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    edge.desk.remove_node(id(&edge, &request, "id").await?, query.force).await?;
+    let node = node(&edge, &request).await?;
+    edge.desk.remove_node(node, query.force).await?;
+    edge.owners.forget(PeerId::Node(node));
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// Why.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Reason {
     /// For people.
     #[serde(default)]
@@ -113,38 +125,43 @@ pub struct Reason {
 /// Characters of a reason.
 const MOST_REASON: usize = 500;
 
-async fn set_work(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, work: NodeWork) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+async fn set_work(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+    work: NodeWork,
+) -> Result<HttpResponse, Failure> {
     let Reason { reason } = json_or_default(&request, payload).await?;
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MOST_REASON) {
         return Err(Problem::invalid("reason", format!("at most {MOST_REASON} characters are taken")).into());
     }
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&edge, &request, "id").await?, work, reason, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(node(&edge, &request).await?, work, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/enable`
-pub async fn enable(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(id(&edge, &request, "id").await?, NodeWork::Enabled, None, caller.name).await?))
+pub async fn enable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(node(&edge, &request).await?, NodeWork::Enabled, None, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/disable`
-pub async fn disable(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    set_work(edge, request, payload, NodeWork::Disabled).await
+pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    set_work(edge, caller, request, payload, NodeWork::Disabled).await
 }
 
 /// `POST /api/v1/nodes/{id}/drain`
-pub async fn drain(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    set_work(edge, request, payload, NodeWork::Draining).await
+pub async fn drain(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    set_work(edge, caller, request, payload, NodeWork::Draining).await
 }
 
 /// `POST /api/v1/nodes/{id}/exit`
-pub async fn exit(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    set_work(edge, request, payload, NodeWork::Leaving).await
+pub async fn exit(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    set_work(edge, caller, request, payload, NodeWork::Leaving).await
 }
 
 /// The query of a list of statuses.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Query {
     /// Only those of this instant and later.
     from: Option<Timestamp>,
@@ -157,9 +174,8 @@ pub struct Query {
 
 /// `GET /api/v1/nodes/{id}/statuses`
 pub async fn statuses(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     let Query { from, to, limit: asked } = query.into_inner();
-    let rows = edge.desk.node_status(id(&edge, &request, "id").await?, from, to, limit(asked)?).await?;
+    let rows = edge.desk.node_status(node(&edge, &request).await?, from, to, limit(asked)?).await?;
     let items = rows.into_iter().map(|(load, creation_time)| NodeStatusOutput { load, creation_time }).collect();
     Ok(HttpResponse::Ok().json(Page { items, next_cursor: None }))
 }

@@ -1,7 +1,9 @@
 //! `/api/v1/packages`: programs that nodes fetch from the broker.
 
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::answer::IsStreamed;
+use crate::edge::auth::{Caller, Need};
+use crate::edge::body::Pieces;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
@@ -10,7 +12,7 @@ use crate::protocol::problem::Problem;
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fs::File;
@@ -59,6 +61,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// The query of a push.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Query {
     /// What it is called, for people.
     #[schemars(length(max = NAME))]
@@ -66,19 +69,18 @@ pub struct Query {
 }
 
 /// `GET /api/v1/packages`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn list(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(Page { items: edge.desk.packages().await?, next_cursor: None }))
 }
 
 /// `POST /api/v1/packages`
 pub async fn push(
     edge: web::Data<Edge>,
+    caller: Caller,
     request: HttpRequest,
     query: web::Query<Query>,
-    mut payload: web::Payload,
+    payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
     let name = query.into_inner().name.filter(|name| !name.is_empty());
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let media_type = header(CONTENT_TYPE).unwrap_or(BYTES).to_owned();
@@ -94,8 +96,8 @@ pub async fn push(
     }
     let mut incoming = edge.desk.begin_package().await?;
     let (mut piece, mut is_empty) = (BytesMut::new(), true);
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|e| Problem::malformed(format!("the body was cut short: {e}")))?;
+    let mut pieces_in = Pieces::of(&request, payload)?;
+    while let Some(chunk) = pieces_in.next().await? {
         is_empty &= chunk.is_empty();
         piece.extend_from_slice(&chunk);
         if piece.len() >= PIECE {
@@ -111,16 +113,16 @@ pub async fn push(
 
 /// `GET /api/v1/packages/{sha256}`
 pub async fn fetch(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Agent)?;
     let (package, file) = edge.desk.open_package(hash(&request)?).await?;
     let mut answer = HttpResponse::Ok();
     answer.content_type(BYTES).insert_header((ETAG, format!("\"{}\"", package.sha256)));
-    Ok(answer.no_chunking(package.size).streaming(pieces(file)))
+    let mut answer = answer.no_chunking(package.size).streaming(pieces(file));
+    answer.extensions_mut().insert(IsStreamed);
+    Ok(answer)
 }
 
 /// `DELETE /api/v1/packages/{sha256}`
 pub async fn remove(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
     edge.desk.remove_package(hash(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -4,9 +4,10 @@ use super::limit;
 use crate::actors::desk::FireFilter;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json};
 use crate::edge::error::Failure;
+use crate::edge::masks::shown;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
 use crate::protocol::management::{FireOutput, JobChange, PreviewInput, PreviewOutput, WhyOutput};
@@ -71,6 +72,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// The query of a job's next fires.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NextQuery {
     /// At most so many, 1 to 1,000; 5 if absent.
     #[schemars(range(min = 1, max = 1_000))]
@@ -81,18 +83,17 @@ pub struct NextQuery {
 
 /// `GET /api/v1/jobs/{id}/next`
 pub async fn next(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<NextQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.next_fires(id(&edge, &request, "id").await?, query.count, query.after).await?))
 }
 
 /// `POST /api/v1/jobs/preview`: it changes nothing, so whoever may look may ask.
 pub async fn preview(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.preview(json(&request, payload).await?)?))
 }
 
 /// The query of a ledger.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct FiresQuery {
     /// Only those of this instant and later.
     from: Option<Timestamp>,
@@ -110,7 +111,6 @@ pub struct FiresQuery {
 
 /// `GET /api/v1/jobs/{id}/fires`
 pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<FiresQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     let FiresQuery { from, to, verdict, cursor, limit: asked } = query.into_inner();
     let filter = FireFilter { from, to, verdict, cursor, limit: limit(asked)? };
     Ok(HttpResponse::Ok().json(edge.desk.fires(id(&edge, &request, "id").await?, filter).await?))
@@ -118,6 +118,7 @@ pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Quer
 
 /// The query of a reason.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct WhyQuery {
     /// The instant that is asked about; it has to be there.
     at: Option<Timestamp>,
@@ -125,13 +126,13 @@ pub struct WhyQuery {
 
 /// `GET /api/v1/jobs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WhyQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     let at = query.at.ok_or_else(|| Problem::invalid("at", "which instant is meant?"))?;
     Ok(HttpResponse::Ok().json(edge.desk.why(id(&edge, &request, "id").await?, at).await?))
 }
 
 /// The query of a list of changes.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct PageQuery {
     /// The `nextCursor` of the page before.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
@@ -142,14 +143,18 @@ pub struct PageQuery {
 }
 
 /// `GET /api/v1/jobs/{id}/history`
-pub async fn history(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<PageQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn history(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<PageQuery>,
+) -> Result<HttpResponse, Failure> {
     let page = edge.desk.changes(Some(id(&edge, &request, "id").await?), query.cursor.as_deref(), limit(query.limit)?).await?;
-    Ok(HttpResponse::Ok().json(page))
+    Ok(HttpResponse::Ok().json(Page { items: shown(&caller, page.items), next_cursor: page.next_cursor }))
 }
 
 /// `GET /api/v1/changes`
-pub async fn changes(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<PageQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    Ok(HttpResponse::Ok().json(edge.desk.changes(None, query.cursor.as_deref(), limit(query.limit)?).await?))
+pub async fn changes(edge: web::Data<Edge>, caller: Caller, query: web::Query<PageQuery>) -> Result<HttpResponse, Failure> {
+    let page = edge.desk.changes(None, query.cursor.as_deref(), limit(query.limit)?).await?;
+    Ok(HttpResponse::Ok().json(Page { items: shown(&caller, page.items), next_cursor: page.next_cursor }))
 }

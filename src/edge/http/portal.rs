@@ -34,7 +34,7 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 22] = files![
+static FILES: [File; 23] = files![
     "acts.js" SCRIPT,
     "api.js" SCRIPT,
     "dialog.js" SCRIPT,
@@ -54,6 +54,7 @@ static FILES: [File; 22] = files![
     "run.js" SCRIPT,
     "runs.js" SCRIPT,
     "schedule.js" SCRIPT,
+    "sites.js" SCRIPT,
     "style.css" STYLE,
     "text.js" SCRIPT,
     "workers.js" SCRIPT,
@@ -63,6 +64,7 @@ static FILES: [File; 22] = files![
 pub fn routes() -> Vec<Resource> {
     vec![resource("/portal/{file}").text("file", "The name of a file of the portal: `main.js`.").get(file, |op| {
         op.named("readPortalFile")
+            .is_public()
             .says("A file of the pages at `/`: a script, the style, the icon. They say nothing of the broker, so no token is asked for.")
             .answers_as(200, "text/javascript", "The file.")
             .or_as("text/css")

@@ -3,22 +3,25 @@
 use crate::actors::desk::PollOptions;
 use crate::actors::run::DeliveredBlock;
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::ids::{BlockId, Identity, WorkerId};
+use crate::domain::ids::{BlockId, Identity, PeerId, WorkerId};
 use crate::domain::request::RequestBatch;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
-use crate::edge::body::{id, read};
+use crate::edge::answer::Traced;
+use crate::edge::auth::{Caller, Need};
+use crate::edge::body::{aside, id, parse, read};
 use crate::edge::error::Failure;
+use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::delivery::{self, Block, Outcome};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
 use crate::protocol::{BULK, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
-use actix_web::http::header::ACCEPT;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ACCEPT, ContentType};
 use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,6 +30,8 @@ use std::time::Duration;
 pub(super) const MOST_WAIT: f64 = 60.0;
 /// Blocks in one answer at most.
 const MOST_BLOCKS: usize = 64;
+/// Bytes of an answer in plain JSON; a block that is larger comes alone.
+const MOST_PLAIN: usize = 1 << 20;
 
 /// This room's part of the route table: the seeds' addresses, with the prefix of 002's code and without.
 pub fn routes() -> Vec<Resource> {
@@ -84,22 +89,23 @@ enum Polled {
 
 /// `POST /requestqueue/{identity}`
 pub async fn push(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
     let identity: Identity = id(&edge, &request, "identity").await?;
-    let batch = read_push(read(&request, payload, MAX_PUSH).await?)?;
+    let body = read(&request, payload, MAX_PUSH).await?;
+    let batch = parse(&request, body, 1, read_push).await?;
     Ok(HttpResponse::Ok().json(edge.desk.push(identity, Vec::new(), batch).await?))
 }
 
 /// `POST /requestqueue/{identity}/ack`
 pub async fn ack(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
     let identity: Identity = id(&edge, &request, "identity").await?;
-    let (blocks, batch) = read_ack(read(&request, payload, MAX_PUSH).await?)?;
+    let body = read(&request, payload, MAX_PUSH).await?;
+    let (blocks, batch) = parse(&request, body, 1, read_ack).await?;
     Ok(HttpResponse::Ok().json(edge.desk.push(identity, blocks, batch).await?))
 }
 
 /// The query of a poll.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Query {
     /// Seconds to wait for a block; 0 unless said.
     #[schemars(range(min = 0.0, max = MOST_WAIT))]
@@ -127,9 +133,11 @@ pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
 }
 
 /// `GET /requestqueue/{identity}`
-pub async fn poll(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
+pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let identity: Identity = id(&edge, &request, "identity").await?;
+    if let Some(worker) = query.worker {
+        own(&edge, &caller, PeerId::Worker(worker)).await?;
+    }
     let wait = wait_of(query.wait)?;
     let max = query.max.unwrap_or(1);
     if !(1..=MOST_BLOCKS).contains(&max) {
@@ -146,30 +154,63 @@ pub async fn poll(edge: web::Data<Edge>, request: HttpRequest, query: web::Query
         }
     }
     let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
-    let delivered = edge.desk.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack }).await?;
-    let state = (RUN_STATE_HEADER, delivered.state.name());
+    let (delivered, mut receipt) = edge.desk.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack }).await?;
+    let mut answer = HttpResponse::Ok();
+    answer.insert_header((RUN_STATE_HEADER, delivered.state.name()));
     if delivered.blocks.is_empty() {
-        return Ok(HttpResponse::NoContent().insert_header(state).finish());
+        return Ok(answer.status(StatusCode::NO_CONTENT).finish());
     }
     if bulk {
-        return Ok(HttpResponse::Ok().insert_header(state).content_type(BULK).body(bulk_body(&delivered.blocks)));
+        return Ok(answer.content_type(BULK).body(Traced::new(bulk_body(&delivered.blocks), receipt)));
     }
-    let mut blocks = Vec::with_capacity(delivered.blocks.len());
-    for block in &delivered.blocks {
-        blocks.push(plain(identity, block).map_err(|problem| {
-            log::error!("a stored block cannot be read block={}: {problem}", block.block_id);
-            Problem::internal()
-        })?);
+    let mut blocks = delivered.blocks;
+    if let Some(receipt) = receipt.as_mut().filter(|_| blocks.len() > 1) {
+        let fit = how_many_fit(&blocks);
+        blocks.truncate(fit);
+        receipt.leave_out(fit);
     }
-    let mut answer = HttpResponse::Ok();
-    answer.insert_header(state);
-    Ok(match (query.max, blocks.pop()) {
-        (None, Some(block)) => answer.json(block),
-        (_, last) => {
-            blocks.extend(last);
-            answer.json(serde_json::json!({ "blocks": blocks }))
+    let is_list = query.max.is_some();
+    let text = plain_text(identity, blocks, is_list).await?;
+    Ok(answer.content_type(ContentType::json()).body(Traced::new(text, receipt)))
+}
+
+/// Bytes of a block as plain JSON, more or less.
+fn plain_size(block: &DeliveredBlock) -> usize {
+    let bodies: usize =
+        pack::read_index(&block.pack).map_or(0, |index| index.results.iter().map(|e| e.head as usize + e.body as usize * 4 / 3).sum());
+    block.raw_length as usize + bodies
+}
+
+/// How many blocks go into one answer; one always does.
+fn how_many_fit(blocks: &[DeliveredBlock]) -> usize {
+    let mut bytes = 0;
+    let fit = blocks.iter().take_while(|block| {
+        bytes += plain_size(block);
+        bytes <= MOST_PLAIN
+    });
+    fit.count().max(1)
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    blocks: &'a [Block],
+}
+
+/// Blocks as plain JSON. What is large is unpacked beside the threads that serve.
+async fn plain_text(identity: Identity, blocks: Vec<DeliveredBlock>, is_list: bool) -> Result<Vec<u8>, Problem> {
+    let is_large = blocks.iter().map(plain_size).sum::<usize>() > MOST_PLAIN;
+    let write = move || {
+        let mut out = Vec::with_capacity(blocks.len());
+        for block in &blocks {
+            out.push(plain(identity, block).map_err(|problem| {
+                log::error!("a stored block cannot be read block={}: {problem}", block.block_id);
+                Problem::internal()
+            })?);
         }
-    })
+        let text = if is_list { serde_json::to_vec(&List { blocks: &out }) } else { serde_json::to_vec(&out.pop()) };
+        text.map_err(|_| Problem::internal())
+    };
+    if is_large { aside(write).await } else { write() }
 }
 
 fn bulk_body(blocks: &[DeliveredBlock]) -> Vec<u8> {
@@ -215,6 +256,9 @@ fn plain(identity: Identity, block: &DeliveredBlock) -> Result<Block, Problem> {
             target_url: opened.head.target_url,
             error: entry.error,
             headers: opened.head.headers,
+            fetched_at: opened.head.fetched_at,
+            remote_address: opened.head.remote_address,
+            sent: opened.head.sent,
             content: base64::engine::general_purpose::STANDARD.encode(&opened.body),
         })
     });

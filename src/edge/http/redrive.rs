@@ -1,7 +1,7 @@
 //! `/api/v1/runs/redrive`
 
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::json_or_default;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
@@ -21,8 +21,7 @@ pub fn routes() -> Vec<Resource> {
 }
 
 /// `POST /api/v1/runs/redrive`
-pub async fn redrive(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn redrive(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RedriveInput = json_or_default(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.redrive_runs(input, caller.name).await?))
 }

@@ -2,14 +2,15 @@
 
 use super::limit;
 use crate::actors::desk::RunFilter;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{IdPart, Identity, JobId, PeerId, TraceId};
 use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
+use crate::edge::owners::may_speak_for;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::management::{AskInput, WhyOutput};
@@ -73,7 +74,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/instances").get(instances, |op| {
             op.named("listInstances")
-                .says("Lists the instances of a run on several nodes or workers. A run that is its own only instance has none.")
+                .says("Lists the instances of a run: who has each of them, or had it last. A task that went to one worker has one; block runs and callbacks have none.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
                 .answers::<Page<InstanceOutput>>(200, "A page of instances.")
@@ -98,8 +99,10 @@ pub fn routes() -> Vec<Resource> {
 
 /// The query of a list of runs.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Query {
+    /// Only those whose id begins or ends with these 4 to 32 digits.
+    id: Option<IdPart>,
     /// Only of this state.
     state: Option<RunState>,
     /// Only of this job.
@@ -108,6 +111,8 @@ pub struct Query {
     kind: Option<JobKind>,
     /// Only of jobs that are in this group now.
     group: Option<String>,
+    /// Only those of this W3C trace: 32 hexadecimal digits.
+    trace_id: Option<TraceId>,
     /// Only those made at this instant and later.
     from: Option<Timestamp>,
     /// Only those made at this instant and earlier.
@@ -123,28 +128,24 @@ pub struct Query {
 }
 
 /// `GET /api/v1/runs`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
-    let Query { state, job_id, kind, group, from, to, sort, cursor, limit: asked } = query.into_inner();
-    let filter = RunFilter { state, job_id, kind, group, from, to, sort, cursor, limit: limit(asked)? };
+pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    let Query { id, state, job_id, kind, group, trace_id: trace, from, to, sort, cursor, limit: asked } = query.into_inner();
+    let filter = RunFilter { id, state, job_id, kind, group, trace, from, to, sort, cursor, limit: limit(asked)? };
     Ok(HttpResponse::Ok().json(edge.desk.runs(filter).await?))
 }
 
 /// `GET /api/v1/runs/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.run(id(&edge, &request, "id").await?).await?))
 }
 
 /// `POST /api/v1/runs/{id}/stop`
-pub async fn stop(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn stop(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.desk.stop_run(id(&edge, &request, "id").await?, caller.name.as_deref()).await?))
 }
 
 /// `POST /api/v1/runs/{id}/retry`
-pub async fn retry(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn retry(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let run = edge.desk.retry_run(id(&edge, &request, "id").await?, caller.name).await?;
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }
@@ -160,19 +161,18 @@ pub struct NextFire {
 
 /// `POST /api/v1/runs/{id}/next`
 pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
     let next_fire = edge.desk.ask_next(id(&edge, &request, "id").await?, json(&request, payload).await?).await?;
     Ok(HttpResponse::Ok().json(NextFire { next_fire }))
 }
 
 /// `GET /api/v1/runs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a list of blocks or instances.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct BlockQuery {
     /// The `nextCursor` of the page before.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
@@ -184,26 +184,24 @@ pub struct BlockQuery {
 
 /// `GET /api/v1/runs/{id}/blocks`
 pub async fn blocks(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     let page = edge.desk.blocks(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
 /// `GET /api/v1/runs/{id}/instances`
 pub async fn instances(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     let page = edge.desk.instances(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
 /// `GET /api/v1/runs/{id}/status`
 pub async fn status(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.run_status(id(&edge, &request, "id").await?).await?))
 }
 
 /// The body of a `start-returned`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct StartReturned {
     /// Why there are none. The run fails.
     #[serde(default)]
@@ -211,9 +209,17 @@ pub struct StartReturned {
 }
 
 /// `POST /api/v1/runs/{id}/start-returned`
-pub async fn start_returned(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
+pub async fn start_returned(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
     let body: StartReturned = json_or_default(&request, payload).await?;
-    edge.desk.start_returned(id(&edge, &request, "id").await?, body.error).await?;
+    let run: Identity = id(&edge, &request, "id").await?;
+    if let Some(worker) = edge.desk.run(run).await?.worker_id {
+        may_speak_for(&edge, &caller, PeerId::Worker(worker)).await?;
+    }
+    edge.desk.start_returned(run, body.error).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -43,6 +43,7 @@ pub fn routes() -> Vec<Resource> {
                     .says("Triggers a job, by the address that Scheduler.NET's users had it call back.")
                     .query::<TaskQuery>(),
             )
+            .admits(admit_by_address, |failure| answer(Err(failure)))
         }),
     ]
 }
@@ -52,7 +53,9 @@ fn written(op: Operation) -> Operation {
 }
 
 fn told(op: Operation) -> Operation {
-    op.answers::<Done>(200, "It is done.").answers::<Refused>(206, "It is not, and why: their clients look for errors here.")
+    op.admits(|edge, request| admit(edge, request, None).map(Some), |failure| answer(Err(failure)))
+        .answers::<Done>(200, "It is done.")
+        .answers::<Refused>(206, "It is not, and why: their clients look for errors here.")
 }
 
 /// The header of a token there.
@@ -70,9 +73,15 @@ fn kind(request: &HttpRequest) -> Kind {
     if request.path().starts_with("/api/v1.0/callbackjob") { Kind::Callback } else { Kind::Client }
 }
 
-fn admit(edge: &Edge, request: &HttpRequest) -> Result<Caller, Failure> {
+fn admit(edge: &Edge, request: &HttpRequest, in_address: Option<&str>) -> Result<Caller, Failure> {
     let token = request.headers().get(TOKEN).and_then(|value| value.to_str().ok());
-    allow_peer(edge, request, Need::Admin, token, None)
+    allow_peer(edge, request, Need::Admin, token.or(in_address), None)
+}
+
+/// Who calls back cannot send a header.
+fn admit_by_address(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
+    let query = web::Query::<TaskQuery>::from_query(request.query_string()).ok();
+    admit(edge, request, query.as_ref().and_then(|query| query.token.as_deref())).map(Some)
 }
 
 fn path_id(request: &HttpRequest) -> JobId {
@@ -80,12 +89,11 @@ fn path_id(request: &HttpRequest) -> JobId {
 }
 
 /// `POST /api/v1.0/{kind}`
-pub async fn create(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> HttpResponse {
-    answer(try_create(&edge, &request, payload).await)
+pub async fn create(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> HttpResponse {
+    answer(try_create(&edge, caller, &request, payload).await)
 }
 
-async fn try_create(edge: &Edge, request: &HttpRequest, payload: web::Payload) -> Result<Option<String>, Failure> {
-    let caller = admit(edge, request)?;
+async fn try_create(edge: &Edge, caller: Caller, request: &HttpRequest, payload: web::Payload) -> Result<Option<String>, Failure> {
     let mut body = JobBody::read(&read(request, payload, MAX_JSON).await?)?;
     if body.is_ignored(&edge.scheduler_net.ignored) {
         return Ok(None);
@@ -136,12 +144,11 @@ async fn remove(edge: &Edge, id: JobId, caller: Caller) -> Result<(), Failure> {
 }
 
 /// `PUT /api/v1.0/{kind}`
-pub async fn update(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> HttpResponse {
-    answer(try_update(&edge, &request, payload).await)
+pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> HttpResponse {
+    answer(try_update(&edge, caller, &request, payload).await)
 }
 
-async fn try_update(edge: &Edge, request: &HttpRequest, payload: web::Payload) -> Result<Option<String>, Failure> {
-    let caller = admit(edge, request)?;
+async fn try_update(edge: &Edge, caller: Caller, request: &HttpRequest, payload: web::Payload) -> Result<Option<String>, Failure> {
     let body = JobBody::read(&read(request, payload, MAX_JSON).await?)?;
     let text = body.id.clone().ok_or_else(|| Problem::invalid("Id", "it is required"))?;
     let id = job_id(&text);
@@ -166,21 +173,13 @@ async fn try_update(edge: &Edge, request: &HttpRequest, payload: web::Payload) -
 }
 
 /// `DELETE /api/v1.0/{kind}/{id}`
-pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> HttpResponse {
-    let removed = match admit(&edge, &request) {
-        Ok(caller) => remove(&edge, path_id(&request), caller).await,
-        Err(failure) => Err(failure),
-    };
-    answer(removed.map(|()| None))
+pub async fn delete(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> HttpResponse {
+    answer(remove(&edge, path_id(&request), caller).await.map(|()| None))
 }
 
 /// `GET /api/v1.0/{kind}/{id}`: fires the job now. It is what their clients expect of a GET.
-pub async fn fire(edge: web::Data<Edge>, request: HttpRequest) -> HttpResponse {
-    let run = match admit(&edge, &request) {
-        Ok(caller) => trigger(&edge, &request, caller).await,
-        Err(failure) => Err(failure),
-    };
-    answer(run.map(Some))
+pub async fn fire(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> HttpResponse {
+    answer(trigger(&edge, &request, caller).await.map(Some))
 }
 
 async fn trigger(edge: &Edge, request: &HttpRequest, caller: Caller) -> Result<String, Failure> {
@@ -199,12 +198,10 @@ pub struct TaskQuery {
 }
 
 /// `GET /api/v1.0/task/{id}?action=run`: the address that DotnetSpider's hub gave to Scheduler.NET, to be called at the time.
-pub async fn task(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<TaskQuery>) -> HttpResponse {
-    let token = request.headers().get(TOKEN).and_then(|value| value.to_str().ok()).or(query.token.as_deref());
-    let run = match allow_peer(&edge, &request, Need::Admin, token, None) {
-        Ok(caller) if query.action.eq_ignore_ascii_case("run") => trigger(&edge, &request, caller).await,
-        Ok(_) => Err(Problem::invalid("action", format!("`{}` is not done here: only run is", query.action)).into()),
-        Err(failure) => Err(failure),
+pub async fn task(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, query: web::Query<TaskQuery>) -> HttpResponse {
+    let run = match query.action.eq_ignore_ascii_case("run") {
+        true => trigger(&edge, &request, caller).await,
+        false => Err(Problem::invalid("action", format!("`{}` is not done here: only run is", query.action)).into()),
     };
     answer(run.map(Some))
 }

@@ -1,10 +1,12 @@
 //! Tasks by HTTP: many triggers at once, and the road for workers without a socket.
 
 use crate::actors::job::TriggerOrder;
+use crate::domain::ids::PeerId;
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, read};
 use crate::edge::error::Failure;
+use crate::edge::owners::own;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::TriggerInput;
 use crate::protocol::management::TriggeredOutput;
@@ -73,8 +75,12 @@ async fn list<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload)
 struct Item<T>(#[serde(deserialize_with = "object")] T);
 
 /// `POST /api/v1/jobs/{id}/trigger/batch`
-pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+pub async fn trigger_batch(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let inputs: Vec<TriggerInput> = list(&request, payload).await?;
     let trace_id = super::jobs::trace_of(&request);
@@ -88,17 +94,22 @@ pub async fn trigger_batch(edge: web::Data<Edge>, request: HttpRequest, payload:
 }
 
 /// `POST /api/v1/workers/{id}/reports`
-pub async fn reports(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
+pub async fn reports(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
+    own(&edge, &caller, PeerId::Worker(worker)).await?;
     let reports: Vec<TaskReport> = list(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.worker_reports(worker, reports).await?))
 }
 
 /// `POST /api/v1/workers/{id}/heartbeat`
-pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
+pub async fn heartbeat(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
+    own(&edge, &caller, PeerId::Worker(worker)).await?;
     let input: HandsInput = json(&request, payload).await?;
     edge.desk.worker_beats(worker, input.tasks).await?;
     Ok(HttpResponse::NoContent().finish())

@@ -1,14 +1,16 @@
 //! `/api/v1/jobs/export` and `/api/v1/jobs/import`: jobs as a file, in YAML or JSON.
 
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{MAX_JSON, read};
 use crate::edge::error::Failure;
+use crate::edge::masks::shown;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::JobInput;
 use crate::protocol::management::{ExportedJob, ImportedJob};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_json;
+use crate::protocol::unknown::{refusal, unread};
 use actix_web::http::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
@@ -23,7 +25,7 @@ pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/export").get(export, |op| {
             op.named("exportJobs")
-                .says("Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON; secrets are empty.")
+                .says("Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON. The secret of a callback is empty; other secrets are masked for all but an admin.")
                 .needs(Need::Read)
                 .query::<ExportQuery>()
                 .answers::<Vec<ExportedJob>>(200, "The jobs.")
@@ -43,6 +45,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// The query of an export.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ExportQuery {
     /// Only the jobs of this group.
     group: Option<String>,
@@ -55,10 +58,14 @@ fn header(request: &HttpRequest, name: HeaderName) -> &str {
 }
 
 /// `GET /api/v1/jobs/export`
-pub async fn export(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<ExportQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn export(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<ExportQuery>,
+) -> Result<HttpResponse, Failure> {
     let ExportQuery { group, name } = query.into_inner();
-    let jobs = edge.desk.export_jobs(group, name).await?;
+    let jobs = shown(&caller, edge.desk.export_jobs(group, name).await?);
     let accept = header(&request, ACCEPT).to_ascii_lowercase();
     if accept.contains("json") && !accept.contains("yaml") {
         return Ok(HttpResponse::Ok().json(jobs));
@@ -68,7 +75,7 @@ pub async fn export(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
 
 /// The query of an import.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportQuery {
     /// Only check it, and say what it would do.
     #[serde(default)]
@@ -97,11 +104,11 @@ struct ImportFile {
 /// `POST /api/v1/jobs/import`
 pub async fn import(
     edge: web::Data<Edge>,
+    caller: Caller,
     request: HttpRequest,
     query: web::Query<ImportQuery>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
     let body = read(&request, payload, MAX_JSON).await?;
     let inputs = jobs_of(read_file(&body, header(&request, CONTENT_TYPE))?)?;
     Ok(HttpResponse::Ok().json(edge.desk.import_jobs(inputs, query.dry_run, caller.name).await?))
@@ -156,7 +163,10 @@ fn list_of(file: Value) -> Result<Vec<Value>, Problem> {
     };
     let Some(Value::Array(jobs)) = jobs else { return Err(Problem::malformed("a list of jobs is expected").at("jobs")) };
     match others.keys().find(|name| !name.starts_with(OWN)) {
-        Some(name) => Err(Problem::malformed(format!("beside `jobs` only what begins with `{OWN}` is expected")).at(name)),
+        Some(name) => {
+            let detail = format!("{}; what begins with `{OWN}` is yours", refusal("member", name, &["jobs"]));
+            Err(Problem::invalid(name, detail))
+        }
         None => Ok(jobs),
     }
 }
@@ -168,7 +178,7 @@ fn jobs_of(file: Value) -> Result<Vec<JobInput>, Problem> {
         serde_path_to_error::deserialize(job).map_err(|e| {
             let path = e.path().to_string();
             let field = if path == "." { format!("jobs[{i}]") } else { format!("jobs[{i}].{path}") };
-            Problem::malformed(e.inner().to_string()).at(field)
+            unread("member", &field, &e.inner().to_string())
         })
     };
     jobs.into_iter().enumerate().map(job).collect()
@@ -228,7 +238,9 @@ mod tests {
         assert_eq!(field("[{\"name\": 5}]"), Some((400, "jobs[0].name".to_owned())));
         assert_eq!(field("name: a\n"), Some((400, "jobs".to_owned())));
         assert_eq!(field("- name: [\n"), Some((400, String::new())));
-        assert_eq!(field("jobs: []\nx-a: 1\nb: 2\n"), Some((400, "b".to_owned())));
+        assert_eq!(field("jobs: []\nx-a: 1\nb: 2\n"), Some((422, "b".to_owned())));
+        assert_eq!(field("- name: a\n  shedule: {}\n"), Some((422, "jobs[0].shedule".to_owned())));
+        assert_eq!(field("- name: a\n  schedule: {triggers: [{crom: x}]}\n"), Some((422, "jobs[0].schedule.triggers[0].crom".to_owned())));
         assert_eq!(field("jobs: 5\n"), Some((400, "jobs".to_owned())));
         assert_eq!(
             field("- name: a\n  schedule:\n    triggers:\n    - cron: 5\n").map(|(_, field)| field).as_deref(),

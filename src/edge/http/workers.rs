@@ -2,14 +2,15 @@
 
 use super::limit;
 use crate::actors::desk::WorkerFilter;
-use crate::domain::ids::{Named, WorkerId};
+use crate::domain::ids::{Named, PeerId, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::{WorkerOrder, WorkerState};
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::http::queue::wait_of;
+use crate::edge::owners::own;
 use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::api::{Page, WorkerInput, WorkerRegistered, WorkerWatch};
 use crate::protocol::management::{ReasonInput, WorkerOutput};
@@ -50,9 +51,10 @@ pub fn routes() -> Vec<Resource> {
             .get(read, |op| op.named("readWorker").says("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
             .delete(forget, |op| {
                 op.named("forgetWorker")
-                    .says("Forgets a worker that is not there, and the operator's word on it.")
+                    .says("Deletes a worker. One that is connected is refused, or put out if `force` says so: what it has goes to others.")
                     .needs(Need::Admin)
-                    .answers_nothing(204, "It is forgotten.")
+                    .query::<DeleteQuery>()
+                    .answers_nothing(204, "It is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/workers/{id}/messages").get(messages, |op| {
@@ -88,6 +90,7 @@ fn order_op(op: Operation) -> Operation {
 
 /// The query of a list of workers.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Query {
     /// Only those that are there, or those that are not.
     online: Option<bool>,
@@ -103,14 +106,14 @@ pub struct Query {
 }
 
 /// `GET /api/v1/workers`
-pub async fn list(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { online, state, group, cursor, limit: asked } = query.into_inner();
     Ok(HttpResponse::Ok().json(edge.desk.workers(WorkerFilter { online, state, group, cursor, limit: limit(asked)? }).await?))
 }
 
 /// The query of a list of watches.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct WatchQuery {
     /// How many; 50 unless said.
     #[schemars(range(min = 1, max = super::MOST))]
@@ -118,46 +121,64 @@ pub struct WatchQuery {
 }
 
 /// `GET /api/v1/workers/watches`
-pub async fn watches(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WatchQuery>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
+pub async fn watches(edge: web::Data<Edge>, query: web::Query<WatchQuery>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(Page { items: edge.desk.worker_watches(limit(query.limit)?).await?, next_cursor: None }))
 }
 
 /// `GET /api/v1/workers/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Read)?;
     Ok(HttpResponse::Ok().json(edge.desk.worker(id(&edge, &request, "id").await?).await?))
 }
 
+/// The query of a deletion.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteQuery {
+    /// Also if it is connected.
+    #[serde(default)]
+    force: bool,
+}
+
 /// `DELETE /api/v1/workers/{id}`
-pub async fn forget(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Admin)?;
-    edge.desk.forget_worker(id(&edge, &request, "id").await?).await?;
+pub async fn forget(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<DeleteQuery>,
+) -> Result<HttpResponse, Failure> {
+    let worker = id(&edge, &request, "id").await?;
+    edge.desk.forget_worker(worker, query.force, caller.name).await?;
+    edge.owners.forget(PeerId::Worker(worker));
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/workers/{id}/enable` and its kin.
 fn ordered(word: WorkerOrder) -> impl actix_web::Handler<Call, Output = Result<HttpResponse, Failure>> {
-    move |edge, request, payload| order(edge, request, payload, word)
+    move |edge, caller, request, payload| order(edge, caller, request, payload, word)
 }
 
-type Call = (web::Data<Edge>, HttpRequest, web::Payload);
+type Call = (web::Data<Edge>, Caller, HttpRequest, web::Payload);
 
-async fn order(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload, word: WorkerOrder) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Admin)?;
+async fn order(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+    word: WorkerOrder,
+) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
     let ReasonInput { reason } = json_or_default(&request, payload).await?;
     Ok(HttpResponse::Ok().json(edge.desk.order_worker(worker, word, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/workers`
-pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Worker)?;
+pub async fn register(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: WorkerInput = json(&request, payload).await?;
     let worker_id = match input.worker_id {
         Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workerId"))?,
         None => WorkerId::at(Timestamp::now()),
     };
+    own(&edge, &caller, PeerId::Worker(worker_id)).await?;
     edge.desk.register_worker(worker_id, input, caller.name).await?;
     let times = edge.desk.times();
     Ok(HttpResponse::Ok().json(WorkerRegistered {
@@ -170,6 +191,7 @@ pub async fn register(edge: web::Data<Edge>, request: HttpRequest, payload: web:
 
 /// The query of a fetch of messages.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Wait {
     /// Seconds to wait for one; 0 unless said.
     #[schemars(range(min = 0.0, max = super::queue::MOST_WAIT))]
@@ -177,8 +199,14 @@ pub struct Wait {
 }
 
 /// `GET /api/v1/workers/{id}/messages`
-pub async fn messages(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Wait>) -> Result<HttpResponse, Failure> {
-    allow(&edge, &request, Need::Worker)?;
-    let messages = edge.desk.worker_messages(id(&edge, &request, "id").await?, wait_of(query.wait)?).await?;
+pub async fn messages(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<Wait>,
+) -> Result<HttpResponse, Failure> {
+    let worker = id(&edge, &request, "id").await?;
+    own(&edge, &caller, PeerId::Worker(worker)).await?;
+    let messages = edge.desk.worker_messages(worker, wait_of(query.wait)?).await?;
     Ok(if messages.is_empty() { HttpResponse::NoContent().finish() } else { HttpResponse::Ok().json(messages) })
 }

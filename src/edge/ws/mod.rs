@@ -1,18 +1,22 @@
 //! WebSockets: the only rooms that know `actix-web-actors`. A session is transport: frames in, frames out, and the
 //! reason of a close; what they mean is the business of the actor behind it.
 
+mod frames;
 mod node;
 mod session;
 mod worker;
 
 use super::Edge;
-use super::auth::{Need, allow, allow_peer};
+use super::access::refused;
+use super::auth::{Caller, Need, allow_peer};
 use super::error::Failure;
 use super::http::node::{address_of, check_facts, node_id};
 use super::http::portal;
+use super::owners::own;
 use super::route::{Resource, resource};
-use crate::domain::ids::WorkerId;
-use crate::domain::node::NodeFacts;
+use crate::config::tokens::Signed;
+use crate::domain::ids::{PeerId, WorkerId};
+use crate::domain::node::{Instance, NodeFacts};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use actix_web::http::header::UPGRADE;
@@ -21,6 +25,8 @@ use std::collections::HashMap;
 
 /// Blocks that a node takes at once, if it does not say.
 const MAX_PROCESS_COUNT: u32 = 5;
+/// Sites that a node may work on at once.
+const MOST_SITES: u32 = 10_000;
 
 /// This room's part of the route table.
 pub fn routes() -> Vec<Resource> {
@@ -32,11 +38,12 @@ pub fn routes() -> Vec<Resource> {
                     (`nodeid` and others) it opens the socket; then a token of the role agent or admin is asked for, which may also \
                     stand in the address (`token`, or `sign`). Without an upgrade it is the page that people manage jobs on, for everybody.",
                 )
+                .admits(admit_node, refused)
                 .answers_as(200, "text/html", "The portal.")
                 .with_header("ETag", "Changes with the page.")
                 .answers_nothing(304, "It is the one that `If-None-Match` names.")
                 .answers_nothing(101, "The socket is open.")
-                .may_fail(&[400, 401, 403, 422, 503])
+                .may_fail(&[400, 401, 403, 422, 429, 503])
         }),
         resource("/worker").get(worker_socket, |op| {
             op.named("openWorkerSocket")
@@ -46,38 +53,68 @@ pub fn routes() -> Vec<Resource> {
                     may its token (`token`).",
                 )
                 .needs(Need::Worker)
+                .admits(admit_worker, refused)
                 .answers_nothing(101, "The socket is open.")
                 .may_fail(&[400])
         }),
     ]
 }
 
-/// `GET /`: the seeds' address of a node's socket, and the portal to everybody else.
-pub async fn root(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
-    if !request.headers().contains_key(UPGRADE) {
-        return Ok(portal::page(&request));
+fn wants_socket(request: &HttpRequest) -> bool {
+    request.headers().contains_key(UPGRADE)
+}
+
+/// Everybody may see the page; who opens a socket is a node.
+fn admit_node(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
+    if !wants_socket(request) {
+        return Ok(None);
     }
     edge.desk.must_lead()?;
+    let query = parameters(request)?;
+    let (facts, _) = facts(&query, request)?;
+    let signed_at = query.get("signtime").map(|text| text.parse().map(Timestamp));
+    let at = signed_at.transpose().map_err(|_| Problem::malformed("milliseconds since 1970 are expected").at("signtime"))?;
+    let sign = query.get("sign").map(|sign| Signed { node: facts.node_id, sign, at });
+    allow_peer(edge, request, Need::Agent, query.get("token").map(String::as_str), sign).map(Some)
+}
+
+fn admit_worker(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
+    let query = if wants_socket(request) { parameters(request)? } else { HashMap::new() };
+    allow_peer(edge, request, Need::Worker, query.get("token").map(String::as_str), None).map(Some)
+}
+
+/// `GET /`: the seeds' address of a node's socket, and the portal to everybody else.
+pub async fn root(
+    edge: web::Data<Edge>,
+    caller: Option<Caller>,
+    request: HttpRequest,
+    stream: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let Some(caller) = caller else { return Ok(portal::page(&request)) };
     let query = parameters(&request)?;
     let (facts, binary) = facts(&query, &request)?;
-    let sign = query.get("sign").map(|sign| (facts.node_id, sign.as_str()));
-    let caller = allow_peer(&edge, &request, Need::Agent, query.get("token").map(String::as_str), sign)?;
     check_facts(&facts)?;
-    node::open(&edge, facts, binary, caller.name, &request, stream)
+    own(&edge, &caller, PeerId::Node(facts.node_id)).await?;
+    let instance = instance(&query)?;
+    node::open(&edge, (facts, instance), binary, caller.name, &request, stream)
 }
 
 /// `GET /worker`
-pub async fn worker_socket(edge: web::Data<Edge>, request: HttpRequest, stream: web::Payload) -> Result<HttpResponse, Failure> {
-    if !request.headers().contains_key(UPGRADE) {
-        allow(&edge, &request, Need::Worker)?;
+pub async fn worker_socket(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    stream: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    if !wants_socket(&request) {
         return Err(Problem::malformed("this is the address of a WebSocket").into());
     }
     let query = parameters(&request)?;
-    let caller = allow_peer(&edge, &request, Need::Worker, query.get("token").map(String::as_str), None)?;
     let id = match query.get("workerid") {
         Some(text) => text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("workerid"))?,
         None => WorkerId::at(Timestamp::now()),
     };
+    own(&edge, &caller, PeerId::Worker(id)).await?;
     edge.desk.admit_worker(id).await?;
     worker::open(&edge, id, caller.name, &request, stream)
 }
@@ -87,6 +124,17 @@ fn parameters(request: &HttpRequest) -> Result<HashMap<String, String>, Failure>
     let pairs = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
         .map_err(|e| Problem::malformed(format!("the parameters of the address: {e}")))?;
     Ok(pairs.into_inner().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect())
+}
+
+/// Which agent it is, if it says so.
+fn instance(query: &HashMap<String, String>) -> Result<Option<Instance>, Failure> {
+    let mark = |name: &str| {
+        let text = query.get(name).filter(|text| !text.is_empty());
+        let wrong = |_| Problem::malformed("a UUID is expected").at(name.to_owned());
+        text.map(|text| uuid::Uuid::parse_str(text).map_err(wrong)).transpose()
+    };
+    let after = mark("after")?;
+    Ok(mark("instance")?.map(|id| Instance { id, after }))
 }
 
 /// What a node says of itself in its address: the seeds' names, and the same spelt as it should be.
@@ -102,11 +150,14 @@ fn facts(query: &HashMap<String, String>, request: &HttpRequest) -> Result<(Node
     if !(1..=1_000).contains(&most) {
         return Err(Problem::invalid("maxprocesscount", "1 to 1000 is expected").into());
     }
+    let max_sites = text(&["maxsites"]).map(|_| number(&["maxsites"], 0)).transpose()?;
+    let max_sites = max_sites.map(|most| u32::try_from(most).unwrap_or(u32::MAX).min(MOST_SITES));
     let takes_programs = text(&["applications"]).is_none_or(|said| !said.eq_ignore_ascii_case("false"));
     let programs = text(&["maxprograms"]).map(|_| number(&["maxprograms"], 0)).transpose()?;
     let max_programs = if takes_programs { programs.map(|most| u32::try_from(most).unwrap_or(u32::MAX)) } else { Some(0) };
     let facts = NodeFacts {
         node_id: node_id(id)?,
+        name: text(&["name"]).cloned(),
         node_type: text(&["nodetype"]).cloned().unwrap_or_else(|| "Console".to_owned()),
         ip_address: text(&["ip", "ipaddress"]).cloned().unwrap_or_else(|| address_of(request)),
         processor_count: u32::try_from(processors).unwrap_or(u32::MAX),
@@ -114,6 +165,7 @@ fn facts(query: &HashMap<String, String>, request: &HttpRequest) -> Result<(Node
         operating_system: text(&["operationsystem", "operatingsystem", "os"]).cloned().unwrap_or_default(),
         memory: number(&["memory", "totalmemory"], 0)?,
         max_process_count: most as u32,
+        max_sites,
         max_programs,
     };
     let binary = query.get("encoding").is_some_and(|encoding| encoding.eq_ignore_ascii_case("zstd"));

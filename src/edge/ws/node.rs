@@ -1,19 +1,18 @@
 //! The session of a node.
 
-use super::session::{self, Joined, MAX_MESSAGE, Peer};
+use super::session::{self, Ends, Peer};
 use crate::actors::desk::Desk;
 use crate::actors::outlet::Frame;
 use crate::actors::supervision::Stats;
 use crate::domain::ids::NodeId;
-use crate::domain::node::NodeFacts;
+use crate::domain::node::{Instance, NodeFacts};
 use crate::edge::Edge;
 use crate::edge::error::Failure;
 use crate::protocol::frame;
 use crate::protocol::node::{FromNode, ToNode};
-use crate::protocol::problem::Problem;
 use actix::{Actor, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
 use actix_web::{HttpRequest, HttpResponse, web};
-use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext, WsResponseBuilder};
+use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext};
 use std::sync::Arc;
 
 struct NodeSession {
@@ -21,30 +20,30 @@ struct NodeSession {
     id: NodeId,
     /// Until it has told who it is, and the role of its token.
     facts: Option<(NodeFacts, bool, Option<String>)>,
+    /// Which agent it is, if it says so.
+    instance: Option<Instance>,
     number: u64,
-    joined: Joined,
+    ends: Ends,
     stats: Option<Arc<Stats>>,
 }
 
 /// Answers the upgrade.
 pub(super) fn open(
     edge: &Edge,
-    facts: NodeFacts,
+    (facts, instance): (NodeFacts, Option<Instance>),
     binary: bool,
     by: Option<String>,
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let id = facts.node_id;
-    let session =
-        NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary, by)), number: 0, joined: Joined::default(), stats: None };
-    let started = WsResponseBuilder::new(session, request, stream).frame_size(MAX_MESSAGE).start();
-    started.map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))
+    let (id, ends) = (facts.node_id, Ends::of(edge, by.as_deref(), request, stream));
+    let session = NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary, by)), instance, number: 0, ends, stats: None };
+    session::open(session, request)
 }
 
 impl Peer for NodeSession {
-    fn joined(&mut self) -> &mut Joined {
-        &mut self.joined
+    fn ends(&mut self) -> &mut Ends {
+        &mut self.ends
     }
 
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>) {
@@ -79,16 +78,16 @@ impl Actor for NodeSession {
     type Context = WebsocketContext<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let outlet = session::outlet(ctx);
+        let outlet = self.ends.begin(ctx);
         self.number = outlet.number;
         self.stats = Some(self.desk.enter_session(format!("node {} #{}", self.id, self.number)));
         let Some((facts, binary, by)) = self.facts.take() else { return };
-        let desk = self.desk.clone();
+        let (desk, instance) = (self.desk.clone(), self.instance);
         // What it says before its actor is there waits in the socket, and so does its end.
-        ctx.wait(wrap_future(async move { desk.node_connected(facts, outlet, binary, by).await }).map(
+        ctx.wait(wrap_future(async move { desk.node_connected(facts, instance, outlet, binary, by).await }).map(
             |connected, this: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
-                    log::warn!("a node could not be taken in node={}: {problem}", this.id);
+                    log::warn!("a node is refused node_id={} reason={}", this.id, problem.detail);
                     session::refuse(CloseCode::Again, &problem.detail, ctx);
                 }
             },
@@ -96,19 +95,18 @@ impl Actor for NodeSession {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
+        self.ends.end();
         if let Some(stats) = self.stats.take() {
             self.desk.leave_session(&stats);
         }
-        if let Some(node) = self.desk.node_handle(self.id) {
-            node.session_closed(self.number);
-        }
+        self.desk.node_disconnected(self.id, self.number);
     }
 }
 
 impl Handler<Frame> for NodeSession {
     type Result = ();
     fn handle(&mut self, frame: Frame, ctx: &mut Self::Context) {
-        session::write(frame, ctx);
+        self.ends.write(frame, ctx);
     }
 }
 

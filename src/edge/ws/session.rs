@@ -1,64 +1,101 @@
 //! What the sessions of nodes and workers have in common.
 
-use crate::actors::outlet::{Frame, Outlet};
-use actix::{Actor, ActorContext, Handler};
-use actix_http::ws::Item;
-use actix_web_actors::ws::{CloseCode, CloseReason, Message, ProtocolError, WebsocketContext};
-use bytes::BytesMut;
+use super::frames::Frames;
+use crate::actors::budget::Share;
+use crate::actors::outlet::{Backlog, Frame, Line, Outlet};
+use crate::edge::Edge;
+use crate::edge::error::Failure;
+use crate::protocol::problem::Problem;
+use actix::{Actor, ActorContext, AsyncContext, Handler, StreamHandler};
+use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web_actors::ws::{self, CloseCode, CloseReason, Message, ProtocolError, WebsocketContext};
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
 
 /// The longest message that a peer may send. Bulk comes by HTTP; control messages are small.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// The outlet of a session that starts.
-pub fn outlet<A>(ctx: &WebsocketContext<A>) -> Outlet
-where
-    A: Actor<Context = WebsocketContext<A>> + Handler<Frame>,
-{
-    use actix::AsyncContext;
-    Outlet { number: NUMBER.fetch_add(1, Relaxed), session: ctx.address().recipient() }
+/// The two directions of a socket, as its session is made: what comes in is read when it has started.
+pub struct Ends {
+    incoming: Option<Frames>,
+    outlet: Option<Outlet>,
+    backlog: Arc<Backlog>,
 }
 
-/// Writes a frame.
-pub fn write<A>(frame: Frame, ctx: &mut WebsocketContext<A>)
-where
-    A: Actor<Context = WebsocketContext<A>>,
-{
-    match frame {
-        Frame::Text(text) => ctx.text(text),
-        Frame::Binary(bytes) => ctx.binary(bytes),
-        Frame::Close(why) => {
-            // A close frame carries at most 123 bytes of text.
-            let description = why.chars().take(100).collect();
-            ctx.close(Some(CloseReason { code: CloseCode::Normal, description: Some(description) }));
-            ctx.stop();
-        }
+impl Ends {
+    /// Of a request that is to become a socket; those who come with the same token share what they may hold.
+    pub fn of(edge: &Edge, by: Option<&str>, request: &HttpRequest, payload: web::Payload) -> Self {
+        let share: Share = edge.budget.share(by.unwrap_or_default());
+        let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
+        Self { incoming: Some(Frames::new(payload, &share)), outlet: None, backlog: Arc::new(Backlog::new(share, line)) }
     }
-}
 
-/// Joins the parts of a message that came in several.
-#[derive(Debug, Default)]
-pub struct Joined(BytesMut);
+    /// Begins: reads what comes in, and gives the outlet.
+    pub fn begin<A: Peer + Handler<Frame>>(&mut self, ctx: &mut WebsocketContext<A>) -> Outlet {
+        if let Some(incoming) = self.incoming.take() {
+            ctx.add_stream(incoming);
+        }
+        let (number, session) = (NUMBER.fetch_add(1, Relaxed), ctx.address().recipient());
+        let outlet = Outlet { number, session, backlog: Arc::clone(&self.backlog) };
+        self.outlet = Some(outlet.clone());
+        outlet
+    }
 
-impl Joined {
-    /// Takes a part; gives the message when it is whole, or `Err` if it is too long.
-    pub fn add(&mut self, item: Item) -> Result<Option<BytesMut>, ()> {
-        let (part, last) = match item {
-            Item::FirstText(part) | Item::FirstBinary(part) => {
-                self.0.clear();
-                (part, false)
+    /// The way out, once it has begun.
+    pub fn outlet(&self) -> Option<Outlet> {
+        self.outlet.clone()
+    }
+
+    /// Writes a frame that came by the outlet.
+    pub fn write<A: Peer>(&self, frame: Frame, ctx: &mut WebsocketContext<A>) {
+        self.backlog.buffered(frame.bytes());
+        match frame {
+            Frame::Text(text) => ctx.text(text),
+            Frame::Binary(bytes) => ctx.binary(bytes),
+            Frame::Close(why) => {
+                // A close frame carries at most 123 bytes of text.
+                let description = why.chars().take(100).collect();
+                ctx.close(Some(CloseReason { code: CloseCode::Normal, description: Some(description) }));
+                ctx.stop();
             }
-            Item::Continue(part) => (part, false),
-            Item::Last(part) => (part, true),
-        };
-        if self.0.len() + part.len() > MAX_MESSAGE {
-            return Err(());
         }
-        self.0.extend_from_slice(&part);
-        Ok(last.then(|| self.0.split()))
     }
+
+    /// The socket is gone.
+    pub fn end(&mut self) {
+        self.outlet = None;
+        self.backlog.end();
+    }
+}
+
+/// What goes out on a socket. It is asked for more when what it gave before is sent.
+struct Outgoing<S> {
+    frames: Pin<Box<S>>,
+    backlog: Arc<Backlog>,
+}
+
+impl<S: Stream<Item = Result<Bytes, actix_web::Error>>> Stream for Outgoing<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.backlog.flushed();
+        self.frames.as_mut().poll_next(cx)
+    }
+}
+
+/// Answers the upgrade.
+pub fn open<A: Peer>(mut session: A, request: &HttpRequest) -> Result<HttpResponse, Failure> {
+    let mut answer = ws::handshake(request).map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))?;
+    let backlog = Arc::clone(&session.ends().backlog);
+    // Frames are read by [`Ends::begin`]: what the context itself reads of has no bound.
+    let frames = Box::pin(WebsocketContext::create(session, stream::pending()));
+    Ok(answer.streaming(Outgoing { frames, backlog }))
 }
 
 /// Hangs up on a peer that does not keep to the protocol.
@@ -71,27 +108,25 @@ where
 }
 
 /// A session, as far as its frames are concerned.
-pub trait Peer: Actor<Context = WebsocketContext<Self>> {
+pub trait Peer: Actor<Context = WebsocketContext<Self>> + StreamHandler<Result<Message, ProtocolError>> {
     /// Takes a whole message.
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>);
-    /// The parts of a message that is not whole yet.
-    fn joined(&mut self) -> &mut Joined;
+    /// Its socket.
+    fn ends(&mut self) -> &mut Ends;
 }
 
 /// Takes whatever the socket brings.
 pub fn receive<A: Peer>(peer: &mut A, message: Result<Message, ProtocolError>, ctx: &mut WebsocketContext<A>) {
     match message {
-        Ok(Message::Text(text)) => peer.take(text.as_bytes(), ctx),
         Ok(Message::Binary(bytes)) => peer.take(&bytes, ctx),
-        Ok(Message::Continuation(item)) => match peer.joined().add(item) {
-            Ok(Some(text)) => peer.take(&text, ctx),
-            Ok(None) => {}
-            Err(()) => refuse(CloseCode::Size, "a message is too long", ctx),
-        },
         Ok(Message::Ping(bytes)) => ctx.pong(&bytes),
         Ok(Message::Close(_)) => refuse(CloseCode::Normal, "as you like", ctx),
-        Ok(Message::Pong(_) | Message::Nop) => {}
-        Err(ProtocolError::Overflow) => refuse(CloseCode::Size, "a frame is too long", ctx),
+        // Data comes as bytes, whatever it was sent as.
+        Ok(Message::Text(_) | Message::Continuation(_) | Message::Pong(_) | Message::Nop) => {}
+        Err(ProtocolError::Overflow) => refuse(CloseCode::Size, "a message is too long", ctx),
+        Err(ProtocolError::Io(error)) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+            refuse(CloseCode::Again, "the sockets of this token hold as many bytes as they may", ctx);
+        }
         Err(error) => {
             log::info!("a socket broke: {error}");
             refuse(CloseCode::Protocol, "not a WebSocket frame", ctx);

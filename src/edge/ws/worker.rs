@@ -1,6 +1,6 @@
 //! The session of a worker.
 
-use super::session::{self, Joined, MAX_MESSAGE, Peer};
+use super::session::{self, Ends, Peer};
 use crate::actors::desk::Desk;
 use crate::actors::outlet::Frame;
 use crate::actors::supervision::Stats;
@@ -12,7 +12,7 @@ use crate::protocol::problem::Problem;
 use crate::protocol::worker::{FromWorker, ToWorker};
 use actix::{Actor, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
 use actix_web::{HttpRequest, HttpResponse, web};
-use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext, WsResponseBuilder};
+use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext};
 use std::sync::Arc;
 
 struct WorkerSession {
@@ -21,7 +21,9 @@ struct WorkerSession {
     /// The role of its token.
     by: Option<String>,
     number: u64,
-    joined: Joined,
+    ends: Ends,
+    /// It closed the connection itself, in the way that says that all is well.
+    has_left: bool,
     stats: Option<Arc<Stats>>,
 }
 
@@ -33,14 +35,14 @@ pub(super) fn open(
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let session = WorkerSession { desk: edge.desk.clone(), id, by, number: 0, joined: Joined::default(), stats: None };
-    let started = WsResponseBuilder::new(session, request, stream).frame_size(MAX_MESSAGE).start();
-    started.map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))
+    let ends = Ends::of(edge, by.as_deref(), request, stream);
+    let session = WorkerSession { desk: edge.desk.clone(), id, by, number: 0, ends, has_left: false, stats: None };
+    session::open(session, request)
 }
 
 impl Peer for WorkerSession {
-    fn joined(&mut self) -> &mut Joined {
-        &mut self.joined
+    fn ends(&mut self) -> &mut Ends {
+        &mut self.ends
     }
 
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>) {
@@ -68,10 +70,10 @@ impl Peer for WorkerSession {
         }
         // Not by `ctx.spawn`: the context looks at all that it waits for whenever it wakes, and a thousand runs may be
         // ending at once.
-        let session = ctx.address();
+        let Some(outlet) = self.ends.outlet() else { return };
         actix_rt::spawn(async move {
             if let Err(problem) = said.wait().await {
-                session.do_send(Frame::Text(frame::text(&ToWorker::Error(problem))));
+                outlet.send(Frame::Text(frame::text(&ToWorker::Error(problem))));
             }
         });
     }
@@ -81,7 +83,7 @@ impl Actor for WorkerSession {
     type Context = WebsocketContext<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let outlet = session::outlet(ctx);
+        let outlet = self.ends.begin(ctx);
         self.number = outlet.number;
         self.stats = Some(self.desk.enter_session(format!("worker {} #{}", self.id, self.number)));
         let (desk, id, by) = (self.desk.clone(), self.id, self.by.take());
@@ -96,11 +98,12 @@ impl Actor for WorkerSession {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
+        self.ends.end();
         if let Some(stats) = self.stats.take() {
             self.desk.leave_session(&stats);
         }
         if let Some(worker) = self.desk.worker_handle(self.id) {
-            worker.session_closed(self.number);
+            worker.session_closed(self.number, self.has_left);
         }
     }
 }
@@ -108,12 +111,13 @@ impl Actor for WorkerSession {
 impl Handler<Frame> for WorkerSession {
     type Result = ();
     fn handle(&mut self, frame: Frame, ctx: &mut Self::Context) {
-        session::write(frame, ctx);
+        self.ends.write(frame, ctx);
     }
 }
 
 impl StreamHandler<Result<Message, ProtocolError>> for WorkerSession {
     fn handle(&mut self, message: Result<Message, ProtocolError>, ctx: &mut Self::Context) {
+        self.has_left = matches!(&message, Ok(Message::Close(Some(reason))) if reason.code == CloseCode::Normal);
         session::receive(self, message, ctx);
     }
 }

@@ -6,6 +6,7 @@ use super::failure::TaskFailure;
 use super::frames::frames;
 use super::handler::{AnyHandler, Outcome};
 use super::ledger::{Expired, Ledger, Ordered, Told, warn_at};
+use super::outbox::Outbox;
 use crate::protocol::task::{SettledTask, TaskError, TaskOrder, TaskRef, TaskReport, TaskState};
 use crate::protocol::worker::ToWorker;
 use futures_util::FutureExt as _;
@@ -37,6 +38,7 @@ pub(crate) struct Tasks {
     /// A task ended, or was settled.
     ended: Notify,
     on_settled: Option<OnSettled>,
+    outbox: Option<Outbox>,
 }
 
 /// Called for each last report that the broker has dealt with.
@@ -54,7 +56,20 @@ impl Tasks {
             leases: Notify::new(),
             ended: Notify::new(),
             on_settled,
+            outbox: None,
         }
+    }
+
+    /// Keeps last reports on disk from now on, and delivers those that are there.
+    pub(crate) fn with_outbox(mut self, outbox: Outbox, undelivered: Vec<TaskReport>) -> Self {
+        if !undelivered.is_empty() {
+            log::info!("reports of an earlier process are delivered reports={}", undelivered.len());
+        }
+        let mut ledger = self.ledger.borrow_mut();
+        undelivered.into_iter().for_each(|report| ledger.finish(report));
+        drop(ledger);
+        self.outbox = Some(outbox);
+        self
     }
 
     /// The worker takes tasks.
@@ -198,6 +213,9 @@ impl Tasks {
     }
 
     fn last(&self, report: TaskReport) {
+        if let Some(outbox) = &self.outbox {
+            outbox.keep(&report);
+        }
         self.ledger.borrow_mut().finish(report);
         self.talk.wake.notify_one();
         self.ended.notify_one();
@@ -219,6 +237,9 @@ impl Tasks {
             }
         }
         self.ledger.borrow_mut().settle(settled);
+        if let Some(outbox) = &self.outbox {
+            settled.iter().for_each(|task| outbox.forget(task.task()));
+        }
         self.ended.notify_one();
         if let Some(tell) = &self.on_settled {
             settled.iter().for_each(|task| tell(task));

@@ -105,7 +105,7 @@ fn block(run: Identity, seq: u32, urls: &[&str]) -> (BlockId, Vec<u8>, bool) {
     let requests = zstd::bulk::compress(&raw, 1).expect("zstd");
     let block_id = BlockId::new(run, seq);
     let (node_id, results) = (NodeId::random(), Vec::new());
-    let index = pack::Index { block_id, identity: run, node_id, epoch: None, attempt: None, exception: None, results };
+    let index = pack::Index { results, ..pack::Index::new(block_id, run, node_id) };
     let mut builder = pack::Builder::new(index);
     for request in &batch.requests {
         let entry = pack::Entry { request_id: request.id, status: 200, tries: 1, time: 1, error: None, head: 0, body: 0 };

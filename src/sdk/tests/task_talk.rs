@@ -25,11 +25,14 @@ fn progress_is_the_newest_and_ten_times_a_second_at_most() {
         broker.until("it ends", |state| state.last_of(&task).is_some()).await;
         let reports = broker.state().reports();
         let last = reports.last().expect("some");
-        assert_eq!((last.progress, last.text.as_deref()), (Some(100), Some("step 500")));
+        // A report may have taken the last progress along just before the task ended: then the last report has none.
+        let progress: Vec<_> = reports.iter().filter(|report| report.progress.is_some()).collect();
+        let newest = progress.last().expect("some");
+        assert_eq!((newest.progress, newest.text.as_deref()), (Some(100), Some("step 500")));
         let took: u64 = last.result.as_ref().expect("a result").get().parse().expect("a number");
         let running = reports.iter().filter(|report| report.state == TaskState::Running).count() as u64;
         assert!(running >= 3 && running <= took / 100 + 1, "{running} reports in {took} ms");
-        assert!(reports.is_sorted_by_key(|report| report.progress), "none is older than the one before");
+        assert!(progress.is_sorted_by_key(|report| report.progress), "none is older than the one before");
         assert!(worker.stop().await.is_ok());
     });
 }

@@ -26,7 +26,7 @@ const PAGE: &str = "PRAGMA page_size = 8192;";
 /// A cache that holds what one batch changes: what does not fit goes to the log before its time, and again at the commit.
 /// It grows with what is written; a broker at rest stays small. What a statement may have to take back is kept in memory.
 const WRITER: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-    PRAGMA cache_size = -16000; PRAGMA wal_autocheckpoint = 4000; \
+    PRAGMA cache_size = -16000; \
     PRAGMA temp_store = MEMORY;";
 const READER: &str = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -1000; PRAGMA query_only = ON;";
 
@@ -45,7 +45,65 @@ pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
 
 /// The one connection that writes.
 pub(in crate::store) fn writer(path: &Path) -> Result<Conn, StoreError> {
-    open(path, WRITER)
+    let mut conn = open(path, WRITER)?;
+    bound_log(&mut conn, path)?;
+    Ok(conn)
+}
+
+/// Pages of the log after which it is moved into the file, at least and at most.
+const LOG_PAGES: std::ops::RangeInclusive<i64> = 512..=4096;
+/// Readers can keep the log from being begun again; when it is this many times too long, it is waited for them.
+const LOG_TOO_LONG: i64 = 4;
+
+/// Bounds the log by the size of the database: a log of a small database is moved soon, which costs little, and one of a large
+/// database seldom. So it never takes much more room than the database, and a page is written twice at most.
+pub(in crate::store) fn bound_log(conn: &mut Conn, path: &Path) -> Result<(), StoreError> {
+    let pages = number(conn, "SELECT page_count AS number FROM pragma_page_count()")?;
+    let page_bytes = number(conn, "SELECT page_size AS number FROM pragma_page_size()")?;
+    let pages = (pages.max(1) as u64).next_power_of_two() as i64;
+    let pages = pages.clamp(*LOG_PAGES.start(), *LOG_PAGES.end());
+    let bytes = pages * page_bytes;
+    conn.batch_execute(&format!("PRAGMA wal_autocheckpoint = {pages}; PRAGMA journal_size_limit = {bytes};"))?;
+    let log = path.with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));
+    if log.metadata().is_ok_and(|found| found.len() as i64 > bytes * LOG_TOO_LONG) {
+        empty_log(conn)?;
+    }
+    Ok(())
+}
+
+/// Moves the log into the file and gives its room back to the disk, unless readers hold it for longer than a moment.
+pub(in crate::store) fn empty_log(conn: &mut Conn) -> Result<(), StoreError> {
+    let done = conn.batch_execute("PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(TRUNCATE);");
+    conn.batch_execute("PRAGMA busy_timeout = 5000;")?;
+    Ok(done?)
+}
+
+fn number(conn: &mut Conn, query: &str) -> Result<i64, StoreError> {
+    Ok(diesel::sql_query(query).get_result::<Number>(conn)?.number)
+}
+
+#[derive(diesel::QueryableByName)]
+struct Number {
+    #[diesel(sql_type = BigInt)]
+    number: i64,
+}
+
+/// Whether any of these tables, as far as they are there, has a row.
+pub(in crate::store) fn has_rows(conn: &mut Conn, tables: &[&str]) -> Result<bool, StoreError> {
+    for table in tables {
+        if has_table(conn, table)? && number(conn, &format!("SELECT EXISTS (SELECT 1 FROM {table}) AS number"))? == 1 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn not_opened(path: &Path, e: &dyn std::fmt::Display) -> StoreError {
+    let text = e.to_string();
+    if text.contains("file is not a database") {
+        return StoreError::Unusable(format!("Cannot open {}: it is not an SQLite database.", path.display()));
+    }
+    StoreError::Failed(format!("opening {}: {text}", path.display()))
 }
 
 /// The connection of a broker that stands by.
@@ -60,8 +118,8 @@ pub(in crate::store) fn reader(path: &Path) -> Result<Conn, StoreError> {
 
 /// A connection to a file that is not to be changed at all, also while a broker writes to it.
 pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
-    let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("opening {}: {e}", path.display()));
-    std::fs::File::open(path).map_err(|e| failed(&e))?;
+    let failed = |e: &dyn std::fmt::Display| not_opened(path, e);
+    super::super::files::check_for_reading(path)?;
     let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;
     let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let establish = |options: &str| {
@@ -76,7 +134,7 @@ pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
 }
 
 fn open(path: &Path, pragmas: &str) -> Result<Conn, StoreError> {
-    let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("opening {}: {e}", path.display()));
+    let failed = |e: &dyn std::fmt::Display| not_opened(path, e);
     let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;
     let mut conn = SqliteConnection::establish(name).map_err(|e| failed(&e))?;
     conn.batch_execute(pragmas).map_err(|e| failed(&e))?;

@@ -17,6 +17,7 @@ pub(in crate::store) struct Answer<'a> {
     pub(in crate::store) segment: i32,
     pub(in crate::store) seg_offset: i64,
     pub(in crate::store) seg_length: i64,
+    pub(in crate::store) seg_check: Option<i64>,
     pub(in crate::store) finish_time: i64,
     pub(in crate::store) node_id: Option<&'a str>,
     pub(in crate::store) exception: Option<&'a str>,
@@ -38,6 +39,8 @@ impl QueryFragment<Database> for Answer<'_> {
         out.push_bind_param::<BigInt, _>(&self.seg_offset)?;
         out.push_sql(", seg_length = ");
         out.push_bind_param::<BigInt, _>(&self.seg_length)?;
+        out.push_sql(", seg_check = ");
+        out.push_bind_param::<Nullable<BigInt>, _>(&self.seg_check)?;
         out.push_sql(", finish_time = ");
         out.push_bind_param::<BigInt, _>(&self.finish_time)?;
         out.push_sql(", node_id = ");

@@ -64,6 +64,8 @@ struct PlanRow {
     last_fire: Option<i64>,
     fires: i64,
     failures: i64,
+    asked_from: Option<i64>,
+    fired_until: Option<i64>,
 }
 
 impl From<&PlanState> for PlanRow {
@@ -75,6 +77,8 @@ impl From<&PlanState> for PlanRow {
             last_fire: state.last_fire.map(|at| at.0),
             fires: state.fires as i64,
             failures: i64::from(state.failures),
+            asked_from: state.asked_from.map(|at| at.0),
+            fired_until: state.fired_until.map(|at| at.0),
         }
     }
 }
@@ -95,6 +99,8 @@ impl QueryFragment<Database> for MovePlanRow {
             ", last_fire = ", Nullable<BigInt> = &self.state.last_fire;
             ", fires = ", BigInt = &self.state.fires;
             ", failures = ", BigInt = &self.state.failures;
+            ", asked_from = ", Nullable<BigInt> = &self.state.asked_from;
+            ", fired_until = ", Nullable<BigInt> = &self.state.fired_until;
             " WHERE job_id = ", Text = &self.job_id;
             " AND decided_until = ", BigInt = &self.was.decided_until;
             " AND asked_at IS NOT DISTINCT FROM ", Nullable<BigInt> = &self.was.asked_at;
@@ -102,6 +108,8 @@ impl QueryFragment<Database> for MovePlanRow {
             " AND last_fire IS NOT DISTINCT FROM ", Nullable<BigInt> = &self.was.last_fire;
             " AND fires = ", BigInt = &self.was.fires;
             " AND failures = ", BigInt = &self.was.failures;
+            " AND asked_from IS NOT DISTINCT FROM ", Nullable<BigInt> = &self.was.asked_from;
+            " AND fired_until IS NOT DISTINCT FROM ", Nullable<BigInt> = &self.was.fired_until;
         )
     }
 }

@@ -27,6 +27,8 @@ fn a_plan_goes_on_only_from_where_it_is() {
                 PlanState { last_fire: was.last_fire.xor(Some(T)), ..was },
                 PlanState { fires: 9, ..was },
                 PlanState { failures: 9, ..was },
+                PlanState { asked_from: Some(at), ..was },
+                PlanState { fired_until: Some(at), ..was },
             ] {
                 assert_eq!(go(made.id, stale, state).await, Err(StoreError::Conflict("plan".into())), "{stale:?}");
             }

@@ -1,9 +1,11 @@
 //! What every test of the store uses.
 
+mod failures;
 mod hot;
 mod leader;
 mod retention;
 mod segments;
+mod sites;
 mod tables;
 mod writing;
 
@@ -107,7 +109,7 @@ fn prints(seq: u32) -> Arc<[Fingerprint]> {
 }
 
 fn block(seq: u32) -> NewBlock {
-    NewBlock { seq, requests: 3, raw_length: 99, payload: Bytes::from(format!("payload {seq}")), prints: prints(seq) }
+    NewBlock { seq, site: None, requests: 3, raw_length: 99, payload: Bytes::from(format!("payload {seq}")), prints: prints(seq) }
 }
 
 fn push((run, epoch): &(Run, i64), seqs: std::ops::Range<u32>) -> PushBlocks {
@@ -125,6 +127,7 @@ fn result((run, epoch): &(Run, i64), seq: u32, pack: &str) -> StoreResult {
         error: 1,
         exception: None,
         failed: false,
+        failures: None,
         pack: Bytes::from(pack.to_owned()),
         now: T,
     }

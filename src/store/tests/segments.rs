@@ -17,7 +17,7 @@ fn a_segment_goes_when_all_in_it_is_acknowledged() {
         // The current one stays until the next is begun.
         store.write(ack(&owned, &[1, 2])).await.expect("acknowledged");
         assert_eq!(segment_files(&config), ["1.seg", "3.seg"]);
-        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![0, 1, 2, 3] }).await.expect("results");
+        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![0, 1, 2, 3] }).await.expect("results").results;
         assert_eq!(results.iter().map(|r| (r.seq, &r.pack[..])).collect::<Vec<_>>(), [(0, &b"pack"[..])]);
 
         let store = reopened(store, &config).await;
@@ -68,7 +68,7 @@ fn a_run_that_is_stopped_gives_its_results_up() {
         assert_eq!(store.read(OpenRuns).await, Ok(vec![other.0.identity]));
         let store = reopened(store, &config).await;
         assert_eq!(segment_files(&config), ["3.seg"], "an open run's results stay");
-        let results = store.read(ReadResults { no: other.0.no, seqs: vec![0] }).await.expect("results");
+        let results = store.read(ReadResults { no: other.0.no, seqs: vec![0] }).await.expect("results").results;
         assert_eq!(results.len(), 1);
     });
 }
@@ -80,12 +80,13 @@ fn results_that_do_not_get_onto_disk_are_refused_alone() {
         store.write(push(&owned, 0..1)).await.expect("pushed");
         let folder = beside(&config.database, "-results");
         std::fs::remove_dir(&folder).expect("an empty folder");
+        std::fs::write(&folder, "in its way").expect("a file");
         let (stored, pushed) = (store.write(result(&owned, 0, "pack")), store.write(push(&owned, 1..2)));
         assert!(matches!(stored.await, Err(StoreError::Failed(_))));
         assert_eq!(pushed.await, Ok(()));
-        std::fs::create_dir(&folder).expect("the folder");
+        std::fs::remove_file(&folder).expect("removed");
         store.write(result(&owned, 0, "pack")).await.expect("stored");
-        assert_eq!(store.read(ReadResults { no: owned.0.no, seqs: vec![0] }).await.expect("results").len(), 1);
+        assert_eq!(store.read(ReadResults { no: owned.0.no, seqs: vec![0] }).await.expect("results").results.len(), 1);
     });
 }
 
@@ -100,8 +101,73 @@ fn many_packs_of_any_size_come_back_as_they_were() {
             stored.await.expect("stored");
         }
         assert!(segment_files(&config).len() > 2);
-        let results = store.read(ReadResults { no: owned.0.no, seqs: (0..700).collect() }).await.expect("results");
+        let results = store.read(ReadResults { no: owned.0.no, seqs: (0..700).collect() }).await.expect("results").results;
         assert_eq!(results.len(), 700);
         assert!(results.iter().all(|r| r.pack == pack(r.seq)));
+    });
+}
+
+#[test]
+fn a_lost_or_damaged_segment_is_told_apart_and_its_blocks_wait_for_a_node_again() {
+    with_segments(4, |store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..6)).await.expect("pushed");
+        for seq in 0..6 {
+            store.write(result(&owned, seq, "pack")).await.expect("stored");
+        }
+        let folder = beside(&config.database, "-results");
+        let file = |n: u32| folder.join(format!("{n}.seg"));
+        std::fs::remove_file(file(1)).expect("removed");
+        std::fs::write(file(2), "pac").expect("cut");
+        std::fs::write(file(3), "pAck").expect("changed");
+        std::fs::write(file(4), "").expect("emptied");
+        let found = store.read(ReadResults { no: owned.0.no, seqs: (0..6).collect() }).await.expect("read");
+        assert_eq!(found.results.iter().map(|result| (result.seq, result.is_checked)).collect::<Vec<_>>(), [(4, true), (5, true)]);
+        let why: Vec<&str> = found.damaged.iter().map(|(_, why)| why.as_str()).collect();
+        let changed = "segment 3 was changed: a checksum does not match";
+        assert_eq!(why, ["segment 1 is missing", "segment 2 is cut short", changed, "segment 4 is cut short"]);
+
+        let discard = |seq| DiscardResults { no: owned.0.no, epoch: owned.1, seq, exception: "lost".into() };
+        let had = store.write(discard(2)).await.expect("discarded");
+        assert_eq!((had.success, had.error), (2, 1), "what it had counted for");
+        assert_eq!(store.write(discard(2)).await, Err(StoreError::Conflict("state".into())), "once");
+        assert!(!file(3).exists(), "nobody waits for what is in it");
+        let counts = store.read(CountBlocks { no: owned.0.no }).await.expect("counts");
+        assert_eq!((counts.blocks, counts.ready, counts.answered), (6, 1, 5));
+        store.write(result(&owned, 2, "again")).await.expect("stored again");
+        let found = store.read(ReadResults { no: owned.0.no, seqs: vec![2] }).await.expect("read");
+        assert_eq!(found.results[0].pack, "again");
+    });
+}
+
+#[test]
+fn results_go_on_into_a_folder_that_was_deleted_under_the_writer() {
+    with_store(|store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..2)).await.expect("pushed");
+        store.write(result(&owned, 0, "pack")).await.expect("stored");
+        std::fs::remove_dir_all(beside(&config.database, "-results")).expect("removed");
+        store.write(result(&owned, 1, "pack")).await.expect("stored in a new folder");
+        let found = store.read(ReadResults { no: owned.0.no, seqs: vec![0, 1] }).await.expect("read");
+        assert_eq!((found.results.len(), found.damaged.len()), (1, 1));
+        assert_eq!(segment_files(&config), ["2.seg"]);
+    });
+}
+
+#[test]
+fn results_of_before_there_were_checksums_can_be_read() {
+    with_store(|store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..1)).await.expect("pushed");
+        store.write(result(&owned, 0, "pack")).await.expect("stored");
+        let store = {
+            store.close().await;
+            let mut conn = dialect::current::writer(&config.database).expect("opened");
+            diesel::connection::SimpleConnection::batch_execute(&mut conn, "UPDATE block SET seg_check = NULL").expect("as of before");
+            drop(conn);
+            Store::open(&config).expect("a store")
+        };
+        let found = store.read(ReadResults { no: owned.0.no, seqs: vec![0] }).await.expect("read");
+        assert_eq!(found.results.iter().map(|r| (r.is_checked, &r.pack[..])).collect::<Vec<_>>(), [(false, &b"pack"[..])]);
     });
 }

@@ -136,7 +136,7 @@ fn whoever_lost_a_run_writes_nothing() {
         store.write(state).await.expect("its own");
         store.write(SetStartReturned { no, epoch }).await.expect("its own");
         let stored = store.read(GetRun(old.0.identity)).await.expect("read").expect("the run");
-        assert_eq!(stored, Run { state: RunState::Running, start_returned: true, ..old.0 });
+        assert_eq!(stored, Run { state: RunState::Running, start_returned: true, worker_id: worker, ..old.0 });
         let nobody = push(&(Run { no: 99, ..stored }, 1), 0..1);
         assert_eq!(store.write(nobody).await, Err(StoreError::NotFound));
     });
@@ -209,7 +209,7 @@ fn a_frontier_comes_back_as_it_was() {
         let payloads = store.read(ReadPayloads { no, seqs: vec![5, 77, 1] }).await.expect("payloads");
         let read: Vec<_> = payloads.iter().map(|p| (p.seq, p.raw_length, &p.payload[..], p.prints.clone())).collect();
         assert_eq!(read, [(5, 99, &b"payload 5"[..], prints(5)), (1, 99, b"payload 1", prints(1))]);
-        let results = store.read(ReadResults { no, seqs: vec![0, 2, 3] }).await.expect("results");
+        let results = store.read(ReadResults { no, seqs: vec![0, 2, 3] }).await.expect("results").results;
         assert_eq!(results.iter().map(|r| (r.seq, r.failed, r.exception.as_deref())).collect::<Vec<_>>(), [(3, true, Some("broken"))]);
 
         let list = ListBlocks { no, from: None, state: None, limit: 100 };
@@ -237,6 +237,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
     with_store(|store, _| async move {
         let facts = NodeFacts {
             node_id: NodeId::random(),
+            name: None,
             node_type: "Console".into(),
             ip_address: "10.0.0.1".into(),
             processor_count: u32::MAX,
@@ -244,6 +245,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
             operating_system: "linux".into(),
             memory: 1 << 40,
             max_process_count: 5,
+            max_sites: None,
             max_programs: None,
         };
         let node = facts.node_id;

@@ -31,7 +31,7 @@ fn what_was_answered_is_there_after_the_next_start_and_in_order() {
         let phases: Vec<_> = blocks[..4].iter().map(|block| block.phase).collect();
         assert_eq!(phases, [Phase::Done, Phase::Answered, Phase::Done, Phase::Answered]);
         assert!(prints(1).iter().all(|print| seen.contains(*print)));
-        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![599, 0, 1] }).await.expect("results");
+        let results = store.read(ReadResults { no: owned.0.no, seqs: vec![599, 0, 1] }).await.expect("results").results;
         let packs: Vec<_> = results.iter().map(|r| (r.seq, &r.pack[..], &r.payload[..])).collect();
         assert_eq!(packs, [(599, &b"pack 599"[..], &b"payload 599"[..]), (1, b"pack 1", b"payload 1")]);
         store.close().await;
@@ -171,5 +171,35 @@ fn one_broker_at_a_time() {
         store.write(Barrier).await.expect("the first one is unharmed");
         store.close().await;
         assert!(Store::open(&config).is_ok());
+    });
+}
+
+#[test]
+fn the_log_of_a_small_database_stays_small() {
+    with_store(|store, config| async move {
+        // Some 30 MB of changes to the same few pages.
+        for _ in 0..600 {
+            store.write(op::Probe).await.expect("stored");
+        }
+        let length = |suffix| beside(&config.database, suffix).metadata().expect("a file").len();
+        assert!(length("") < 2 << 20, "the database has {} bytes", length(""));
+        assert!(length("-wal") < 6 << 20, "and its log {}", length("-wal"));
+    });
+}
+
+#[cfg(feature = "faults")]
+#[test]
+fn a_full_disk_has_a_name() {
+    with_store(|store, _| async move {
+        store.write(Barrier).await.expect("opened");
+        crate::fault::plan("store.full=fail@1");
+        let error = store.check_disk().await.expect_err("full");
+        assert_eq!(error.disk_trouble(), Some("the disk is full"));
+        let is_well = async {
+            while store.check_disk().await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), is_well).await.expect("there is room again");
     });
 }

@@ -7,7 +7,7 @@ use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::schema::{fire, job, job_history, meta, plan};
 use crate::domain::job::Properties;
-use crate::domain::schedule::{self, Definition, Discrepancy, Entry, Kind, Overlap, Policies, Schedule};
+use crate::domain::schedule::{self, Definition, Discrepancy, Entry, Kind, Overlap, PlanState, Policies, Schedule};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,11 @@ impl History {
     /// # Errors
     /// It is no store, or cannot be read.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { conn: dialect::observer(path)? })
+        let mut conn = dialect::observer(path)?;
+        if !dialect::has_table(&mut conn, "job")? {
+            return Err(StoreError::Unusable(format!("Cannot open {}: it is no database of a broker.", path.display())));
+        }
+        Ok(Self { conn })
     }
 
     /// Looks at all jobs, or at those of this name or id.
@@ -166,7 +170,10 @@ fn verify_job(conn: &mut Conn, found: &mut Found<'_>, cleaned: Timestamp) -> Res
         let own = |entry: &&&Entry| entry.is_fired && matches!(entry.kind, Kind::Plan | Kind::Asked | Kind::Silence);
         less(&mut definitions, (fires as u64).saturating_sub(looked_at.iter().filter(own).count() as u64));
     }
-    for discrepancy in schedule::verify(&definitions, &entries, since, Timestamp(decided_until)) {
+    // A store that no broker of this version has opened yet has no such column.
+    let fired_until: Option<i64> = plan::table.find(found.id).select(plan::fired_until).get_result(conn).unwrap_or_default();
+    let state = PlanState { decided_until: Timestamp(decided_until), fired_until: fired_until.map(Timestamp), ..PlanState::default() };
+    for discrepancy in schedule::verify(&definitions, &entries, since, &state) {
         found.report.planned_instants += u64::from(matches!(discrepancy, Discrepancy::Missing { .. }));
         found.push(word(&discrepancy), discrepancy.to_string());
     }

@@ -2,14 +2,18 @@
 
 #![allow(dead_code, reason = "each journey uses its part")]
 
+pub mod access_log;
 pub mod api;
 pub mod browser;
 pub mod certificates;
 pub mod crawl;
 pub mod process;
+pub mod raw;
 pub mod receiver;
+pub mod shell;
 pub mod site;
 pub mod socket;
+pub mod web;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -31,7 +35,22 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut condition: 
 
 /// Runs a journey on a runtime of its own, with a limit of time.
 pub fn journey<F: Future<Output = ()>>(body: F) {
+    journey_within(Duration::from_secs(240), body);
+}
+
+/// As [`journey`], with another limit.
+pub fn journey_within<F: Future<Output = ()>>(limit: Duration, body: F) {
     actix_rt::System::new().block_on(async {
-        tokio::time::timeout(Duration::from_secs(240), body).await.expect("the journey takes too long");
+        tokio::time::timeout(limit, body).await.expect("the journey takes too long");
     });
+}
+
+/// A tar.gz with one file that may be executed.
+pub fn tar_gz(name: &str, content: &[u8], compression: flate2::Compression) -> Vec<u8> {
+    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), compression));
+    let mut head = tar::Header::new_gnu();
+    head.set_size(content.len() as u64);
+    head.set_mode(0o755);
+    tar.append_data(&mut head, name, content).expect("written");
+    tar.into_inner().and_then(flate2::write::GzEncoder::finish).expect("finished")
 }

@@ -89,20 +89,34 @@ impl Socket {
         tokio::time::timeout(PATIENCE, self.inbox.recv()).await.expect("a message, or the end of the socket")
     }
 
-    /// The value of the next message, that has this name.
-    pub async fn expect(&mut self, t: &str) -> Value {
+    /// The value of the first message on this socket, which must have this name.
+    pub async fn first(&mut self, t: &str) -> Value {
         let message = self.next().await.unwrap_or_else(|| panic!("the socket was closed instead of `{t}`"));
         assert_eq!(message["t"], t, "{message}");
         message["v"].clone()
     }
 
-    /// The value of the next message of this name; others are passed over.
+    /// The value of the next message of this name. The others that come before it are dropped.
     pub async fn find(&mut self, t: &str) -> Value {
         loop {
             let message = self.next().await.unwrap_or_else(|| panic!("the socket was closed instead of `{t}`"));
             if message["t"] == t {
                 return message["v"].clone();
             }
+        }
+    }
+
+    /// The value of the next message of this name. The others that come before it stay, for who reads next.
+    pub async fn find_and_keep_others(&mut self, t: &str) -> Value {
+        let mut others = VecDeque::new();
+        loop {
+            let message = self.next().await.unwrap_or_else(|| panic!("the socket was closed instead of `{t}`"));
+            if message["t"] == t {
+                others.append(&mut self.early);
+                self.early = others;
+                return message["v"].clone();
+            }
+            others.push_back(message);
         }
     }
 
@@ -152,7 +166,7 @@ impl Node {
     }
 
     async fn welcome(&mut self) {
-        let welcome = self.socket.expect("welcome").await;
+        let welcome = self.socket.first("welcome").await;
         assert_eq!(welcome["nodeId"], self.id.as_str());
         assert!(welcome["heartbeat"].as_u64() > Some(0) && welcome["offline"].as_u64() > welcome["heartbeat"].as_u64(), "{welcome}");
         self.beat();
@@ -201,20 +215,12 @@ impl Worker {
         let alive = json!({ "t": "heartbeat", "v": {} });
         let socket = Socket::open(&api.url, &format!("/worker?workerid={id}&name=it"), Some(alive)).await;
         let mut worker = Self { id: id.to_owned(), socket };
-        let welcome = worker.socket.expect("welcome").await;
+        let welcome = worker.socket.first("welcome").await;
         assert_eq!(welcome["workerId"], id);
         worker.socket.say("watch", &json!({ "classNames": classes, "runs": [] }));
-        // A worker that comes back may be told of a run first.
-        let mut early = VecDeque::new();
-        let watching = loop {
-            let message = worker.socket.next().await.expect("the socket stays open");
-            match message["t"].as_str() {
-                Some("start") => early.push_back(message),
-                _ => break message,
-            }
-        };
-        assert_eq!(watching, json!({ "t": "watching", "v": { "classNames": classes } }));
-        worker.socket.early = early;
+        // A worker that comes back may get messages about runs first: `start`, `ended`, and others.
+        let watching = worker.socket.find_and_keep_others("watching").await;
+        assert_eq!(watching, json!({ "classNames": classes }));
         worker
     }
 }

@@ -4,6 +4,7 @@ use super::fetch::{Fetched, Fetcher};
 use super::refusal;
 use crate::agent::program::launch;
 use crate::config::agent::AgentConfig;
+use crate::private;
 use crate::protocol::application::{Package, ProgramError, ProgramErrorKind};
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
@@ -56,6 +57,7 @@ impl Packages {
 
     /// Deletes what an earlier agent left half-done.
     pub fn clean(&self) {
+        private::keep(&self.folder);
         for path in files(&self.folder).filter(|path| path.extension().is_some_and(|e| e == DRAFT) && is_ours(path)) {
             let _ = std::fs::remove_file(path);
         }
@@ -89,7 +91,7 @@ impl Packages {
             let is_there = path.is_file();
             if !is_there || (hash.is_none() && fetched_at.is_none_or(|at| at < asked)) {
                 let failed = |e: io::Error| refusal(ProgramErrorKind::PackageFetch, format!("the package cannot be kept: {e}"));
-                std::fs::create_dir_all(&self.folder).map_err(failed)?;
+                private::make_folder(&self.folder).map_err(failed)?;
                 let meta: Option<Meta> = launch::read(&self.folder, &meta_name(&key)).ok().flatten().filter(|_| is_there);
                 let draft = Draft(self.folder.join(format!("{key}.{DRAFT}")));
                 match self.fetcher.fetch(&url, meta.and_then(|meta| meta.etag).as_deref(), &draft.0).await? {

@@ -4,6 +4,7 @@ use super::refusal;
 use crate::config::addresses::Addresses;
 use crate::config::agent::AgentConfig;
 use crate::config::programs::HostPattern;
+use crate::private;
 use crate::protocol::application::{ProgramError, ProgramErrorKind};
 use crate::tls;
 use reqwest::header::{ETAG, IF_NONE_MATCH};
@@ -154,7 +155,8 @@ impl Fetcher {
         }
         let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
         let disk = |e: std::io::Error| fatal(ProgramErrorKind::PackageFetch, format!("the package cannot be written: {e}"));
-        let mut file = File::create(into).await.map_err(disk)?;
+        let file = private::options().write(true).create(true).truncate(true).open(into).map_err(disk)?;
+        let mut file = File::from_std(file);
         let (mut hash, mut bytes) = (Sha256::new(), 0);
         while let Some(piece) = response.chunk().await.map_err(|e| passing(format!("{}: {}", host(url), reason(e))))? {
             bytes += piece.len() as u64;

@@ -48,6 +48,12 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
     let zeros = vec![0; 20 << 20];
     let many: Vec<String> = (0..20_001).map(|i| i.to_string()).collect();
     let many: Vec<(&str, u8, &str, &[u8])> = many.iter().map(|name| (name.as_str(), b'0', "", &b""[..])).collect();
+    let deep: Vec<String> = (0..1_000).map(|i| format!("{i}/{}", "d/".repeat(30))).collect();
+    let deep: Vec<(&str, u8, &str, &[u8])> = deep.iter().map(|name| (name.as_str(), b'5', "", &b""[..])).collect();
+    let mut twice = zip(&[("run", 0o755, SCRIPT), ("ruN", 0o755, SCRIPT)]);
+    while let Some(at) = twice.windows(3).position(|name| name == b"ruN") {
+        twice[at + 2] = b'n';
+    }
     let whole = zip(&[("run", 0o755, &SCRIPT.repeat(50))]);
     vec![
         ("tar, parent", file("../out"), PackageUnsafe),
@@ -72,6 +78,9 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
         ("tar bomb", tar(&[("zeros", b'0', "", &zeros)]), PackageTooLarge),
         ("too many", tar(&many), PackageTooLarge),
         ("twice", tar(&[("run", b'0', "", SCRIPT), ("run", b'0', "", SCRIPT)]), PackageFormat),
+        ("a folder twice", tar(&[("run", b'0', "", SCRIPT), ("d/", b'5', "", b""), ("d", b'5', "", b"")]), PackageFormat),
+        ("zip, twice", twice, PackageFormat),
+        ("tar, folders on the way", tar(&deep), PackageTooLarge),
         ("file and folder", tar(&[("run", b'0', "", SCRIPT), ("run/x", b'0', "", SCRIPT)]), PackageFormat),
         ("text", b"<html>not found</html>".to_vec(), PackageFormat),
         ("nothing", Vec::new(), PackageFormat),
@@ -112,7 +121,7 @@ async fn each_bad_package_is_refused_for_what_it_is_and_leaves_nothing() {
     }
     let mut names: Vec<_> = scene.data.path().read_dir().expect("there").flatten().map(|e| e.file_name()).collect();
     names.sort();
-    assert_eq!(names, ["packages", "programs"], "nothing got out");
+    assert_eq!(names, ["agent.lock", "instance", "packages", "programs"], "nothing got out");
     scene.end(agent).await;
 }
 

@@ -52,6 +52,8 @@ impl Scene {
         let launcher = ["--exact", "agent::tests::program::launcher", "--ignored", "--nocapture"];
         config.programs.inner.launcher = std::iter::once(own).chain(launcher.map(str::to_owned)).collect();
         config.programs.are_allowed = true;
+        // As the tests do.
+        config.programs.users = vec!["root".to_owned()];
         config.programs.package_hosts = vec![HostPattern::new("127.0.0.1").expect("a host")];
         config
     }

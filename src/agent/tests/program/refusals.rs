@@ -38,13 +38,32 @@ async fn hosts_and_users_that_are_not_listed_are_refused() {
         at(format!("http://localhost:{}/", hop.address.port())),
         at("file:///etc/passwd".to_owned()),
         at("ftp://localhost/x".to_owned()),
-        ProgramOrder { user: Some("root".to_owned()), ..sh("id") },
         ProgramOrder { user: Some("nobody".to_owned()), ..sh("id") },
     ] {
         let (kind, message) = refused(&scene, &order).await;
         assert_eq!(kind, ProgramErrorKind::Forbidden, "{message}");
     }
     assert_eq!((target.hits().len(), hop.hits().len()), (0, 1));
+    scene.end(agent).await;
+}
+
+#[actix_rt::test]
+async fn an_agent_that_is_root_runs_programs_as_root_only_if_told_so() {
+    let scene = Scene::new();
+    let mut config = scene.config();
+    config.programs.users = Vec::new();
+    let agent = Running::start(config);
+    if nix::unistd::Uid::effective().is_root() {
+        for order in [sh("id"), ProgramOrder { user: Some("root".to_owned()), ..sh("id") }] {
+            let (kind, message) = refused(&scene, &order).await;
+            assert_eq!(kind, ProgramErrorKind::Forbidden);
+            assert!(message.contains("applicationUsers"), "{message}");
+        }
+    } else {
+        let order = sh("id");
+        scene.start(&order).await;
+        scene.reached(&order, ProgramState::Exited).await;
+    }
     scene.end(agent).await;
 }
 

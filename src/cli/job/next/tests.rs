@@ -81,7 +81,7 @@ fn an_invalid_expression_is_pointed_at() {
     let told = tell(&["0 24 * * *"]);
     assert_eq!(told.code, 2);
     assert_eq!(told.out, "");
-    assert_eq!(told.err, "webloom: invalid cron expression: hour field, character 3: 24 is not in 0-23\n\n0 24 * * *\n  ^\n");
+    assert_eq!(told.err, "webloom: \"0 24 * * *\": the hour must be 0 to 23, not 24\n\n0 24 * * *\n  ^\n");
     assert_eq!(tell(&["-5 * * * *"]).code, 2);
     assert_eq!(tell(&["* * * * *", "--after", "tomorrow"]).code, 2);
     assert_eq!(tell(&["* * * * *", "--after", "-5"]).code, 0);

@@ -229,7 +229,7 @@ impl World {
             _ => Phase::Unclear(self.at().plus_ms(LEASE as i64)),
         };
         let (attempt, failures) = (self.disk.attempt, self.disk.failures);
-        self.life = Life::new(settings(), rules(), vec![Instance { phase, attempt, failures, ..Instance::new() }], false);
+        self.life = Life::new(settings(), rules(), vec![Instance::taken_over(phase, attempt, failures)], false);
         if self.disk.end.is_some() {
             self.life.finished = true;
         } else {

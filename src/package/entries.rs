@@ -2,12 +2,13 @@
 
 use super::refusal;
 use crate::protocol::application::{ProgramError, ProgramErrorKind};
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-const MOST_ENTRIES: usize = 20_000;
+pub(super) const MOST_ENTRIES: usize = 20_000;
 const MOST_PATH: usize = 1_024;
 const MOST_NAME: usize = 255;
 const MOST_DEPTH: usize = 32;
@@ -34,7 +35,7 @@ impl Bounds {
     }
 }
 
-fn too_large(message: impl Into<String>) -> ProgramError {
+pub(super) fn too_large(message: impl Into<String>) -> ProgramError {
     refusal(ProgramErrorKind::PackageTooLarge, message)
 }
 
@@ -75,11 +76,52 @@ pub fn relative(name: &str) -> Result<Option<PathBuf>, ProgramError> {
     Ok((!path.as_os_str().is_empty()).then_some(path))
 }
 
-/// Writes the entries of one package. Links come last, so that nothing is ever written through one.
+/// The entries of a package, and the folders on the way to them: each counts once, and none is named twice.
+#[derive(Default)]
+pub(super) struct Names {
+    is_named_by_path: HashMap<PathBuf, bool>,
+    /// Entries that stand for the folder itself.
+    own: usize,
+}
+
+impl Names {
+    /// Counts an entry; gives back its path, as [`relative`] does.
+    pub fn add(&mut self, name: &str) -> Result<Option<PathBuf>, ProgramError> {
+        let path = relative(name)?;
+        let Some(path) = path else {
+            self.own += 1;
+            return self.check().map(|()| None);
+        };
+        for folder in path.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty()) {
+            if self.is_named_by_path.contains_key(folder) {
+                break;
+            }
+            self.is_named_by_path.insert(folder.to_owned(), false);
+        }
+        if self.is_named_by_path.insert(path.clone(), true) == Some(true) {
+            return Err(bad(format!("`{}` is in it twice", path.display())));
+        }
+        self.check().map(|()| Some(path))
+    }
+
+    fn check(&self) -> Result<(), ProgramError> {
+        if self.own + self.is_named_by_path.len() > MOST_ENTRIES { Err(too_many()) } else { Ok(()) }
+    }
+}
+
+pub(super) fn too_many() -> ProgramError {
+    too_large(format!("the package has over {MOST_ENTRIES} entries, folders on the way to them among these"))
+}
+
+/// Writes the entries of one package. Folders that are named and links come last, so that nothing is ever written through a link.
 pub(super) struct Entries<'a> {
-    root: &'a Path,
+    /// None: they are only looked at.
+    root: Option<&'a Path>,
+    /// Files that were looked at.
+    looked_at: HashSet<PathBuf>,
     left: u64,
-    count: usize,
+    names: Names,
+    folders: Vec<PathBuf>,
     hard_links: Vec<(PathBuf, PathBuf, String)>,
     symlinks: Vec<(PathBuf, String, String)>,
 }
@@ -87,31 +129,47 @@ pub(super) struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// Into this folder, which is new and empty.
     pub fn new(root: &'a Path, bounds: Bounds) -> Self {
-        Self { root, left: bounds.bytes, count: 0, hard_links: Vec::new(), symlinks: Vec::new() }
+        Self { root: Some(root), ..Self::looked_at(bounds) }
+    }
+
+    /// Reads them, and writes nothing.
+    pub fn looked_at(bounds: Bounds) -> Self {
+        Self {
+            root: None,
+            looked_at: HashSet::new(),
+            left: bounds.bytes,
+            names: Names::default(),
+            folders: Vec::new(),
+            hard_links: Vec::new(),
+            symlinks: Vec::new(),
+        }
     }
 
     fn next(&mut self, name: &str) -> Result<Option<PathBuf>, ProgramError> {
-        self.count += 1;
-        if self.count > MOST_ENTRIES {
-            return Err(too_large(format!("the package has over {MOST_ENTRIES} entries")));
-        }
-        relative(name)
+        self.names.add(name)
     }
 
     fn parent(&self, path: &Path) -> Result<(), ProgramError> {
-        let parent = self.root.join(path.parent().unwrap_or(Path::new("")));
+        let Some(root) = self.root else { return Ok(()) };
+        let parent = root.join(path.parent().unwrap_or(Path::new("")));
         std::fs::create_dir_all(&parent).map_err(|e| written(path, &e))
     }
 
     pub fn folder(&mut self, name: &str) -> Result<(), ProgramError> {
-        let Some(path) = self.next(name)? else { return Ok(()) };
-        std::fs::create_dir_all(self.root.join(&path)).map_err(|e| written(&path, &e))
+        // Made at the end: a package of too many folders is refused before one of them is there.
+        let path = self.next(name)?;
+        self.folders.extend(path);
+        Ok(())
     }
 
     pub fn file(&mut self, name: &str, mode: Option<u32>, content: &mut impl Read) -> Result<(), ProgramError> {
         let Some(path) = self.next(name)? else { return Err(is_unsafe(name, "is no name of a file")) };
         self.parent(&path)?;
-        let mut file = File::create_new(self.root.join(&path)).map_err(|e| written(&path, &e))?;
+        let mut file = match self.root {
+            Some(root) => Some(File::create_new(root.join(&path)).map_err(|e| written(&path, &e))?),
+            None if self.looked_at.insert(path.clone()) => None,
+            None => return Err(written(&path, &ErrorKind::AlreadyExists.into())),
+        };
         let mut piece = vec![0; PIECE];
         loop {
             let read = match content.read(&mut piece) {
@@ -122,8 +180,11 @@ impl<'a> Entries<'a> {
             };
             // Counted as it comes: what the package says of its sizes may be a lie.
             self.left = self.left.checked_sub(read as u64).ok_or_else(|| too_large("the package unpacks to too much"))?;
-            io::Write::write_all(&mut file, &piece[..read]).map_err(|e| written(&path, &e))?;
+            if let Some(file) = &mut file {
+                io::Write::write_all(file, &piece[..read]).map_err(|e| written(&path, &e))?;
+            }
         }
+        let Some(file) = file else { return Ok(()) };
         // Nothing but the permission to execute: no set-user-id, no file that its owner cannot delete.
         let mode = if mode.is_some_and(|mode| mode & 0o111 != 0) { 0o755 } else { 0o644 };
         file.set_permissions(Permissions::from_mode(mode)).map_err(|e| written(&path, &e))
@@ -146,26 +207,55 @@ impl<'a> Entries<'a> {
         Ok(())
     }
 
+    /// Looks where the links would lead, as far as names tell, and whether there is a file at all.
+    pub fn finish_look(self) -> Result<(), ProgramError> {
+        if self.looked_at.is_empty() {
+            return Err(bad("there is no file in it"));
+        }
+        if let Some((_, _, name)) = self.hard_links.iter().find(|(_, to, _)| !self.looked_at.contains(to)) {
+            return Err(is_unsafe(name, "is a link to what is no file of the package"));
+        }
+        let leads_out = |path: &Path, target: &str| {
+            let mut depth = path.components().count() as i64 - 1;
+            Path::new(target).components().any(|component| {
+                depth += match component {
+                    Component::Normal(_) => 1,
+                    Component::ParentDir => -1,
+                    _ => 0,
+                };
+                depth < 0
+            })
+        };
+        match self.symlinks.iter().find(|(path, target, _)| leads_out(path, target)) {
+            Some((_, _, name)) => Err(is_unsafe(name, "is a link that leads out of the package")),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the links, and looks where they lead.
     pub fn finish(self) -> Result<(), ProgramError> {
+        let Some(root) = self.root else { return self.finish_look() };
+        for path in &self.folders {
+            std::fs::create_dir_all(root.join(path)).map_err(|e| written(path, &e))?;
+        }
         for (path, to, name) in &self.hard_links {
             // There are no symbolic links yet that it could go through.
-            if !self.root.join(to).symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            if !root.join(to).symlink_metadata().is_ok_and(|meta| meta.is_file()) {
                 return Err(is_unsafe(name, "is a link to what is no file of the package"));
             }
             self.parent(path)?;
-            std::fs::hard_link(self.root.join(to), self.root.join(path)).map_err(|e| written(path, &e))?;
+            std::fs::hard_link(root.join(to), root.join(path)).map_err(|e| written(path, &e))?;
         }
         for (path, _, _) in &self.symlinks {
             self.parent(path)?;
         }
         for (path, target, _) in &self.symlinks {
-            std::os::unix::fs::symlink(target, self.root.join(path)).map_err(|e| written(path, &e))?;
+            std::os::unix::fs::symlink(target, root.join(path)).map_err(|e| written(path, &e))?;
         }
-        let root = self.root.canonicalize().map_err(|e| written(self.root, &e))?;
+        let real = root.canonicalize().map_err(|e| written(root, &e))?;
         for (path, _, name) in &self.symlinks {
             // As the system follows it, through other links too. One that leads to nothing may lead to something later.
-            if !self.root.join(path).canonicalize().is_ok_and(|to| to.starts_with(&root)) {
+            if !root.join(path).canonicalize().is_ok_and(|to| to.starts_with(&real)) {
                 return Err(is_unsafe(name, "is a link that leads out of the package, or to nothing"));
             }
         }

@@ -1,0 +1,1 @@
+DROP INDEX run_trace;

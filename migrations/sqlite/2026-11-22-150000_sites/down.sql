@@ -1,0 +1,3 @@
+DROP TABLE robots;
+DROP TABLE site;
+ALTER TABLE block DROP COLUMN site;

@@ -1,0 +1,1009 @@
+# Made by tools/generate.py from the OpenAPI document of the broker. Do not edit.
+"""The calls of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from . import models
+from ._call import AsyncCalls, SyncCalls
+
+
+class Calls(SyncCalls):
+    """A method for each call."""
+
+    def acknowledge_blocks(self, identity: str, body: models.AckCall | Mapping[str, Any]) -> models.Pushed:
+        """`POST /requestqueue/{identity}/ack`: Closes blocks and pushes what follows from them, in one transaction."""
+        answer: models.Pushed = self._json("POST", f"/requestqueue/{self._part(identity)}/ack", body=body, returns="models.Pushed")
+        return answer
+
+    def allow_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/allow`: Lets a worker in again that was put out. Of others it changes nothing."""
+        answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/allow", body=body, returns="models.WorkerOutput")
+        return answer
+
+    def append_logs(self, id: str, body: Sequence[models.LogInput | Mapping[str, Any]]) -> models.LogAccepted:
+        """`POST /api/v1/runs/{id}/logs`: A worker has something to say of a run."""
+        answer: models.LogAccepted = self._json("POST", f"/api/v1/runs/{self._part(id)}/logs", body=body, returns="models.LogAccepted")
+        return answer
+
+    def ask_next(self, id: str, body: models.AskInput | Mapping[str, Any]) -> models.NextFire:
+        """`POST /api/v1/runs/{id}/next`: A run says when its job is to be run next. This wins once over the plan."""
+        answer: models.NextFire = self._json("POST", f"/api/v1/runs/{self._part(id)}/next", body=body, returns="models.NextFire")
+        return answer
+
+    def backfill_job(self, id: str, body: models.BackfillInput | Mapping[str, Any]) -> models.BackfillOutput:
+        """`POST /api/v1/jobs/{id}/backfill`: Makes runs for the instants of a past range of the plan that made none."""
+        answer: models.BackfillOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/backfill", body=body, returns="models.BackfillOutput")
+        return answer
+
+    def beat(self, body: models.HeartbeatCall | Mapping[str, Any]) -> models.BlockForNode | None:
+        """`POST /node/heartbeat`: A node without a socket says who and how it is, and gets a block or nothing."""
+        answer: models.BlockForNode | None = self._json("POST", "/node/heartbeat", body=body, returns="models.BlockForNode | None")
+        return answer
+
+    def clear_job_data(self, id: str) -> None:
+        """`DELETE /api/v1/jobs/{id}/data`: Leaves nothing for the next run."""
+        self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
+
+    def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
+        """`POST /api/v1/alerts`: Adds a channel: a webhook or a mail address."""
+        answer: models.AlertOutput = self._json("POST", "/api/v1/alerts", body=body, returns="models.AlertOutput")
+        return answer
+
+    def create_group(self, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
+        """`POST /api/v1/groups`: Makes a group."""
+        answer: models.GroupOutput = self._json("POST", "/api/v1/groups", body=body, returns="models.GroupOutput")
+        return answer
+
+    def create_job(self, body: models.JobInput | models.JobOutput | Mapping[str, Any], *, dry_run: bool | None = None) -> models.JobOutput:
+        """`POST /api/v1/jobs`: Creates a job, or only checks it."""
+        answer: models.JobOutput = self._json("POST", "/api/v1/jobs", body=body, query={"dryRun": dry_run}, returns="models.JobOutput")
+        return answer
+
+    def delete_alert(self, id: str) -> None:
+        """`DELETE /api/v1/alerts/{id}`: Removes a channel."""
+        self._none("DELETE", f"/api/v1/alerts/{self._part(id)}")
+
+    def delete_group(self, id: str) -> None:
+        """`DELETE /api/v1/groups/{id}`: Takes a group away that no job is in."""
+        self._none("DELETE", f"/api/v1/groups/{self._part(id)}")
+
+    def delete_job(self, id: str) -> None:
+        """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked, and neither triggered nor planned any more. Its past stays."""
+        self._none("DELETE", f"/api/v1/jobs/{self._part(id)}")
+
+    def disable_group(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.GroupSwitched:
+        """`POST /api/v1/groups/{id}/disable`: Disables all jobs of a group."""
+        answer: models.GroupSwitched = self._json("POST", f"/api/v1/groups/{self._part(id)}/disable", body=body, returns="models.GroupSwitched")
+        return answer
+
+    def disable_job(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.JobOutput:
+        """`POST /api/v1/jobs/{id}/disable`: Keeps plan and triggers from starting a job."""
+        answer: models.JobOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/disable", body=body, returns="models.JobOutput")
+        return answer
+
+    def disable_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/disable`: Gives a node no more work. It finishes what it has."""
+        answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/disable", body=body, returns="models.NodeOutput")
+        return answer
+
+    def disable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/disable`: Gives a worker nothing new. What it has it may finish and report."""
+        answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/disable", body=body, returns="models.WorkerOutput")
+        return answer
+
+    def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/drain`: Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing."""
+        answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/drain", body=body, returns="models.NodeOutput")
+        return answer
+
+    def drain_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/drain`: Gives a worker nothing new, and tells it to leave when it has finished what it has."""
+        answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/drain", body=body, returns="models.WorkerOutput")
+        return answer
+
+    def enable_group(self, id: str) -> models.GroupSwitched:
+        """`POST /api/v1/groups/{id}/enable`: Enables all jobs of a group."""
+        answer: models.GroupSwitched = self._json("POST", f"/api/v1/groups/{self._part(id)}/enable", returns="models.GroupSwitched")
+        return answer
+
+    def enable_job(self, id: str) -> models.JobOutput:
+        """`POST /api/v1/jobs/{id}/enable`: Lets plan and triggers start a job."""
+        answer: models.JobOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/enable", returns="models.JobOutput")
+        return answer
+
+    def enable_node(self, id: str) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/enable`: Gives a node work again, whatever it was told before."""
+        answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/enable", returns="models.NodeOutput")
+        return answer
+
+    def enable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/enable`: Gives a worker work again."""
+        answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/enable", body=body, returns="models.WorkerOutput")
+        return answer
+
+    def exit_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/exit`: Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled."""
+        answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/exit", body=body, returns="models.NodeOutput")
+        return answer
+
+    def explain_fire(self, id: str, *, at: datetime | None = None) -> models.WhyOutput:
+        """`GET /api/v1/jobs/{id}/why`: Why an instant made a run of a job, or none."""
+        answer: models.WhyOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/why", query={"at": at}, returns="models.WhyOutput")
+        return answer
+
+    def explain_run(self, id: str) -> models.WhyOutput:
+        """`GET /api/v1/runs/{id}/why`: Why a run is where it is: what it waits for, who works at it, how it ended."""
+        answer: models.WhyOutput = self._json("GET", f"/api/v1/runs/{self._part(id)}/why", returns="models.WhyOutput")
+        return answer
+
+    def explain_url(self, id: str, *, url: str) -> models.WhyOutput:
+        """`GET /api/v1/runs/{id}/why-url`: Why a block run has no result of a URL: where its request is, and what it waits for."""
+        answer: models.WhyOutput = self._json("GET", f"/api/v1/runs/{self._part(id)}/why-url", query={"url": url}, returns="models.WhyOutput")
+        return answer
+
+    def export_jobs(self, *, group: str | None = None, name: str | None = None) -> list[models.ExportedJob]:
+        """`GET /api/v1/jobs/export`: Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON. The secret of a
+        callback is empty; other secrets are masked for all but an admin.
+        """
+        answer: list[models.ExportedJob] = self._json("GET", "/api/v1/jobs/export", query={"group": group, "name": name}, returns="list[models.ExportedJob]")
+        return answer
+
+    def fetch_messages(self, id: str, *, wait: float | None = None) -> list[models.ToWorker] | None:
+        """`GET /api/v1/workers/{id}/messages`: What the broker has to say to a worker without a socket. The call is its heartbeat."""
+        answer: list[models.ToWorker] | None = self._json("GET", f"/api/v1/workers/{self._part(id)}/messages", query={"wait": wait}, returns="list[models.ToWorker] | None")
+        return answer
+
+    def fetch_package(self, sha256: str) -> bytes:
+        """`GET /api/v1/packages/{sha256}`: The bytes of a package."""
+        return self._bytes("GET", f"/api/v1/packages/{self._part(sha256)}")
+
+    def follow_logs(self, id: str, *, after: int | None = None, level: str | None = None, text: str | None = None, wait: float | None = None) -> str:
+        """`GET /api/v1/runs/{id}/logs/stream`: The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes
+        on after that line.
+        """
+        return self._text("GET", f"/api/v1/runs/{self._part(id)}/logs/stream", query={"after": after, "level": level, "text": text, "wait": wait})
+
+    def forget_worker(self, id: str, *, force: bool | None = None) -> None:
+        """`DELETE /api/v1/workers/{id}`: Deletes a worker. One that is connected is refused, or put out if `force` says so: what it has goes to
+        others.
+        """
+        self._none("DELETE", f"/api/v1/workers/{self._part(id)}", query={"force": force})
+
+    def hold_site(self, name: str, body: models.HoldInput | Mapping[str, Any]) -> models.SiteOutput:
+        """`POST /api/v1/sites/{name}/hold`: Holds a site: no run begins a request there until the time is over, and nodes are told to drop the
+        blocks that they have of it.
+        """
+        answer: models.SiteOutput = self._json("POST", f"/api/v1/sites/{self._part(name)}/hold", body=body, returns="models.SiteOutput")
+        return answer
+
+    def import_jobs(self, body: models.ImportBody | Mapping[str, Any] | Sequence[Any], *, dry_run: bool | None = None) -> list[models.ImportedJob]:
+        """`POST /api/v1/jobs/import`: Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one
+        is written.
+        """
+        answer: list[models.ImportedJob] = self._json("POST", "/api/v1/jobs/import", body=body, query={"dryRun": dry_run}, returns="list[models.ImportedJob]")
+        return answer
+
+    def kick_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/kick`: Puts a worker out: what it has goes to others, and it is refused until it is allowed."""
+        answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
+        return answer
+
+    def list_actors(self) -> list[models.ActorOutput]:
+        """`GET /api/v1/actors`: Lists the actors of the broker."""
+        answer: list[models.ActorOutput] = self._json("GET", "/api/v1/actors", returns="list[models.ActorOutput]")
+        return answer
+
+    def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
+        """`GET /api/v1/alerts/events`: Lists what happened, newest first, and whom it was sent to."""
+        answer: models.AlertEventOutputPage = self._json("GET", "/api/v1/alerts/events", query={"cursor": cursor, "limit": limit}, returns="models.AlertEventOutputPage")
+        return answer
+
+    def list_alerts(self) -> models.Channels:
+        """`GET /api/v1/alerts`: Lists the channels that alerts go to."""
+        answer: models.Channels = self._json("GET", "/api/v1/alerts", returns="models.Channels")
+        return answer
+
+    def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
+        """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
+        answer: models.BlockOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
+        return answer
+
+    def list_brokers(self) -> list[models.BrokerOutput]:
+        """`GET /api/v1/brokers`: Lists the brokers of the database: who leads, and who stands by."""
+        answer: list[models.BrokerOutput] = self._json("GET", "/api/v1/brokers", returns="list[models.BrokerOutput]")
+        return answer
+
+    def list_changes(self, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
+        """`GET /api/v1/changes`: The changes of all jobs, the newest first."""
+        answer: models.JobChangePage = self._json("GET", "/api/v1/changes", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
+        return answer
+
+    def list_changes_of_job(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
+        """`GET /api/v1/jobs/{id}/history`: The changes of a job, the newest first: who, when, what to."""
+        answer: models.JobChangePage = self._json("GET", f"/api/v1/jobs/{self._part(id)}/history", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
+        return answer
+
+    def list_fires(self, id: str, *, cursor: str | None = None, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None, verdict: str | None = None) -> models.FireOutputPage:
+        """`GET /api/v1/jobs/{id}/fires`: The ledger of a job: what became of each planned instant, the newest first."""
+        answer: models.FireOutputPage = self._json("GET", f"/api/v1/jobs/{self._part(id)}/fires", query={"cursor": cursor, "from": from_, "limit": limit, "to": to, "verdict": verdict}, returns="models.FireOutputPage")
+        return answer
+
+    def list_groups(self, *, cursor: str | None = None, limit: int | None = None) -> models.GroupOutputPage:
+        """`GET /api/v1/groups`: Lists groups by their names."""
+        answer: models.GroupOutputPage = self._json("GET", "/api/v1/groups", query={"cursor": cursor, "limit": limit}, returns="models.GroupOutputPage")
+        return answer
+
+    def list_instances(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.InstanceOutputPage:
+        """`GET /api/v1/runs/{id}/instances`: Lists the instances of a run: who has each of them, or had it last. A task that went to one worker has
+        one; block runs and callbacks have none.
+        """
+        answer: models.InstanceOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/instances", query={"cursor": cursor, "limit": limit}, returns="models.InstanceOutputPage")
+        return answer
+
+    def list_jobs(self, *, cursor: str | None = None, deleted: bool | None = None, enabled: bool | None = None, group: str | None = None, id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, name: str | None = None, sort: str | None = None) -> models.JobOutputPage:
+        """`GET /api/v1/jobs`: Lists jobs, oldest first unless told otherwise."""
+        answer: models.JobOutputPage = self._json("GET", "/api/v1/jobs", query={"cursor": cursor, "deleted": deleted, "enabled": enabled, "group": group, "id": id, "kind": kind, "limit": limit, "name": name, "sort": sort}, returns="models.JobOutputPage")
+        return answer
+
+    def list_next_fires(self, id: str, *, after: datetime | None = None, count: int | None = None) -> models.PreviewOutput:
+        """`GET /api/v1/jobs/{id}/next`: What the plan of a job will do, as things stand."""
+        answer: models.PreviewOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
+        return answer
+
+    def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
+        """`GET /api/v1/nodes/{id}/statuses`: What a node said in its heartbeats, newest first."""
+        answer: models.NodeStatusOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
+        return answer
+
+    def list_nodes(self) -> models.NodeOutputPage:
+        """`GET /api/v1/nodes`: Lists all nodes that were ever there."""
+        answer: models.NodeOutputPage = self._json("GET", "/api/v1/nodes", returns="models.NodeOutputPage")
+        return answer
+
+    def list_packages(self) -> models.PackageOutputPage:
+        """`GET /api/v1/packages`: Lists the packages that the broker keeps, the newest first."""
+        answer: models.PackageOutputPage = self._json("GET", "/api/v1/packages", returns="models.PackageOutputPage")
+        return answer
+
+    def list_requests(self, id: str, *, cursor: str | None = None, kind: models.FetchErrorKind | None = None, limit: int | None = None, site: str | None = None, state: models.RequestState | None = None, status: int | None = None) -> models.FailedRequestPage:
+        """`GET /api/v1/runs/{id}/requests`: Lists the requests of a block run that failed, in the order of their blocks. A page may be short
+        though more follow.
+        """
+        answer: models.FailedRequestPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
+        return answer
+
+    def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
+        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order in which it met them. A run that is over, or of another
+        kind, has none.
+        """
+        answer: models.RunSiteOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "limit": limit}, returns="models.RunSiteOutputPage")
+        return answer
+
+    def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:
+        """`GET /api/v1/runs`: Lists runs, newest first unless told otherwise."""
+        answer: models.RunOutputPage = self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
+        return answer
+
+    def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
+        """`GET /api/v1/sites`: Lists sites by name: those that runs have asked lately, are held, or fail."""
+        answer: models.SiteOutputPage = self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
+        return answer
+
+    def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
+        """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
+        answer: models.WorkerWatchPage = self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
+        return answer
+
+    def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
+        """`GET /api/v1/workers`: Lists workers, by their ids: those that are there, and those that were."""
+        answer: models.WorkerOutputPage = self._json("GET", "/api/v1/workers", query={"cursor": cursor, "group": group, "limit": limit, "online": online, "state": state}, returns="models.WorkerOutputPage")
+        return answer
+
+    def pause_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/pause`: Pauses a block run: it hands out no more blocks. What is at nodes comes back, and results are
+        delivered. Its time-out goes on.
+        """
+        answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/pause", returns="models.RunOutput")
+        return answer
+
+    def poll_blocks(self, identity: str, *, ack: str | None = None, max: int | None = None, wait: float | None = None, worker: str | None = None) -> models.Polled | None:
+        """`GET /requestqueue/{identity}`: Takes finished blocks of a run. The bulk form is described in docs/protocol.md."""
+        answer: models.Polled | None = self._json("GET", f"/requestqueue/{self._part(identity)}", query={"ack": ack, "max": max, "wait": wait, "worker": worker}, returns="models.Polled | None")
+        return answer
+
+    def preview_schedule(self, body: models.PreviewInput | Mapping[str, Any]) -> models.PreviewOutput:
+        """`POST /api/v1/jobs/preview`: What a schedule that is not stored would do."""
+        answer: models.PreviewOutput = self._json("POST", "/api/v1/jobs/preview", body=body, returns="models.PreviewOutput")
+        return answer
+
+    def purge_job(self, id: str) -> None:
+        """`POST /api/v1/jobs/{id}/purge`: Takes a deleted job out of the store for good, when all its runs are over."""
+        self._none("POST", f"/api/v1/jobs/{self._part(id)}/purge")
+
+    def push_package(self, content: bytes, *, name: str | None = None) -> models.PackageOutput:
+        """`POST /api/v1/packages`: Keeps a package: a zip or a tar.gz, its bytes as the body. The same bytes again change nothing."""
+        answer: models.PackageOutput = self._json("POST", "/api/v1/packages", content=content, query={"name": name}, returns="models.PackageOutput")
+        return answer
+
+    def push_requests(self, identity: str, body: models.PushInput | Mapping[str, Any] | Sequence[Any]) -> models.Pushed:
+        """`POST /requestqueue/{identity}`: Pushes requests into the queue of a run. One that the run has seen is not taken twice."""
+        answer: models.Pushed = self._json("POST", f"/requestqueue/{self._part(identity)}", body=body, returns="models.Pushed")
+        return answer
+
+    def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
+        """`PUT /api/v1/jobs/{id}/data`: Leaves something else for the next run. Runs that are at work have theirs already."""
+        self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
+
+    def read_alert(self, id: str) -> models.AlertOutput:
+        """`GET /api/v1/alerts/{id}`: A channel."""
+        answer: models.AlertOutput = self._json("GET", f"/api/v1/alerts/{self._part(id)}", returns="models.AlertOutput")
+        return answer
+
+    def read_group(self, id: str) -> models.GroupOutput:
+        """`GET /api/v1/groups/{id}`: A group."""
+        answer: models.GroupOutput = self._json("GET", f"/api/v1/groups/{self._part(id)}", returns="models.GroupOutput")
+        return answer
+
+    def read_health(self) -> str:
+        """`GET /healthz`: The process answers."""
+        return self._text("GET", "/healthz")
+
+    def read_job(self, id: str) -> models.JobOutput:
+        """`GET /api/v1/jobs/{id}`: A job."""
+        answer: models.JobOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}", returns="models.JobOutput")
+        return answer
+
+    def read_job_data(self, id: str) -> models.JobDataOutput:
+        """`GET /api/v1/jobs/{id}/data`: What the last run of a job left for the next one. 404 if there is nothing."""
+        answer: models.JobDataOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/data", returns="models.JobDataOutput")
+        return answer
+
+    def read_lateness(self, id: str) -> models.Lateness:
+        """`GET /api/v1/jobs/{id}/lateness`: How late the latest planned runs of a job began."""
+        answer: models.Lateness = self._json("GET", f"/api/v1/jobs/{self._part(id)}/lateness", returns="models.Lateness")
+        return answer
+
+    def read_logs(self, id: str, *, after: int | None = None, level: str | None = None, limit: int | None = None, since: datetime | None = None, text: str | None = None, until: datetime | None = None, wait: float | None = None) -> models.LogPage:
+        """`GET /api/v1/runs/{id}/logs`: What was said of a run, in the order in which it came. It can be waited for."""
+        answer: models.LogPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/logs", query={"after": after, "level": level, "limit": limit, "since": since, "text": text, "until": until, "wait": wait}, returns="models.LogPage")
+        return answer
+
+    def read_metrics(self) -> str:
+        """`GET /metrics`: Numbers in the text format of Prometheus."""
+        return self._text("GET", "/metrics")
+
+    def read_node(self, id: str) -> models.NodeOutput:
+        """`GET /api/v1/nodes/{id}`: A node."""
+        answer: models.NodeOutput = self._json("GET", f"/api/v1/nodes/{self._part(id)}", returns="models.NodeOutput")
+        return answer
+
+    def read_readiness(self) -> str:
+        """`GET /readyz`: This broker leads, and the store commits."""
+        return self._text("GET", "/readyz")
+
+    def read_run(self, id: str) -> models.RunOutput:
+        """`GET /api/v1/runs/{id}`: A run."""
+        answer: models.RunOutput = self._json("GET", f"/api/v1/runs/{self._part(id)}", returns="models.RunOutput")
+        return answer
+
+    def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
+        """`GET /api/v1/runs/{id}/status`: What each node did for a run. The sum comes first, without a node."""
+        answer: list[models.JobStatusOutput] = self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
+        return answer
+
+    def read_worker(self, id: str) -> models.WorkerOutput:
+        """`GET /api/v1/workers/{id}`: A worker."""
+        answer: models.WorkerOutput = self._json("GET", f"/api/v1/workers/{self._part(id)}", returns="models.WorkerOutput")
+        return answer
+
+    def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:
+        """`POST /api/v1/jobs/{id}/redrive`: Runs the dead runs of a job again: those that failed for good and that nobody has run again."""
+        answer: models.RedriveOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/redrive", body=body, returns="models.RedriveOutput")
+        return answer
+
+    def redrive_runs(self, body: models.RedriveInput | Mapping[str, Any] | None = None) -> models.RedrivenRuns:
+        """`POST /api/v1/runs/redrive`: Runs dead runs again: those that failed for good and that no other run repeats, of one job or of many."""
+        answer: models.RedrivenRuns = self._json("POST", "/api/v1/runs/redrive", body=body, returns="models.RedrivenRuns")
+        return answer
+
+    def register_worker(self, body: models.WorkerInput | Mapping[str, Any]) -> models.WorkerRegistered:
+        """`POST /api/v1/workers`: A worker without a socket says which classes it watches."""
+        answer: models.WorkerRegistered = self._json("POST", "/api/v1/workers", body=body, returns="models.WorkerRegistered")
+        return answer
+
+    def release_site(self, name: str) -> models.SiteOutput:
+        """`POST /api/v1/sites/{name}/release`: Ends the hold of a site, whatever its reason. Runs go on at once, at the site's pace."""
+        answer: models.SiteOutput = self._json("POST", f"/api/v1/sites/{self._part(name)}/release", returns="models.SiteOutput")
+        return answer
+
+    def remove_node(self, id: str, *, force: bool | None = None) -> None:
+        """`DELETE /api/v1/nodes/{id}`: Forgets a node and all that it said. One that is there is refused, or told to end if `force` says so."""
+        self._none("DELETE", f"/api/v1/nodes/{self._part(id)}", query={"force": force})
+
+    def remove_package(self, sha256: str) -> None:
+        """`DELETE /api/v1/packages/{sha256}`: Forgets a package that no job and no open run uses."""
+        self._none("DELETE", f"/api/v1/packages/{self._part(sha256)}")
+
+    def report_block(self, body: models.BlockReport | Mapping[str, Any]) -> models.Reported:
+        """`POST /node/block`: A node reports what became of a block. The answer is given when it is on disk."""
+        answer: models.Reported = self._json("POST", "/node/block", body=body, returns="models.Reported")
+        return answer
+
+    def report_tasks(self, id: str, body: Sequence[models.TaskReport | Mapping[str, Any]]) -> list[models.SettledTask]:
+        """`POST /api/v1/workers/{id}/reports`: What became of the tasks of a worker without a socket. Answered when what is final is on disk."""
+        answer: list[models.SettledTask] = self._json("POST", f"/api/v1/workers/{self._part(id)}/reports", body=body, returns="list[models.SettledTask]")
+        return answer
+
+    def requeue_requests(self, id: str, body: models.RequeueInput | Mapping[str, Any] | None = None) -> models.Requeued:
+        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run that is under way once more, each at most once. Each repetition
+        is a request of its own, which counts.
+        """
+        answer: models.Requeued = self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/requeue", body=body, returns="models.Requeued")
+        return answer
+
+    def restore_job(self, id: str) -> models.JobOutput:
+        """`POST /api/v1/jobs/{id}/restore`: Takes a deletion back. The job is disabled then."""
+        answer: models.JobOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/restore", returns="models.JobOutput")
+        return answer
+
+    def resume_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/resume`: Resumes a block run that was paused: it hands out blocks again."""
+        answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/resume", returns="models.RunOutput")
+        return answer
+
+    def retry_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/retry`: Runs what a run did once more, as a run of its own."""
+        answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/retry", returns="models.RunOutput")
+        return answer
+
+    def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
+        """`POST /api/v1/runs/{id}/start-returned`: A worker has pushed the first requests of a run, or could not."""
+        self._none("POST", f"/api/v1/runs/{self._part(id)}/start-returned", body=body)
+
+    def stop_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/stop`: Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered
+        as it stands.
+        """
+        answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/stop", returns="models.RunOutput")
+        return answer
+
+    def test_alert(self, id: str) -> models.AlertTestOutput:
+        """`POST /api/v1/alerts/{id}/test`: Sends a test event at once, and says what came of it."""
+        answer: models.AlertTestOutput = self._json("POST", f"/api/v1/alerts/{self._part(id)}/test", returns="models.AlertTestOutput")
+        return answer
+
+    def trigger_job(self, id: str, body: models.TriggerInput | Mapping[str, Any] | None = None) -> models.RunOutput:
+        """`POST /api/v1/jobs/{id}/trigger`: Triggers a job. One `fireTime` or `Idempotency-Key` makes one run, told as often as it may be."""
+        answer: models.RunOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger", body=body, returns="models.RunOutput")
+        return answer
+
+    def trigger_job_batch(self, id: str, body: Sequence[models.TriggerInput | Mapping[str, Any]]) -> list[models.TriggeredOutput]:
+        """`POST /api/v1/jobs/{id}/trigger/batch`: Triggers a job up to 1,000 times, each with its own arguments and answer. All that are taken are on
+        disk when this is answered.
+        """
+        answer: list[models.TriggeredOutput] = self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger/batch", body=body, returns="list[models.TriggeredOutput]")
+        return answer
+
+    def update_alert(self, id: str, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
+        """`PUT /api/v1/alerts/{id}`: Changes a channel. What is left out stays as it is."""
+        answer: models.AlertOutput = self._json("PUT", f"/api/v1/alerts/{self._part(id)}", body=body, returns="models.AlertOutput")
+        return answer
+
+    def update_group(self, id: str, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
+        """`PUT /api/v1/groups/{id}`: Changes a group. Its jobs go by its new name from then on."""
+        answer: models.GroupOutput = self._json("PUT", f"/api/v1/groups/{self._part(id)}", body=body, returns="models.GroupOutput")
+        return answer
+
+    def update_job(self, id: str, body: models.JobInput | models.JobOutput | Mapping[str, Any]) -> models.JobOutput:
+        """`PUT /api/v1/jobs/{id}`: Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was
+        read.
+        """
+        answer: models.JobOutput = self._json("PUT", f"/api/v1/jobs/{self._part(id)}", body=body, returns="models.JobOutput")
+        return answer
+
+    def worker_heartbeat(self, id: str, body: models.HandsInput | Mapping[str, Any]) -> None:
+        """`POST /api/v1/workers/{id}/heartbeat`: A worker without a socket lives, and has these tasks in hand: their leases are renewed."""
+        self._none("POST", f"/api/v1/workers/{self._part(id)}/heartbeat", body=body)
+
+
+class AsyncioCalls(AsyncCalls):
+    """A method for each call."""
+
+    async def acknowledge_blocks(self, identity: str, body: models.AckCall | Mapping[str, Any]) -> models.Pushed:
+        """`POST /requestqueue/{identity}/ack`: Closes blocks and pushes what follows from them, in one transaction."""
+        answer: models.Pushed = await self._json("POST", f"/requestqueue/{self._part(identity)}/ack", body=body, returns="models.Pushed")
+        return answer
+
+    async def allow_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/allow`: Lets a worker in again that was put out. Of others it changes nothing."""
+        answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/allow", body=body, returns="models.WorkerOutput")
+        return answer
+
+    async def append_logs(self, id: str, body: Sequence[models.LogInput | Mapping[str, Any]]) -> models.LogAccepted:
+        """`POST /api/v1/runs/{id}/logs`: A worker has something to say of a run."""
+        answer: models.LogAccepted = await self._json("POST", f"/api/v1/runs/{self._part(id)}/logs", body=body, returns="models.LogAccepted")
+        return answer
+
+    async def ask_next(self, id: str, body: models.AskInput | Mapping[str, Any]) -> models.NextFire:
+        """`POST /api/v1/runs/{id}/next`: A run says when its job is to be run next. This wins once over the plan."""
+        answer: models.NextFire = await self._json("POST", f"/api/v1/runs/{self._part(id)}/next", body=body, returns="models.NextFire")
+        return answer
+
+    async def backfill_job(self, id: str, body: models.BackfillInput | Mapping[str, Any]) -> models.BackfillOutput:
+        """`POST /api/v1/jobs/{id}/backfill`: Makes runs for the instants of a past range of the plan that made none."""
+        answer: models.BackfillOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/backfill", body=body, returns="models.BackfillOutput")
+        return answer
+
+    async def beat(self, body: models.HeartbeatCall | Mapping[str, Any]) -> models.BlockForNode | None:
+        """`POST /node/heartbeat`: A node without a socket says who and how it is, and gets a block or nothing."""
+        answer: models.BlockForNode | None = await self._json("POST", "/node/heartbeat", body=body, returns="models.BlockForNode | None")
+        return answer
+
+    async def clear_job_data(self, id: str) -> None:
+        """`DELETE /api/v1/jobs/{id}/data`: Leaves nothing for the next run."""
+        await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
+
+    async def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
+        """`POST /api/v1/alerts`: Adds a channel: a webhook or a mail address."""
+        answer: models.AlertOutput = await self._json("POST", "/api/v1/alerts", body=body, returns="models.AlertOutput")
+        return answer
+
+    async def create_group(self, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
+        """`POST /api/v1/groups`: Makes a group."""
+        answer: models.GroupOutput = await self._json("POST", "/api/v1/groups", body=body, returns="models.GroupOutput")
+        return answer
+
+    async def create_job(self, body: models.JobInput | models.JobOutput | Mapping[str, Any], *, dry_run: bool | None = None) -> models.JobOutput:
+        """`POST /api/v1/jobs`: Creates a job, or only checks it."""
+        answer: models.JobOutput = await self._json("POST", "/api/v1/jobs", body=body, query={"dryRun": dry_run}, returns="models.JobOutput")
+        return answer
+
+    async def delete_alert(self, id: str) -> None:
+        """`DELETE /api/v1/alerts/{id}`: Removes a channel."""
+        await self._none("DELETE", f"/api/v1/alerts/{self._part(id)}")
+
+    async def delete_group(self, id: str) -> None:
+        """`DELETE /api/v1/groups/{id}`: Takes a group away that no job is in."""
+        await self._none("DELETE", f"/api/v1/groups/{self._part(id)}")
+
+    async def delete_job(self, id: str) -> None:
+        """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked, and neither triggered nor planned any more. Its past stays."""
+        await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}")
+
+    async def disable_group(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.GroupSwitched:
+        """`POST /api/v1/groups/{id}/disable`: Disables all jobs of a group."""
+        answer: models.GroupSwitched = await self._json("POST", f"/api/v1/groups/{self._part(id)}/disable", body=body, returns="models.GroupSwitched")
+        return answer
+
+    async def disable_job(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.JobOutput:
+        """`POST /api/v1/jobs/{id}/disable`: Keeps plan and triggers from starting a job."""
+        answer: models.JobOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/disable", body=body, returns="models.JobOutput")
+        return answer
+
+    async def disable_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/disable`: Gives a node no more work. It finishes what it has."""
+        answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/disable", body=body, returns="models.NodeOutput")
+        return answer
+
+    async def disable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/disable`: Gives a worker nothing new. What it has it may finish and report."""
+        answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/disable", body=body, returns="models.WorkerOutput")
+        return answer
+
+    async def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/drain`: Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing."""
+        answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/drain", body=body, returns="models.NodeOutput")
+        return answer
+
+    async def drain_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/drain`: Gives a worker nothing new, and tells it to leave when it has finished what it has."""
+        answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/drain", body=body, returns="models.WorkerOutput")
+        return answer
+
+    async def enable_group(self, id: str) -> models.GroupSwitched:
+        """`POST /api/v1/groups/{id}/enable`: Enables all jobs of a group."""
+        answer: models.GroupSwitched = await self._json("POST", f"/api/v1/groups/{self._part(id)}/enable", returns="models.GroupSwitched")
+        return answer
+
+    async def enable_job(self, id: str) -> models.JobOutput:
+        """`POST /api/v1/jobs/{id}/enable`: Lets plan and triggers start a job."""
+        answer: models.JobOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/enable", returns="models.JobOutput")
+        return answer
+
+    async def enable_node(self, id: str) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/enable`: Gives a node work again, whatever it was told before."""
+        answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/enable", returns="models.NodeOutput")
+        return answer
+
+    async def enable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/enable`: Gives a worker work again."""
+        answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/enable", body=body, returns="models.WorkerOutput")
+        return answer
+
+    async def exit_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
+        """`POST /api/v1/nodes/{id}/exit`: Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled."""
+        answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/exit", body=body, returns="models.NodeOutput")
+        return answer
+
+    async def explain_fire(self, id: str, *, at: datetime | None = None) -> models.WhyOutput:
+        """`GET /api/v1/jobs/{id}/why`: Why an instant made a run of a job, or none."""
+        answer: models.WhyOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/why", query={"at": at}, returns="models.WhyOutput")
+        return answer
+
+    async def explain_run(self, id: str) -> models.WhyOutput:
+        """`GET /api/v1/runs/{id}/why`: Why a run is where it is: what it waits for, who works at it, how it ended."""
+        answer: models.WhyOutput = await self._json("GET", f"/api/v1/runs/{self._part(id)}/why", returns="models.WhyOutput")
+        return answer
+
+    async def explain_url(self, id: str, *, url: str) -> models.WhyOutput:
+        """`GET /api/v1/runs/{id}/why-url`: Why a block run has no result of a URL: where its request is, and what it waits for."""
+        answer: models.WhyOutput = await self._json("GET", f"/api/v1/runs/{self._part(id)}/why-url", query={"url": url}, returns="models.WhyOutput")
+        return answer
+
+    async def export_jobs(self, *, group: str | None = None, name: str | None = None) -> list[models.ExportedJob]:
+        """`GET /api/v1/jobs/export`: Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON. The secret of a
+        callback is empty; other secrets are masked for all but an admin.
+        """
+        answer: list[models.ExportedJob] = await self._json("GET", "/api/v1/jobs/export", query={"group": group, "name": name}, returns="list[models.ExportedJob]")
+        return answer
+
+    async def fetch_messages(self, id: str, *, wait: float | None = None) -> list[models.ToWorker] | None:
+        """`GET /api/v1/workers/{id}/messages`: What the broker has to say to a worker without a socket. The call is its heartbeat."""
+        answer: list[models.ToWorker] | None = await self._json("GET", f"/api/v1/workers/{self._part(id)}/messages", query={"wait": wait}, returns="list[models.ToWorker] | None")
+        return answer
+
+    async def fetch_package(self, sha256: str) -> bytes:
+        """`GET /api/v1/packages/{sha256}`: The bytes of a package."""
+        return await self._bytes("GET", f"/api/v1/packages/{self._part(sha256)}")
+
+    async def follow_logs(self, id: str, *, after: int | None = None, level: str | None = None, text: str | None = None, wait: float | None = None) -> str:
+        """`GET /api/v1/runs/{id}/logs/stream`: The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes
+        on after that line.
+        """
+        return await self._text("GET", f"/api/v1/runs/{self._part(id)}/logs/stream", query={"after": after, "level": level, "text": text, "wait": wait})
+
+    async def forget_worker(self, id: str, *, force: bool | None = None) -> None:
+        """`DELETE /api/v1/workers/{id}`: Deletes a worker. One that is connected is refused, or put out if `force` says so: what it has goes to
+        others.
+        """
+        await self._none("DELETE", f"/api/v1/workers/{self._part(id)}", query={"force": force})
+
+    async def hold_site(self, name: str, body: models.HoldInput | Mapping[str, Any]) -> models.SiteOutput:
+        """`POST /api/v1/sites/{name}/hold`: Holds a site: no run begins a request there until the time is over, and nodes are told to drop the
+        blocks that they have of it.
+        """
+        answer: models.SiteOutput = await self._json("POST", f"/api/v1/sites/{self._part(name)}/hold", body=body, returns="models.SiteOutput")
+        return answer
+
+    async def import_jobs(self, body: models.ImportBody | Mapping[str, Any] | Sequence[Any], *, dry_run: bool | None = None) -> list[models.ImportedJob]:
+        """`POST /api/v1/jobs/import`: Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one
+        is written.
+        """
+        answer: list[models.ImportedJob] = await self._json("POST", "/api/v1/jobs/import", body=body, query={"dryRun": dry_run}, returns="list[models.ImportedJob]")
+        return answer
+
+    async def kick_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
+        """`POST /api/v1/workers/{id}/kick`: Puts a worker out: what it has goes to others, and it is refused until it is allowed."""
+        answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
+        return answer
+
+    async def list_actors(self) -> list[models.ActorOutput]:
+        """`GET /api/v1/actors`: Lists the actors of the broker."""
+        answer: list[models.ActorOutput] = await self._json("GET", "/api/v1/actors", returns="list[models.ActorOutput]")
+        return answer
+
+    async def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
+        """`GET /api/v1/alerts/events`: Lists what happened, newest first, and whom it was sent to."""
+        answer: models.AlertEventOutputPage = await self._json("GET", "/api/v1/alerts/events", query={"cursor": cursor, "limit": limit}, returns="models.AlertEventOutputPage")
+        return answer
+
+    async def list_alerts(self) -> models.Channels:
+        """`GET /api/v1/alerts`: Lists the channels that alerts go to."""
+        answer: models.Channels = await self._json("GET", "/api/v1/alerts", returns="models.Channels")
+        return answer
+
+    async def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
+        """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
+        answer: models.BlockOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
+        return answer
+
+    async def list_brokers(self) -> list[models.BrokerOutput]:
+        """`GET /api/v1/brokers`: Lists the brokers of the database: who leads, and who stands by."""
+        answer: list[models.BrokerOutput] = await self._json("GET", "/api/v1/brokers", returns="list[models.BrokerOutput]")
+        return answer
+
+    async def list_changes(self, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
+        """`GET /api/v1/changes`: The changes of all jobs, the newest first."""
+        answer: models.JobChangePage = await self._json("GET", "/api/v1/changes", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
+        return answer
+
+    async def list_changes_of_job(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
+        """`GET /api/v1/jobs/{id}/history`: The changes of a job, the newest first: who, when, what to."""
+        answer: models.JobChangePage = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/history", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
+        return answer
+
+    async def list_fires(self, id: str, *, cursor: str | None = None, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None, verdict: str | None = None) -> models.FireOutputPage:
+        """`GET /api/v1/jobs/{id}/fires`: The ledger of a job: what became of each planned instant, the newest first."""
+        answer: models.FireOutputPage = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/fires", query={"cursor": cursor, "from": from_, "limit": limit, "to": to, "verdict": verdict}, returns="models.FireOutputPage")
+        return answer
+
+    async def list_groups(self, *, cursor: str | None = None, limit: int | None = None) -> models.GroupOutputPage:
+        """`GET /api/v1/groups`: Lists groups by their names."""
+        answer: models.GroupOutputPage = await self._json("GET", "/api/v1/groups", query={"cursor": cursor, "limit": limit}, returns="models.GroupOutputPage")
+        return answer
+
+    async def list_instances(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.InstanceOutputPage:
+        """`GET /api/v1/runs/{id}/instances`: Lists the instances of a run: who has each of them, or had it last. A task that went to one worker has
+        one; block runs and callbacks have none.
+        """
+        answer: models.InstanceOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/instances", query={"cursor": cursor, "limit": limit}, returns="models.InstanceOutputPage")
+        return answer
+
+    async def list_jobs(self, *, cursor: str | None = None, deleted: bool | None = None, enabled: bool | None = None, group: str | None = None, id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, name: str | None = None, sort: str | None = None) -> models.JobOutputPage:
+        """`GET /api/v1/jobs`: Lists jobs, oldest first unless told otherwise."""
+        answer: models.JobOutputPage = await self._json("GET", "/api/v1/jobs", query={"cursor": cursor, "deleted": deleted, "enabled": enabled, "group": group, "id": id, "kind": kind, "limit": limit, "name": name, "sort": sort}, returns="models.JobOutputPage")
+        return answer
+
+    async def list_next_fires(self, id: str, *, after: datetime | None = None, count: int | None = None) -> models.PreviewOutput:
+        """`GET /api/v1/jobs/{id}/next`: What the plan of a job will do, as things stand."""
+        answer: models.PreviewOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
+        return answer
+
+    async def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
+        """`GET /api/v1/nodes/{id}/statuses`: What a node said in its heartbeats, newest first."""
+        answer: models.NodeStatusOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
+        return answer
+
+    async def list_nodes(self) -> models.NodeOutputPage:
+        """`GET /api/v1/nodes`: Lists all nodes that were ever there."""
+        answer: models.NodeOutputPage = await self._json("GET", "/api/v1/nodes", returns="models.NodeOutputPage")
+        return answer
+
+    async def list_packages(self) -> models.PackageOutputPage:
+        """`GET /api/v1/packages`: Lists the packages that the broker keeps, the newest first."""
+        answer: models.PackageOutputPage = await self._json("GET", "/api/v1/packages", returns="models.PackageOutputPage")
+        return answer
+
+    async def list_requests(self, id: str, *, cursor: str | None = None, kind: models.FetchErrorKind | None = None, limit: int | None = None, site: str | None = None, state: models.RequestState | None = None, status: int | None = None) -> models.FailedRequestPage:
+        """`GET /api/v1/runs/{id}/requests`: Lists the requests of a block run that failed, in the order of their blocks. A page may be short
+        though more follow.
+        """
+        answer: models.FailedRequestPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
+        return answer
+
+    async def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
+        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order in which it met them. A run that is over, or of another
+        kind, has none.
+        """
+        answer: models.RunSiteOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "limit": limit}, returns="models.RunSiteOutputPage")
+        return answer
+
+    async def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:
+        """`GET /api/v1/runs`: Lists runs, newest first unless told otherwise."""
+        answer: models.RunOutputPage = await self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
+        return answer
+
+    async def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
+        """`GET /api/v1/sites`: Lists sites by name: those that runs have asked lately, are held, or fail."""
+        answer: models.SiteOutputPage = await self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
+        return answer
+
+    async def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
+        """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
+        answer: models.WorkerWatchPage = await self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
+        return answer
+
+    async def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
+        """`GET /api/v1/workers`: Lists workers, by their ids: those that are there, and those that were."""
+        answer: models.WorkerOutputPage = await self._json("GET", "/api/v1/workers", query={"cursor": cursor, "group": group, "limit": limit, "online": online, "state": state}, returns="models.WorkerOutputPage")
+        return answer
+
+    async def pause_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/pause`: Pauses a block run: it hands out no more blocks. What is at nodes comes back, and results are
+        delivered. Its time-out goes on.
+        """
+        answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/pause", returns="models.RunOutput")
+        return answer
+
+    async def poll_blocks(self, identity: str, *, ack: str | None = None, max: int | None = None, wait: float | None = None, worker: str | None = None) -> models.Polled | None:
+        """`GET /requestqueue/{identity}`: Takes finished blocks of a run. The bulk form is described in docs/protocol.md."""
+        answer: models.Polled | None = await self._json("GET", f"/requestqueue/{self._part(identity)}", query={"ack": ack, "max": max, "wait": wait, "worker": worker}, returns="models.Polled | None")
+        return answer
+
+    async def preview_schedule(self, body: models.PreviewInput | Mapping[str, Any]) -> models.PreviewOutput:
+        """`POST /api/v1/jobs/preview`: What a schedule that is not stored would do."""
+        answer: models.PreviewOutput = await self._json("POST", "/api/v1/jobs/preview", body=body, returns="models.PreviewOutput")
+        return answer
+
+    async def purge_job(self, id: str) -> None:
+        """`POST /api/v1/jobs/{id}/purge`: Takes a deleted job out of the store for good, when all its runs are over."""
+        await self._none("POST", f"/api/v1/jobs/{self._part(id)}/purge")
+
+    async def push_package(self, content: bytes, *, name: str | None = None) -> models.PackageOutput:
+        """`POST /api/v1/packages`: Keeps a package: a zip or a tar.gz, its bytes as the body. The same bytes again change nothing."""
+        answer: models.PackageOutput = await self._json("POST", "/api/v1/packages", content=content, query={"name": name}, returns="models.PackageOutput")
+        return answer
+
+    async def push_requests(self, identity: str, body: models.PushInput | Mapping[str, Any] | Sequence[Any]) -> models.Pushed:
+        """`POST /requestqueue/{identity}`: Pushes requests into the queue of a run. One that the run has seen is not taken twice."""
+        answer: models.Pushed = await self._json("POST", f"/requestqueue/{self._part(identity)}", body=body, returns="models.Pushed")
+        return answer
+
+    async def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
+        """`PUT /api/v1/jobs/{id}/data`: Leaves something else for the next run. Runs that are at work have theirs already."""
+        await self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
+
+    async def read_alert(self, id: str) -> models.AlertOutput:
+        """`GET /api/v1/alerts/{id}`: A channel."""
+        answer: models.AlertOutput = await self._json("GET", f"/api/v1/alerts/{self._part(id)}", returns="models.AlertOutput")
+        return answer
+
+    async def read_group(self, id: str) -> models.GroupOutput:
+        """`GET /api/v1/groups/{id}`: A group."""
+        answer: models.GroupOutput = await self._json("GET", f"/api/v1/groups/{self._part(id)}", returns="models.GroupOutput")
+        return answer
+
+    async def read_health(self) -> str:
+        """`GET /healthz`: The process answers."""
+        return await self._text("GET", "/healthz")
+
+    async def read_job(self, id: str) -> models.JobOutput:
+        """`GET /api/v1/jobs/{id}`: A job."""
+        answer: models.JobOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}", returns="models.JobOutput")
+        return answer
+
+    async def read_job_data(self, id: str) -> models.JobDataOutput:
+        """`GET /api/v1/jobs/{id}/data`: What the last run of a job left for the next one. 404 if there is nothing."""
+        answer: models.JobDataOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/data", returns="models.JobDataOutput")
+        return answer
+
+    async def read_lateness(self, id: str) -> models.Lateness:
+        """`GET /api/v1/jobs/{id}/lateness`: How late the latest planned runs of a job began."""
+        answer: models.Lateness = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/lateness", returns="models.Lateness")
+        return answer
+
+    async def read_logs(self, id: str, *, after: int | None = None, level: str | None = None, limit: int | None = None, since: datetime | None = None, text: str | None = None, until: datetime | None = None, wait: float | None = None) -> models.LogPage:
+        """`GET /api/v1/runs/{id}/logs`: What was said of a run, in the order in which it came. It can be waited for."""
+        answer: models.LogPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/logs", query={"after": after, "level": level, "limit": limit, "since": since, "text": text, "until": until, "wait": wait}, returns="models.LogPage")
+        return answer
+
+    async def read_metrics(self) -> str:
+        """`GET /metrics`: Numbers in the text format of Prometheus."""
+        return await self._text("GET", "/metrics")
+
+    async def read_node(self, id: str) -> models.NodeOutput:
+        """`GET /api/v1/nodes/{id}`: A node."""
+        answer: models.NodeOutput = await self._json("GET", f"/api/v1/nodes/{self._part(id)}", returns="models.NodeOutput")
+        return answer
+
+    async def read_readiness(self) -> str:
+        """`GET /readyz`: This broker leads, and the store commits."""
+        return await self._text("GET", "/readyz")
+
+    async def read_run(self, id: str) -> models.RunOutput:
+        """`GET /api/v1/runs/{id}`: A run."""
+        answer: models.RunOutput = await self._json("GET", f"/api/v1/runs/{self._part(id)}", returns="models.RunOutput")
+        return answer
+
+    async def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
+        """`GET /api/v1/runs/{id}/status`: What each node did for a run. The sum comes first, without a node."""
+        answer: list[models.JobStatusOutput] = await self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
+        return answer
+
+    async def read_worker(self, id: str) -> models.WorkerOutput:
+        """`GET /api/v1/workers/{id}`: A worker."""
+        answer: models.WorkerOutput = await self._json("GET", f"/api/v1/workers/{self._part(id)}", returns="models.WorkerOutput")
+        return answer
+
+    async def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:
+        """`POST /api/v1/jobs/{id}/redrive`: Runs the dead runs of a job again: those that failed for good and that nobody has run again."""
+        answer: models.RedriveOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/redrive", body=body, returns="models.RedriveOutput")
+        return answer
+
+    async def redrive_runs(self, body: models.RedriveInput | Mapping[str, Any] | None = None) -> models.RedrivenRuns:
+        """`POST /api/v1/runs/redrive`: Runs dead runs again: those that failed for good and that no other run repeats, of one job or of many."""
+        answer: models.RedrivenRuns = await self._json("POST", "/api/v1/runs/redrive", body=body, returns="models.RedrivenRuns")
+        return answer
+
+    async def register_worker(self, body: models.WorkerInput | Mapping[str, Any]) -> models.WorkerRegistered:
+        """`POST /api/v1/workers`: A worker without a socket says which classes it watches."""
+        answer: models.WorkerRegistered = await self._json("POST", "/api/v1/workers", body=body, returns="models.WorkerRegistered")
+        return answer
+
+    async def release_site(self, name: str) -> models.SiteOutput:
+        """`POST /api/v1/sites/{name}/release`: Ends the hold of a site, whatever its reason. Runs go on at once, at the site's pace."""
+        answer: models.SiteOutput = await self._json("POST", f"/api/v1/sites/{self._part(name)}/release", returns="models.SiteOutput")
+        return answer
+
+    async def remove_node(self, id: str, *, force: bool | None = None) -> None:
+        """`DELETE /api/v1/nodes/{id}`: Forgets a node and all that it said. One that is there is refused, or told to end if `force` says so."""
+        await self._none("DELETE", f"/api/v1/nodes/{self._part(id)}", query={"force": force})
+
+    async def remove_package(self, sha256: str) -> None:
+        """`DELETE /api/v1/packages/{sha256}`: Forgets a package that no job and no open run uses."""
+        await self._none("DELETE", f"/api/v1/packages/{self._part(sha256)}")
+
+    async def report_block(self, body: models.BlockReport | Mapping[str, Any]) -> models.Reported:
+        """`POST /node/block`: A node reports what became of a block. The answer is given when it is on disk."""
+        answer: models.Reported = await self._json("POST", "/node/block", body=body, returns="models.Reported")
+        return answer
+
+    async def report_tasks(self, id: str, body: Sequence[models.TaskReport | Mapping[str, Any]]) -> list[models.SettledTask]:
+        """`POST /api/v1/workers/{id}/reports`: What became of the tasks of a worker without a socket. Answered when what is final is on disk."""
+        answer: list[models.SettledTask] = await self._json("POST", f"/api/v1/workers/{self._part(id)}/reports", body=body, returns="list[models.SettledTask]")
+        return answer
+
+    async def requeue_requests(self, id: str, body: models.RequeueInput | Mapping[str, Any] | None = None) -> models.Requeued:
+        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run that is under way once more, each at most once. Each repetition
+        is a request of its own, which counts.
+        """
+        answer: models.Requeued = await self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/requeue", body=body, returns="models.Requeued")
+        return answer
+
+    async def restore_job(self, id: str) -> models.JobOutput:
+        """`POST /api/v1/jobs/{id}/restore`: Takes a deletion back. The job is disabled then."""
+        answer: models.JobOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/restore", returns="models.JobOutput")
+        return answer
+
+    async def resume_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/resume`: Resumes a block run that was paused: it hands out blocks again."""
+        answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/resume", returns="models.RunOutput")
+        return answer
+
+    async def retry_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/retry`: Runs what a run did once more, as a run of its own."""
+        answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/retry", returns="models.RunOutput")
+        return answer
+
+    async def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
+        """`POST /api/v1/runs/{id}/start-returned`: A worker has pushed the first requests of a run, or could not."""
+        await self._none("POST", f"/api/v1/runs/{self._part(id)}/start-returned", body=body)
+
+    async def stop_run(self, id: str) -> models.RunOutput:
+        """`POST /api/v1/runs/{id}/stop`: Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered
+        as it stands.
+        """
+        answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/stop", returns="models.RunOutput")
+        return answer
+
+    async def test_alert(self, id: str) -> models.AlertTestOutput:
+        """`POST /api/v1/alerts/{id}/test`: Sends a test event at once, and says what came of it."""
+        answer: models.AlertTestOutput = await self._json("POST", f"/api/v1/alerts/{self._part(id)}/test", returns="models.AlertTestOutput")
+        return answer
+
+    async def trigger_job(self, id: str, body: models.TriggerInput | Mapping[str, Any] | None = None) -> models.RunOutput:
+        """`POST /api/v1/jobs/{id}/trigger`: Triggers a job. One `fireTime` or `Idempotency-Key` makes one run, told as often as it may be."""
+        answer: models.RunOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger", body=body, returns="models.RunOutput")
+        return answer
+
+    async def trigger_job_batch(self, id: str, body: Sequence[models.TriggerInput | Mapping[str, Any]]) -> list[models.TriggeredOutput]:
+        """`POST /api/v1/jobs/{id}/trigger/batch`: Triggers a job up to 1,000 times, each with its own arguments and answer. All that are taken are on
+        disk when this is answered.
+        """
+        answer: list[models.TriggeredOutput] = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger/batch", body=body, returns="list[models.TriggeredOutput]")
+        return answer
+
+    async def update_alert(self, id: str, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
+        """`PUT /api/v1/alerts/{id}`: Changes a channel. What is left out stays as it is."""
+        answer: models.AlertOutput = await self._json("PUT", f"/api/v1/alerts/{self._part(id)}", body=body, returns="models.AlertOutput")
+        return answer
+
+    async def update_group(self, id: str, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
+        """`PUT /api/v1/groups/{id}`: Changes a group. Its jobs go by its new name from then on."""
+        answer: models.GroupOutput = await self._json("PUT", f"/api/v1/groups/{self._part(id)}", body=body, returns="models.GroupOutput")
+        return answer
+
+    async def update_job(self, id: str, body: models.JobInput | models.JobOutput | Mapping[str, Any]) -> models.JobOutput:
+        """`PUT /api/v1/jobs/{id}`: Changes a job. What is left out stays as it is; `If-Match` or `version` names the version that was
+        read.
+        """
+        answer: models.JobOutput = await self._json("PUT", f"/api/v1/jobs/{self._part(id)}", body=body, returns="models.JobOutput")
+        return answer
+
+    async def worker_heartbeat(self, id: str, body: models.HandsInput | Mapping[str, Any]) -> None:
+        """`POST /api/v1/workers/{id}/heartbeat`: A worker without a socket lives, and has these tasks in hand: their leases are renewed."""
+        await self._none("POST", f"/api/v1/workers/{self._part(id)}/heartbeat", body=body)

@@ -1,0 +1,246 @@
+"""The functions that are tasks: how they are called, and what becomes of what they return or raise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import ctypes
+import inspect
+import json
+import logging
+import queue
+import threading
+import traceback
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .task import (
+    MOST_MESSAGE,
+    MOST_STACK,
+    MOST_VALUE,
+    Attempt,
+    Cancelled,
+    PermanentError,
+    RetryLater,
+    TaskContext,
+    _current,
+    clean,
+    ref_of,
+)
+
+log = logging.getLogger("webloom.worker")
+
+
+class _BadArguments(PermanentError):
+    pass
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A function under the name of a task."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    in_process: bool
+    context: str | None  # the parameter that gets the context
+    unpack: bool
+    signature: inspect.Signature
+
+    @classmethod
+    def of(cls, name: str, function: Callable[..., Any], *, process: bool, unpack: bool) -> Handler:
+        """Reads the signature of a function.
+
+        Raises:
+            TypeError: it cannot be a handler.
+        """
+        if not callable(function):
+            raise TypeError(f"the task `{name}` is no function")
+        target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        is_async = inspect.iscoroutinefunction(target)
+        if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+            raise TypeError(f"the task `{name}` is a generator; a function or a coroutine function is expected")
+        if process and is_async:
+            raise TypeError(f"the task `{name}` is a coroutine function; a process runs plain functions")
+        signature = inspect.signature(function)
+        try:
+            hints = typing.get_type_hints(function)
+        except Exception:
+            hints = {}
+        context = None
+        for parameter in signature.parameters.values():
+            hint = hints.get(parameter.name, parameter.annotation)
+            if hint is TaskContext or hint == "TaskContext":
+                if parameter.kind is parameter.POSITIONAL_ONLY:
+                    raise TypeError(f"the task `{name}`: the parameter of type TaskContext must not be positional only")
+                context = parameter.name
+        return cls(name, function, is_async, process, context, unpack, signature)
+
+    def bind(self, context: TaskContext) -> inspect.BoundArguments:
+        """How the function is called: a JSON object gives keyword arguments, any other value is the only one.
+
+        Raises:
+            PermanentError: the arguments do not fit.
+        """
+        given = context.arguments
+        named: dict[str, Any] = {self.context: context} if self.context else {}
+        rest = [p for p in self.signature.parameters.values() if p.name != self.context]
+        try:
+            if self.unpack and isinstance(given, dict):
+                if self.context in given:
+                    raise TypeError(f"got an argument `{self.context}`, which is the task's context")
+                return self.signature.bind(**named, **given)
+            first = next((p for p in rest if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)), None)
+            if given is None and (first is None or first.default is not first.empty):
+                return self.signature.bind(**named)
+            if first is None:
+                raise TypeError("it takes no arguments")
+            if first.kind is first.POSITIONAL_ONLY:
+                return self.signature.bind(given, **named)
+            return self.signature.bind(**named, **{first.name: given})
+        except TypeError as error:
+            shown = json.dumps(given, ensure_ascii=False)
+            raise _BadArguments(f"the arguments {shown[:300]} do not fit {self.name}{self.signature}: {error}") from None
+
+
+def success(attempt: Attempt, result: Any) -> dict[str, Any]:
+    """The last report of a function that returned."""
+    report = {**ref_of(attempt.order), "state": "success", **attempt.after}
+    if result is not None:
+        report["result"] = result
+    for name in ("result", "data"):
+        try:
+            size = len(json.dumps(report.get(name), allow_nan=False, ensure_ascii=False).encode())
+        except (TypeError, ValueError, RecursionError) as error:
+            return failure(attempt.order, PermanentError(f"the {name} of the task is no JSON: {error}"), {})
+        if size > MOST_VALUE:
+            too_large = PermanentError(f"the {name} of the task has {size} bytes; at most {MOST_VALUE} are stored")
+            return failure(attempt.order, too_large, {})
+    return report
+
+
+def failure(order: dict[str, Any], error: BaseException, after: dict[str, Any]) -> dict[str, Any]:
+    """The last report of a function that raised."""
+    if isinstance(error, (Cancelled, asyncio.CancelledError, RetryLater)):
+        return {**ref_of(order), "state": "cancelled", "error": {"message": clean(str(error) or "cancelled")[:MOST_MESSAGE]}}
+    said = str(error) or type(error).__name__
+    if not isinstance(error, PermanentError):
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    told: dict[str, Any] = {"message": clean(said)[:MOST_MESSAGE]}
+    if not isinstance(error, _BadArguments):
+        stack = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        told["stack"] = clean(stack)[-MOST_STACK:]
+    if isinstance(error, PermanentError):
+        told["permanent"] = True
+    try:
+        fits = len(json.dumps(after, allow_nan=False, ensure_ascii=False).encode()) <= MOST_VALUE
+    except (TypeError, ValueError, RecursionError):
+        fits = False
+    return {**ref_of(order), "state": "failed", "error": told, **(after if fits else {})}
+
+
+def ended(attempt: Attempt, error: BaseException) -> dict[str, Any]:
+    """The last report of an attempt whose function raised."""
+    report = failure(attempt.order, error, attempt.after)
+    if attempt.told.is_set() and report["state"] == "failed":
+        # That it does not go well once it was asked to end is no failure of the function.
+        report["state"] = "cancelled"
+    return report
+
+
+class Threads:
+    """Threads for functions that block: as many as are at work at once, kept for the next ones.
+
+    They do not keep the program alive: a function that never returns cannot stop it from ending.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._count = 0
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Calls it in a thread."""
+        self._work.put(call)
+        if not self._idle.acquire(blocking=False):
+            self._count += 1
+            threading.Thread(target=self._serve, name=f"webloom-task-{self._count}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            call = self._work.get()
+            try:
+                call()
+            except BaseException:
+                log.exception("a task's thread failed")
+            self._idle.release()
+
+
+def run_in_thread(handler: Handler, attempt: Attempt, finish: Callable[[Attempt, dict[str, Any]], None]) -> None:
+    """The body of a thread: calls the function and says what became of it."""
+    context = TaskContext(attempt)
+    interrupter = _Interrupter(attempt)
+
+    def call() -> dict[str, Any]:
+        _current.set(context)
+        try:
+            with interrupter:
+                bound = handler.bind(context)
+                result = handler.function(*bound.args, **bound.kwargs)
+            return success(attempt, result)
+        except BaseException as error:
+            return ended(attempt, error)
+
+    try:
+        report = contextvars.copy_context().run(call)
+    except Cancelled as error:  # an interruption that came a moment late, and so outside of the function
+        report = ended(attempt, error)
+    finish(attempt, report)
+
+
+class _Interrupter:
+    """Raises `Cancelled` in a thread that does not end when its lease does. It cannot interrupt a call of C code."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.lock = threading.Lock()
+        self.thread: int | None = None
+
+    def __enter__(self) -> None:
+        self.thread = threading.get_ident()
+        self.attempt.stop = self.stop
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.thread = None
+
+    def stop(self) -> None:
+        with self.lock:
+            if self.thread is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread), ctypes.py_object(Cancelled))
+
+
+async def run_in_loop(handler: Handler, attempt: Attempt, finish: Callable[[Attempt, dict[str, Any]], None]) -> None:
+    """Awaits the function and says what became of it."""
+    context = TaskContext(attempt)
+    loop, me = asyncio.get_running_loop(), asyncio.current_task()
+    assert me is not None
+
+    def cancel() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(me.cancel)
+
+    attempt.ask = attempt.stop = cancel
+    _current.set(context)
+    try:
+        context.check()
+        bound = handler.bind(context)
+        report = success(attempt, await handler.function(*bound.args, **bound.kwargs))
+    except asyncio.CancelledError:
+        report = ended(attempt, Cancelled(attempt.cancel_reason or "the worker ends"))
+    except BaseException as error:
+        report = ended(attempt, error)
+    finish(attempt, report)

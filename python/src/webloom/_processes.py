@@ -1,0 +1,148 @@
+"""Processes for functions that keep a processor busy: one for each such task at work, kept for the next ones."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ._handlers import Handler, ended, run_in_thread
+from .task import Attempt, RunLogHandler
+
+log = logging.getLogger("webloom.worker")
+
+
+class Processes:
+    """The processes of a worker. `run` is called in a thread for each task."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._idle: list[tuple[Any, Connection]] = []
+        self._lock = threading.Lock()
+
+    def _take(self) -> tuple[Any, Connection]:
+        with self._lock:
+            while self._idle:
+                process, connection = self._idle.pop()
+                if process.is_alive():
+                    return process, connection
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, logging.getLogger().level), name="webloom-task", daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def run(self, handler: Handler, attempt: Attempt, finish: Callable[[Attempt, dict[str, Any]], None]) -> None:
+        """Has a process carry out an attempt."""
+        try:
+            process, connection = self._take()
+            lock = threading.Lock()  # a connection takes one message at a time
+
+            def send(message: object) -> None:
+                with lock, contextlib.suppress(OSError, ValueError):
+                    connection.send(message)
+
+            attempt.ask = lambda: send(("cancel", attempt.cancel_reason))
+            attempt.stop = process.kill
+            with lock:
+                connection.send(("run", handler.name, handler.function, handler.unpack, attempt.order))
+            if attempt.told.is_set():
+                attempt.ask()
+        except Exception as error:
+            finish(attempt, ended(attempt, error))
+            return
+        try:
+            while True:
+                kind, value = connection.recv()
+                if kind == "say":
+                    attempt.say(value)
+                elif kind == "line":
+                    attempt.line(value)
+                else:
+                    break
+            with self._lock:
+                self._idle.append((process, connection))
+        except (EOFError, OSError):
+            process.join(5)
+            reason = attempt.cancel_reason
+            value = ended(attempt, RuntimeError(f"the process of the task ended with code {process.exitcode}"))
+            if reason is not None:
+                value["state"], value["error"] = "cancelled", {"message": reason}
+            connection.close()
+        finish(attempt, value)
+
+    def close(self) -> None:
+        """Ends those that do nothing."""
+        with self._lock:
+            for process, connection in self._idle:
+                connection.close()
+                process.kill()
+            self._idle.clear()
+
+
+class _Remote(Attempt):
+    """An attempt in the process that carries it out."""
+
+    def __init__(self, order: dict[str, Any], send: Callable[[object], None]) -> None:
+        super().__init__(order, lambda: None)
+        self.send = send
+
+    def say(self, progress: dict[str, Any]) -> None:
+        self.send(("say", progress))
+
+    def line(self, line: dict[str, Any]) -> None:
+        self.send(("line", line))
+
+
+def _serve(connection: Connection, level: int) -> None:
+    """The body of a process."""
+    # The worker ends it; a signal to the whole group must not.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    root = logging.getLogger()
+    root.setLevel(level)
+    root.addHandler(RunLogHandler())
+    lock = threading.Lock()
+
+    def send(message: object) -> None:
+        with lock:
+            connection.send(message)
+
+    current: list[_Remote] = []
+    orders: list[tuple[Any, ...]] = []
+    arrived = threading.Semaphore(0)
+
+    def listen() -> None:
+        while True:
+            try:
+                message = connection.recv()
+            except (EOFError, OSError):
+                os._exit(1)  # the worker is gone, and nobody waits for the result
+            except Exception as error:  # the function cannot be imported here
+                message = ("broken", error)
+            if message[0] == "cancel":
+                for attempt in current:
+                    attempt.cancel(message[1] or "cancelled")
+            else:
+                orders.append(message)
+                arrived.release()
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        arrived.acquire()
+        kind, *order = orders.pop()
+        if kind == "broken":
+            log.error("a task cannot be imported in its process: %s", order[0])
+            os._exit(3)
+        name, function, unpack, task = order
+        attempt = _Remote(task, send)
+        current.append(attempt)
+        handler = Handler.of(name, function, process=True, unpack=unpack)
+        run_in_thread(handler, attempt, lambda _, report: send(("end", report)))
+        current.clear()

@@ -1,0 +1,359 @@
+"""Scrapy with the downloads of the fleet: an existing project sends its requests through Webloom's nodes.
+
+```python
+# settings.py
+DOWNLOAD_HANDLERS = {
+    "http": "webloom.scrapy.FleetDownloadHandler",
+    "https": "webloom.scrapy.FleetDownloadHandler",
+}
+```
+
+Install it with `pip install webloom[scrapy]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ipaddress
+import logging
+import uuid
+import weakref
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    NotSupported,
+    ResponseDataLossError,
+)
+from scrapy.http import Headers, Response
+from scrapy.responsetypes import responsetypes
+
+from ._bulk import MEDIA_TYPE, Result, read_deliveries
+from ._settings import Backoff
+from .client import FINAL_STATES, AsyncClient
+from .errors import ApiError, BrokerUnavailable, ProtocolError
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+log = logging.getLogger("webloom.scrapy")
+
+#: The group of the jobs, and their property with the id of the worker.
+GROUP, _WORKER = "scrapy", "ScrapyWorker"
+
+_handlers: weakref.WeakKeyDictionary[Crawler, FleetDownloadHandler] = weakref.WeakKeyDictionary()
+
+_ERRORS: dict[str, type[Exception]] = {
+    "dns": CannotResolveHostError,
+    "connect": DownloadConnectionRefusedError,
+    "tls": DownloadConnectionRefusedError,
+    "timeout": DownloadTimeoutError,
+    "too-large": DownloadCancelledError,
+    "body": ResponseDataLossError,
+    "robots": IgnoreRequest,
+}
+
+
+class FleetDownloadHandler(BaseDownloadHandler):
+    """Has the nodes of a fleet download what Scrapy asks for.
+
+    Scrapy's middlewares, its scheduler, its delays and its limits of concurrency work as before, in the process of Scrapy; only
+    the bytes come from elsewhere. Redirects, retries and cookies are Scrapy's: the nodes follow, repeat and keep nothing.
+
+    Settings of the project:
+
+    - `WEBLOOM_BROKER`, `WEBLOOM_TOKEN`, `WEBLOOM_CA_FILE`: as the environment variables of these names, and before them. The
+      token needs the role admin, since each crawl is a job of its own.
+    - `WEBLOOM_PROPERTIES`: properties of that job, for example `{"NodeGroup": "eu"}`.
+    - `WEBLOOM_BLOCK_SIZE`: requests that one node downloads together, at most; 4 unless set.
+    """
+
+    lazy = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        settings = crawler.settings
+        self._client = AsyncClient(
+            settings.get("WEBLOOM_BROKER"), token=settings.get("WEBLOOM_TOKEN"), ca_file=settings.get("WEBLOOM_CA_FILE")
+        )
+        self._block_size = max(1, settings.getint("WEBLOOM_BLOCK_SIZE", 4))
+        self._max_body = settings.getint("DOWNLOAD_MAXSIZE") or 1 << 30
+        self._timeout_s = settings.getfloat("DOWNLOAD_TIMEOUT", 180.0)
+        # How the sites are asked is decided by Scrapy: by these settings, and by ROBOTSTXT_OBEY.
+        delay_ms = int(settings.getfloat("DOWNLOAD_DELAY") * 1000)
+        at_once = min(max(1, settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN", 8)), 64)
+        self._manners = {"Delay": str(delay_ms), "PerSite": str(at_once), "Robots": "ignore"}
+        self._properties = {str(key): str(value) for key, value in settings.getdict("WEBLOOM_PROPERTIES").items()}
+        self._worker_id = uuid.uuid4().hex
+        self._opening: asyncio.Task[str] | None = None
+        self._job: str | None = None
+        self._run: str | None = None
+        self._waiting: dict[str, asyncio.Future[Result]] = {}
+        self._unsent: list[dict[str, Any]] = []
+        self._sender: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._done: list[str] = []  # blocks to be acknowledged with the next poll
+        self._is_closing = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        # One for all schemes, so that a crawl has one run.
+        made = _handlers.get(crawler)
+        if not isinstance(made, cls):
+            made = _handlers[crawler] = cls(crawler)
+        return made
+
+    async def download_request(self, request: Request) -> Response:
+        """Downloads a request at some node.
+
+        Raises:
+            NotSupported: the body is no UTF-8, or the node does not support the request.
+            ApiError: the broker refused it.
+        """
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
+        await asyncio.shield(self._opening)
+        key = uuid.uuid4().hex
+        message = self._message(request, key)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = future
+        self._unsent.append(message)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.ensure_future(self._send())
+        try:
+            return self._response(request, await future)
+        finally:
+            self._waiting.pop(key, None)
+
+    @staticmethod
+    def _message(request: Request, key: str) -> dict[str, Any]:
+        try:
+            body = request.body.decode()
+        except UnicodeDecodeError:
+            raise NotSupported(f"the body of {request} is no UTF-8, and the nodes send texts only") from None
+        headers = {}
+        for name, values in request.headers.items():
+            headers[name.decode("latin-1")] = ", ".join(value.decode("latin-1") for value in values)
+        message: dict[str, Any] = {"url": request.url, "method": request.method, "key": key}
+        proxy = request.meta.get("proxy")
+        # The credentials are for the proxy; a header would show them to the site.
+        credentials = headers.pop("Proxy-Authorization", None)
+        if proxy:
+            message["proxy"] = _with_credentials(str(proxy), credentials)
+        if headers:
+            message["headers"] = headers
+        if body:
+            message["body"] = body
+        return message
+
+    @staticmethod
+    def _response(request: Request, result: Result) -> Response:
+        error = result.entry.get("error")
+        status = result.entry.get("status") or 0
+        if error or not status:
+            kind = error["kind"] if error else "other"
+            said = error.get("message") if error else "no answer"
+            raise _ERRORS.get(kind, DownloadFailedError)(f"{request.url}: {said} ({kind})")
+        headers = Headers()
+        for name, value in result.head.get("headers") or ():
+            headers.appendlist(name, value)
+        made: type[Response] = responsetypes.from_args(headers=headers, url=request.url, body=result.body)
+        address = result.head.get("remoteAddress")
+        return made(
+            url=request.url,
+            status=status,
+            headers=headers,
+            body=result.body,
+            request=request,
+            ip_address=ipaddress.ip_address(address) if address else None,
+            protocol=result.head.get("protocol") or "HTTP/1.1",
+        )
+
+    # The run.
+
+    async def _open(self) -> str:
+        """A job of this process's own, a run of it, and a worker for it."""
+        spider = self.crawler.spider
+        name = spider.name if spider else "scrapy"
+        class_name = f"scrapy:{name[:60]}:{self._worker_id[:8]}"
+        registration = {
+            "workerId": self._worker_id,
+            "classNames": [class_name],
+            "worker": {"name": f"scrapy {name}"[:50], "slots": 0},
+        }
+        await self._try_to(self._clear())
+        await self._client.register_worker(registration)
+        properties = {
+            "FullClassName": class_name,
+            _WORKER: self._worker_id,
+            "BlockSize": str(self._block_size),
+            "ThreadNum": str(self._block_size),
+            "MaxRedirects": "0",
+            "RetryDownload": "0",
+            "CookieMode": "fixed",
+            "Timeout": str(int(self._timeout_s * 1000)),
+            "MaxBody": str(min(self._max_body, 1 << 30)),
+            **self._manners,
+            **self._properties,
+        }
+        job = await self._client.create_job(
+            {
+                "name": f"scrapy {name[:30]} {self._worker_id[:8]}",
+                "group": GROUP,
+                "jobType": "block",
+                "properties": properties,
+            }
+        )
+        self._job = job.id
+        self._run = (await self._client.trigger_job(job.id)).identity
+        log.info("crawl has a run run_id=%s job_id=%s broker=%s", self._run, job.id, self._client.url)
+        self._background = [asyncio.ensure_future(self._stay(registration)), asyncio.ensure_future(self._poll(self._run))]
+        return self._run
+
+    async def _clear(self) -> None:
+        """Ends what processes of Scrapy left that were killed."""
+        async for job in self._client.all(self._client.list_jobs, group=GROUP):
+            worker = job.properties.get(_WORKER)
+            if worker is None or await self._is_there(worker):
+                continue
+            async for run in self._client.all(self._client.list_runs, job_id=job.id):
+                if run.state not in FINAL_STATES:
+                    log.info("run of a crawl that was killed is stopped run_id=%s", run.identity)
+                    await self._client.stop_run(run.identity)
+            await self._client.delete_job(job.id)
+
+    async def _is_there(self, worker: str) -> bool:
+        try:
+            return (await self._client.read_worker(worker)).is_online
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+
+    async def _send(self) -> None:
+        """Pushes what has come up since the last push."""
+        while self._unsent:
+            batch, self._unsent = self._unsent, []
+            try:
+                await self._client.push_requests(str(self._run), batch)
+            except (ApiError, BrokerUnavailable, ValueError) as error:
+                if len(batch) > 1 and isinstance(error, ApiError) and error.status in (400, 413, 422):
+                    # All are refused if one is: each alone, so that only that one fails.
+                    for message in batch:
+                        try:
+                            await self._client.push_requests(str(self._run), [message])
+                        except (ApiError, BrokerUnavailable) as refused:
+                            self._fail(message["key"], refused)
+                    continue
+                for message in batch:
+                    self._fail(message["key"], error)
+
+    def _fail(self, key: str, error: Exception) -> None:
+        future = self._waiting.get(key)
+        if future is not None and not future.done():
+            log.warning("request is not taken run_id=%s error=%s", self._run, error)
+            future.set_exception(DownloadFailedError(str(error)))
+
+    async def _poll(self, run: str) -> None:
+        backoff = Backoff()
+        while True:
+            query: dict[str, Any] = {"wait": 30, "max": 16, "worker": self._worker_id}
+            if self._done:
+                query["ack"] = ",".join(self._done)
+            try:
+                answer = await self._client._send("GET", f"/requestqueue/{run}", query, headers={"Accept": MEDIA_TYPE})
+                blocks = read_deliveries(answer.content) if answer.status_code == 200 else []
+            except (ApiError, BrokerUnavailable, ProtocolError) as error:
+                if isinstance(error, ApiError) and error.status in (404, 409):
+                    self._over(f"the run is over: {error}")
+                    return
+                log.warning("broker is away run_id=%s error=%s", run, error)
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._done = [block.block_id for block in blocks]
+            for block in blocks:
+                for result in block.results:
+                    future = self._waiting.get(result.request.get("key", ""))
+                    if future is not None and not future.done():
+                        future.set_result(result)
+            if not blocks and answer.headers.get("webloom-run-state") in FINAL_STATES:
+                self._over(f"the run is over: {answer.headers['webloom-run-state']}")
+                return
+
+    def _over(self, why: str) -> None:
+        if not self._is_closing:
+            log.error("%s run_id=%s", why, self._run)
+            for key in list(self._waiting):
+                self._fail(key, RuntimeError(why))
+            engine = self.crawler.engine
+            if engine is not None:
+                asyncio.ensure_future(engine.close_spider_async(reason="webloom_run_over"))  # noqa: RUF006, the engine keeps it
+
+    async def _stay(self, registration: dict[str, Any]) -> None:
+        """Each fetch of messages is a heartbeat of the worker."""
+        backoff = Backoff()
+        while True:
+            try:
+                await self._client.fetch_messages(self._worker_id, wait=20)
+                backoff.reset()
+            except (ApiError, BrokerUnavailable, ProtocolError) as error:
+                await asyncio.sleep(backoff.next())
+                if isinstance(error, ApiError) and error.status == 404:
+                    with contextlib.suppress(ApiError, BrokerUnavailable):
+                        await self._client.register_worker({**registration, "runs": [self._run]})
+
+    async def close(self) -> None:
+        """Ends the run, and deletes its job; the history stays."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if self._run is not None:
+            await self._try_to(self._end_run(self._run))
+        if self._job is not None:
+            await self._try_to(self._client.delete_job(self._job))
+        await self._client.aclose()
+
+    async def _end_run(self, run: str) -> None:
+        if self._done:
+            await self._client.acknowledge_blocks(run, {"blocks": self._done, "requests": []})
+        await self._client.start_returned(run, {})
+        try:
+            await self._client.wait_for_run(run, timeout=1)
+        except TimeoutError:  # Scrapy was stopped while downloads were under way
+            await self._client.stop_run(run)
+
+    @staticmethod
+    async def _try_to(call: Awaitable[None]) -> None:
+        try:
+            await call
+        except (ApiError, BrokerUnavailable) as error:
+            log.warning("could not end the run or delete its job error=%s", error)
+
+
+def _with_credentials(proxy: str, header: str | None) -> str:
+    """The proxy's URL with the credentials that Scrapy keeps in a header."""
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if not header or not header.lower().startswith("basic "):
+        return proxy
+    user, _, password = base64.b64decode(header[6:]).decode("latin-1").partition(":")
+    parts = urlsplit(proxy)
+    return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{parts.netloc}"))

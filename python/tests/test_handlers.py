@@ -1,0 +1,83 @@
+"""What can be a task, and how its arguments reach it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from webloom import ConfigurationError, PermanentError, TaskContext, Worker, current_task
+from webloom._handlers import Handler
+from webloom.task import Attempt, line_of
+
+
+def context(arguments: Any) -> TaskContext:
+    order = {"identity": "0" * 32, "attempt": 1, "jobId": "1" * 32, "handler": "f", "lease": 1000, "arguments": arguments}
+    return TaskContext(Attempt(order, lambda: None))
+
+
+def called(function: Any, arguments: Any, unpack: bool = True) -> Any:
+    bound = Handler.of("f", function, process=False, unpack=unpack).bind(context(arguments))
+    return function(*bound.args, **bound.kwargs)
+
+
+def test_arguments_reach_the_parameters() -> None:
+    assert called(lambda: "none", None) == "none"
+    assert called(lambda a=1: a, None) == 1
+    assert called(lambda a: a, None) is None
+    assert called(lambda a: a, [1, 2]) == [1, 2]
+    assert called(lambda a, b=2: (a, b), {"a": 1}) == (1, 2)
+    assert called(lambda **all: all, {"x": 1}) == {"x": 1}
+    assert called(lambda a: a, {"x": 1}, unpack=False) == {"x": 1}
+    assert called(lambda *, a: a, "text") == "text"
+
+    def positional(a: int, /) -> int:
+        return a
+
+    def between(a: int, ctx: TaskContext, b: int) -> tuple[int, str, int]:
+        return a, ctx.run_id, b
+
+    def only(ctx: TaskContext) -> str:
+        return ctx.name
+
+    assert called(positional, 7) == 7
+    assert called(between, {"a": 1, "b": 2}) == (1, "0" * 32, 2)
+    assert called(only, None) == "f"
+    assert called(only, {}) == "f"
+    for function, arguments in ((only, 7), (lambda: 0, 7), (lambda a: a, {"b": 1}), (only, {"ctx": 1}), (lambda a, b: a, [1, 2])):
+        with pytest.raises(PermanentError, match="do not fit"):
+            called(function, arguments)
+
+
+def test_what_can_be_no_task_is_refused_at_once() -> None:
+    worker = Worker("http://127.0.0.1:9")
+
+    async def coroutine() -> None: ...
+
+    def generator() -> Any:
+        yield 1
+
+    with pytest.raises(TypeError, match="a process runs plain functions"):
+        worker.task("a", process=True)(coroutine)
+    with pytest.raises(TypeError, match="generator"):
+        worker.task("a")(generator)
+    with pytest.raises(TypeError, match="no function"):
+        worker.task("a")(7)  # type: ignore[type-var]
+    worker.task("a")(coroutine)
+    for name in ("a", "", "x" * 101):
+        with pytest.raises(ConfigurationError):
+            worker.task(name)(coroutine)
+    with pytest.raises(ConfigurationError, match="neither tasks nor spiders"):
+        Worker("http://127.0.0.1:9").run()
+    with pytest.raises(ConfigurationError):
+        Worker(slots=-1)
+    with pytest.raises(ConfigurationError):
+        Worker(worker_id="7")
+    with pytest.raises(RuntimeError, match="outside of a task"):
+        current_task()
+
+
+def test_a_line_is_no_longer_than_the_broker_takes() -> None:
+    line = line_of("é" * 5000, "info", 0.0)
+    assert len(line["text"].encode()) == 8192
+    assert line["at"] == "1970-01-01T00:00:00.000Z"

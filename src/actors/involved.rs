@@ -1,0 +1,129 @@
+//! Which runs have something at a node or a worker. News of a node or a worker goes to those runs and to no others, so it
+//! costs what it concerns, however many runs are open.
+
+use super::house::Directory;
+use crate::domain::ids::{Identity, NodeId, WorkerId};
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Runs by the peer that they have something at. Each run keeps its own entries, through an [`Involved`].
+#[derive(Debug)]
+pub struct RunsByPeer<K>(Mutex<HashMap<K, HashSet<Identity>>>);
+
+impl<K> Default for RunsByPeer<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash + Copy> RunsByPeer<K> {
+    fn inner(&self) -> MutexGuard<'_, HashMap<K, HashSet<Identity>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, peer: K, run: Identity) {
+        self.inner().entry(peer).or_default().insert(run);
+    }
+
+    fn leave(&self, peer: K, run: Identity) {
+        let mut inner = self.inner();
+        if let Some(runs) = inner.get_mut(&peer) {
+            runs.remove(&run);
+            if runs.is_empty() {
+                inner.remove(&peer);
+            }
+        }
+    }
+
+    /// The runs that have something at this peer.
+    #[must_use]
+    pub fn of(&self, peer: K) -> Vec<Identity> {
+        self.inner().get(&peer).into_iter().flatten().copied().collect()
+    }
+}
+
+/// The peers that one run has something at. Dropped with the run's actor, it takes the run off their lists.
+#[derive(Debug)]
+pub struct Involved {
+    directory: Arc<Directory>,
+    run: Identity,
+    nodes: HashSet<NodeId>,
+    /// A few: a list is smaller than a set, and most tasks have one.
+    workers: Vec<WorkerId>,
+}
+
+impl Involved {
+    /// Those of a run that has nothing anywhere yet.
+    #[must_use]
+    pub fn new(directory: &Arc<Directory>, run: Identity) -> Self {
+        Self { directory: Arc::clone(directory), run, nodes: HashSet::new(), workers: Vec::new() }
+    }
+
+    /// The run has something at this node.
+    pub fn add_node(&mut self, node: NodeId) {
+        if self.nodes.insert(node) {
+            self.directory.runs_by_node.enter(node, self.run);
+        }
+    }
+
+    /// The run has nothing at this node any more.
+    pub fn remove_node(&mut self, node: NodeId) {
+        if self.nodes.remove(&node) {
+            self.directory.runs_by_node.leave(node, self.run);
+        }
+    }
+
+    /// The run has something at this worker.
+    pub fn add_worker(&mut self, worker: WorkerId) {
+        if !self.workers.contains(&worker) {
+            self.workers.push(worker);
+            self.directory.runs_by_worker.enter(worker, self.run);
+        }
+    }
+
+    /// The run has nothing at this worker any more.
+    pub fn remove_worker(&mut self, worker: WorkerId) {
+        if let Some(place) = self.workers.iter().position(|known| *known == worker) {
+            self.workers.swap_remove(place);
+            self.directory.runs_by_worker.leave(worker, self.run);
+        }
+    }
+}
+
+impl Drop for Involved {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            self.directory.runs_by_node.leave(*node, self.run);
+        }
+        for worker in &self.workers {
+            self.directory.runs_by_worker.leave(*worker, self.run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_run_is_listed_where_it_has_something_and_nowhere_after_its_end() {
+        let directory = Arc::new(Directory::default());
+        let (node, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
+        let worker = WorkerId(Uuid::from_u128(3));
+        let run = Identity(Uuid::from_u128(4));
+        let mut involved = Involved::new(&directory, run);
+        involved.add_node(node);
+        involved.add_node(other);
+        involved.add_node(node);
+        involved.add_worker(worker);
+        assert_eq!(directory.runs_by_node.of(node), [run]);
+        assert_eq!(directory.runs_by_worker.of(worker), [run]);
+        involved.remove_node(node);
+        assert_eq!(directory.runs_by_node.of(node), []);
+        assert_eq!(directory.runs_by_node.of(other), [run]);
+        drop(involved);
+        assert!(directory.runs_by_node.inner().is_empty() && directory.runs_by_worker.inner().is_empty());
+    }
+}

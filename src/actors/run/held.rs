@@ -1,0 +1,206 @@
+//! What people say of the sites of a run: what they see of them, and what they hold.
+//!
+//! A site with a pace is held where turns are given away. Requests to others wait for no turn, so each block of them is looked at
+//! before it goes out: those to a host that is held leave the block and wait for their origin, as if it had a pace.
+
+use super::RunActor;
+use super::cache::Payload;
+use super::message::{DescribeSites, SiteFreed, SiteHeld};
+use super::turns::Sink;
+use crate::domain::frontier::SiteNo;
+use crate::domain::ids::Seq;
+use crate::domain::request::unpack;
+use crate::domain::sites::{is_hold_of, site_key};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::Page;
+use crate::protocol::problem::Problem;
+use crate::protocol::sites::{HeldOutput, RunSiteOutput};
+use crate::store::SplitBlock;
+use actix::{Context, Handler};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use url::Url;
+
+/// A request, as far as it says where it goes.
+#[derive(Deserialize)]
+pub(super) struct Addressed<'a> {
+    #[serde(borrow)]
+    pub url: Cow<'a, str>,
+}
+
+/// What of a block goes to a site that somebody holds, and what does not, by the places of the requests.
+struct HeldPart {
+    site: SiteNo,
+    held: Vec<usize>,
+    others: Vec<usize>,
+}
+
+impl RunActor {
+    /// Whether somebody holds the site of a block.
+    pub(super) fn is_held(&self, seq: Seq) -> bool {
+        let site = self.site_name_of(seq);
+        site.is_some_and(|name| self.house.sites.board().held_by_hand(&name, Timestamp::steady()).is_some())
+    }
+
+    /// A block that waits for no turn goes out, but for its requests to sites that somebody holds.
+    pub(super) fn send_unheld(&mut self, seq: Seq, payload: Payload, sink: Sink, ctx: &mut Context<Self>) {
+        if self.ending || self.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+            return sink.nothing();
+        }
+        let HeldPart { site, held, others } = match self.first_held(seq, &payload) {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.send_block(seq, payload, sink, ctx),
+            Err(problem) => {
+                sink.nothing();
+                return self.die(&format!("the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
+            }
+        };
+        if others.is_empty() {
+            if let Some(lease) = self.frontier.wait_for_site(seq, site) {
+                self.note_leases_of(lease.node);
+            }
+            self.cache.put_ready(seq, payload);
+            sink.nothing();
+            return self.announce(ctx);
+        }
+        let [stays, held] = match payload.cut([&others, &held], &HashMap::new()) {
+            Ok(cut) => cut,
+            Err(problem) => return self.die(&problem.detail, ctx),
+        };
+        self.frontier.set_waiting(site);
+        let rest = self.frontier.begin_rest(Some(site));
+        self.cache.put_leased(seq, stays.clone());
+        let made = vec![held.block(rest, Some(self.frontier.site_name(site)))];
+        let now = Timestamp::now();
+        let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: stays.block(seq, None), made, result: None, now };
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+            this.frontier.stored(rest, 0);
+            this.cache.put_ready(rest, held);
+            this.send_unheld(seq, stays, sink, ctx);
+        });
+    }
+
+    fn send_block(&mut self, seq: Seq, payload: Payload, sink: Sink, ctx: &mut Context<Self>) {
+        if self.frontier.site_of(seq).is_some() {
+            return self.judge_block(seq, payload, None, sink, ctx);
+        }
+        // Between the reading and now the lease may have ended.
+        if self.frontier.lease_of(seq).is_some() {
+            self.cache.put_leased(seq, payload.clone());
+        }
+        self.send_leased(seq, &payload, None, sink, ctx);
+    }
+
+    /// What of a block goes to the first of its sites that somebody holds.
+    fn first_held(&mut self, seq: Seq, payload: &Payload) -> Result<Option<HeldPart>, Problem> {
+        let now = Timestamp::steady();
+        if !self.house.sites.board().has_holds(now) {
+            return Ok(None);
+        }
+        let text = payload.text()?;
+        let requests = unpack(&text).map_err(|why| {
+            log::error!("{why}");
+            Problem::internal()
+        })?;
+        let (mut first, mut held, mut others): (Option<String>, _, _) = (None, Vec::new(), Vec::new());
+        for (place, request) in requests.iter().enumerate() {
+            let url = serde_json::from_str::<Addressed<'_>>(request.get()).ok().and_then(|request| Url::parse(&request.url).ok());
+            let origin = url.map(|url| (url.origin().ascii_serialization(), site_key(&url, self.run.queue.sites.by, None)));
+            let waits = origin.filter(|(origin, key)| match &first {
+                Some(first) => first == origin,
+                None => {
+                    let board = self.house.sites.board();
+                    board.held_by_hand(origin, now).or_else(|| board.held_by_hand(key, now)).is_some()
+                }
+            });
+            match waits {
+                Some((origin, _)) => {
+                    first.get_or_insert(origin);
+                    held.push(place);
+                }
+                None => others.push(place),
+            }
+        }
+        let site = match (first, self.frontier.site_of(seq)) {
+            (None, _) => return Ok(None),
+            (Some(_), Some(own)) => own,
+            (Some(origin), None) => self.frontier.site_number(&origin),
+        };
+        Ok(Some(HeldPart { site, held, others }))
+    }
+
+    fn site_output(&mut self, no: SiteNo, name: &Arc<str>, pending: usize, not_before: Timestamp, at_nodes: usize) -> RunSiteOutput {
+        let (now, pace) = (Timestamp::steady(), self.pace(no));
+        let view = self.house.sites.board().view(name, now);
+        let (mut next_at, mut delay) = (not_before, pace.delay_ms);
+        let mut held = None;
+        if let Some(view) = view {
+            next_at = next_at.max(view.next_at);
+            delay = delay.max(view.delay_ms.unwrap_or(0));
+            held = view.held;
+        }
+        RunSiteOutput {
+            name: name.to_string(),
+            pending: pending as u64,
+            at_nodes: at_nodes as u64,
+            next_at: Some(next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
+            delay: delay.into(),
+            connections: pace.connections,
+            held: held.map(|(until, why)| HeldOutput { until: until.on_the_wall(), why }),
+        }
+    }
+}
+
+impl Handler<DescribeSites> for RunActor {
+    type Result = ();
+    fn handle(&mut self, DescribeSites { from, limit, reply }: DescribeSites, _: &mut Self::Context) {
+        self.notice.message("run.describe_sites");
+        let mut rows: Vec<_> =
+            self.frontier.sites(from).take(limit + 1).map(|(no, name, queued, at)| (no, Arc::clone(name), queued, at)).collect();
+        let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.0.to_string())).flatten();
+        let mut at_nodes: HashMap<SiteNo, usize> = HashMap::new();
+        for site in self.frontier.leases().filter_map(|(seq, _)| self.frontier.site_of(seq)) {
+            *at_nodes.entry(site).or_default() += 1;
+        }
+        let rows = rows.into_iter();
+        let items = rows.map(|(no, name, queued, at)| self.site_output(no, &name, queued, at, at_nodes.get(&no).copied().unwrap_or(0)));
+        let items = items.collect();
+        reply.send(Ok(Page { items, next_cursor }));
+    }
+}
+
+impl Handler<SiteHeld> for RunActor {
+    type Result = ();
+    fn handle(&mut self, SiteHeld(name): SiteHeld, ctx: &mut Self::Context) {
+        self.notice.message("run.site_held");
+        if self.ending {
+            return;
+        }
+        let of_site = |seq| self.frontier.site_of(seq).filter(|no| is_hold_of(&name, &self.frontier.site_name(*no)));
+        let leases: Vec<_> = self.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
+        for (seq, lease, site) in leases {
+            // What the node has reported of it stays; what it has not is fetched again after the hold.
+            self.frontier.recall(seq);
+            if let Some(payload) = self.cache.take_leased(seq) {
+                self.cache.put_ready(seq, payload);
+            }
+            self.note_leases_of(lease.node);
+            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+                node.block_done(self.block_id(seq), lease.attempt, true);
+            }
+            let wait_ms = self.wait_after_loss(site);
+            self.turn_over(site, wait_ms, ctx);
+        }
+    }
+}
+
+impl Handler<SiteFreed> for RunActor {
+    type Result = ();
+    fn handle(&mut self, SiteFreed(name): SiteFreed, ctx: &mut Self::Context) {
+        self.notice.message("run.site_freed");
+        self.frontier.site_freed(&name, Timestamp::steady());
+        self.announce(ctx);
+    }
+}

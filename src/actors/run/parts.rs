@@ -1,0 +1,220 @@
+//! Reports: what one means for its block. Most end it. Some are a part of it, or give requests back.
+
+use super::RunActor;
+use super::cache::{Finished, Payload};
+use crate::actors::reply::Reply;
+use crate::domain::block::Phase;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{BlockId, Seq};
+use crate::domain::time::Timestamp;
+use crate::protocol::failed::failures;
+use crate::protocol::node::{FetchError, FetchErrorKind, Reported};
+use crate::protocol::pack::{self, Entry, Index};
+use crate::protocol::problem::Problem;
+use crate::store::{Barrier, SplitBlock, StoreResult};
+use actix::Context;
+use bytes::Bytes;
+use std::collections::HashMap;
+
+/// What a report means for its block.
+pub(super) enum Meaning {
+    /// All its requests have results.
+    Whole { index: Index, pack: Bytes },
+    /// A part that was taken before.
+    Taken,
+    /// Some requests have results; the others stay with the node.
+    Part { index: Index, pack: Bytes, parted: Payload, stays: Payload },
+    /// Some requests have results, perhaps none; the others wait again.
+    Back { index: Index, pack: Bytes, done: Payload, back: Payload },
+}
+
+pub(super) fn failed(request_id: Fingerprint, kind: FetchErrorKind, message: &str) -> Entry {
+    let error = FetchError { kind, message: message.to_owned(), retryable: true };
+    Entry { request_id, status: 0, tries: 0, time: 0, error: Some(error), head: 0, body: 0 }
+}
+
+/// Holds a report against its block: every request of the block is in it once, and nothing else. What the last report of a
+/// block does not mention is put in as failed, so that no request ever vanishes.
+///
+/// # Errors
+/// A request stands in it twice, or is none of the block's.
+pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Result<Meaning, Problem> {
+    let prints = &payload.prints;
+    let same = index.results.len() == prints.len() && index.results.iter().zip(prints.iter()).all(|(e, print)| e.request_id == *print);
+    if same && index.back.is_empty() && !index.part {
+        return Ok(Meaning::Whole { index, pack });
+    }
+    // Each request is named at most once.
+    let mut open: HashMap<Fingerprint, usize> = prints.iter().enumerate().map(|(place, print)| (*print, place)).collect();
+    let (mut done, mut strange) = (Vec::with_capacity(prints.len()), None);
+    for (i, entry) in index.results.iter().enumerate() {
+        match open.remove(&entry.request_id) {
+            Some(place) => done.push(place),
+            None => strange = strange.or(Some(i)),
+        }
+    }
+    if index.part && done.is_empty() && !index.results.is_empty() {
+        return Ok(Meaning::Taken);
+    }
+    let unknown = |member: &str, i: usize, print: Fingerprint| {
+        Problem::invalid(format!("{member}[{i}].requestId"), format!("{print} is not a request of this block, or stands here twice"))
+    };
+    if let Some(i) = strange {
+        return Err(unknown("results", i, index.results[i].request_id));
+    }
+    let (mut back, mut tries) = (Vec::new(), HashMap::new());
+    for (i, given) in index.back.iter().enumerate() {
+        back.push(open.remove(&given.request_id).ok_or_else(|| unknown("back", i, given.request_id))?);
+        if given.tries > 0 {
+            tries.insert(given.request_id, given.tries);
+        }
+    }
+    let mut rest: Vec<usize> = open.into_values().collect();
+    rest.sort_unstable();
+    if index.part {
+        if !index.back.is_empty() {
+            return Err(Problem::invalid("back", "a part gives no requests back; the last report of a block does"));
+        }
+        if rest.is_empty() {
+            let block_id = index.block_id;
+            let pack = renamed(&mut index, &pack, block_id)?;
+            return Ok(Meaning::Whole { index, pack });
+        }
+        let [parted, stays] = payload.cut([&done, &rest], &tries)?;
+        return Ok(Meaning::Part { index, pack, parted, stays });
+    }
+    let is_changed = !rest.is_empty() || !back.is_empty();
+    for place in rest {
+        index.results.push(failed(prints[place], FetchErrorKind::NotReported, "the node did not mention it"));
+        done.push(place);
+    }
+    let given = index.back.clone();
+    let block_id = index.block_id;
+    let pack = if is_changed { renamed(&mut index, &pack, block_id)? } else { pack };
+    if given.is_empty() {
+        return Ok(Meaning::Whole { index, pack });
+    }
+    let [done, back] = payload.cut([&done, &back], &tries)?;
+    Ok(Meaning::Back { index, pack, done, back })
+}
+
+/// The pack as it is stored: of this block, and with nothing in its index that was meant for the broker.
+fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, Problem> {
+    (index.block_id, index.part, index.back) = (block_id, false, Vec::new());
+    let site = index.site.take();
+    let pack = pack::with_index(pack, index).map(Bytes::from);
+    index.site = site;
+    pack
+}
+
+impl RunActor {
+    /// Some results of a block, which stays with its node: they become a block of their own.
+    pub(super) fn store_part(
+        &mut self,
+        seq: Seq,
+        (mut index, pack): (Index, Bytes),
+        (parted, stays): (Payload, Payload),
+        reply: Reply<Reported>,
+        ctx: &mut Context<Self>,
+    ) {
+        let part = self.frontier.begin_part(seq);
+        let pack = match renamed(&mut index, &pack, self.block_id(part)) {
+            Ok(pack) => pack,
+            Err(problem) => {
+                reply.send(Err(problem));
+                return self.die("a pack lost its index", ctx);
+            }
+        };
+        self.frontier.renew(seq, index.node_id, Timestamp::steady());
+        self.keep(seq, stays.clone());
+        let result = self.result_of(part, &index, pack.clone());
+        let (success, error) = (result.success, result.error);
+        let made = vec![parted.block(part, self.site_name_of(seq))];
+        let write = SplitBlock {
+            no: self.run.no,
+            epoch: self.epoch,
+            stays: stays.block(seq, None),
+            made,
+            result: Some(result),
+            now: Timestamp::now(),
+        };
+        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+            this.frontier.reported(part, success, error);
+            this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
+            reply.send(Ok(Reported { success, error }));
+            this.serve_pollers(ctx);
+        });
+    }
+
+    /// A part that was taken before: perhaps it is not on disk yet.
+    pub(super) fn part_again(&mut self, seq: Seq, payload: Payload, reply: Reply<Reported>, ctx: &mut Context<Self>) {
+        self.keep(seq, payload);
+        let none = Reported { success: 0, error: 0 };
+        Self::then(ctx, self.house.store.write(Barrier), move |_, (), _| reply.send(Ok(none)));
+    }
+
+    /// The last report of a block: what has results is done, the rest waits again.
+    pub(super) fn store_back(
+        &mut self,
+        seq: Seq,
+        (index, pack): (Index, Bytes),
+        (done, back): (Payload, Payload),
+        reply: Reply<Reported>,
+        ctx: &mut Context<Self>,
+    ) {
+        let (no, epoch, now) = (self.run.no, self.epoch, Timestamp::now());
+        let site = self.site_name_of(seq);
+        self.leaves_node(seq, ctx);
+        if index.results.is_empty() {
+            let write = SplitBlock { no, epoch, stays: back.block(seq, None), made: Vec::new(), result: None, now };
+            Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+                this.frontier.given_back(seq);
+                this.cache.put_ready(seq, back);
+                reply.send(Ok(Reported { success: 0, error: 0 }));
+                this.announce(ctx);
+            });
+            return;
+        }
+        let rest = self.frontier.begin_rest(self.frontier.site_of(seq));
+        let result = self.result_of(seq, &index, pack.clone());
+        let (success, error) = (result.success, result.error);
+        let made = vec![back.block(rest, site)];
+        let write = SplitBlock { no, epoch, stays: done.block(seq, None), made, result: Some(result), now };
+        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+            this.frontier.stored(rest, 0);
+            this.cache.put_ready(rest, back);
+            this.frontier.reported(seq, success, error);
+            this.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });
+            reply.send(Ok(Reported { success, error }));
+            this.announce(ctx);
+            this.serve_pollers(ctx);
+        });
+    }
+
+    /// Keeps the requests of a block at hand that waits or is at a node.
+    fn keep(&mut self, seq: Seq, payload: Payload) {
+        match self.frontier.phase(seq) {
+            Some(Phase::Using) => self.cache.put_leased(seq, payload),
+            _ => self.cache.put_ready(seq, payload),
+        }
+    }
+
+    /// What is stored of the results of a block.
+    pub(super) fn result_of(&self, seq: Seq, index: &Index, pack: Bytes) -> StoreResult {
+        let success = index.results.iter().filter(|entry| entry.is_success()).count() as u32;
+        StoreResult {
+            no: self.run.no,
+            epoch: self.epoch,
+            seq,
+            node: Some(index.node_id),
+            attempt: index.attempt.unwrap_or(1),
+            success,
+            error: index.results.len() as u32 - success,
+            exception: index.exception.clone(),
+            failed: index.exception.is_some(),
+            failures: if success == index.results.len() as u32 { None } else { failures(index).map(Bytes::from) },
+            pack,
+            now: Timestamp::now(),
+        }
+    }
+}

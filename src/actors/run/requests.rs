@@ -1,0 +1,101 @@
+//! The requests of a block as bytes: packed, and cut into several blocks.
+
+use super::cache::Payload;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::Seq;
+use crate::domain::request::{repack, unpack};
+use crate::protocol::problem::Problem;
+use crate::store::NewBlock;
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// zstd's level for requests: they are many and alike, and 1 is fast.
+const LEVEL: i32 = 1;
+
+thread_local! {
+    // A compressor's tables are larger than a block; all runs of an arbiter share one.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compress(text: &[u8]) -> std::io::Result<Vec<u8>> {
+    COMPRESSOR.with(|cell| {
+        let mut slot = cell.borrow_mut();
+        if slot.is_none() {
+            *slot = Some(zstd::bulk::Compressor::new(LEVEL)?);
+        }
+        slot.as_mut().map_or_else(|| zstd::bulk::compress(text, LEVEL), |compressor| compressor.compress(text))
+    })
+}
+
+impl Payload {
+    /// Of the text of a block, as [`crate::domain::request::RequestBatch::pack`] makes it.
+    ///
+    /// # Errors
+    /// There is no memory to compress it.
+    pub fn pack(text: &[u8], prints: Arc<[Fingerprint]>) -> Result<Self, Problem> {
+        let requests = compress(text).map_err(|error| {
+            log::error!("requests could not be compressed: {error}");
+            Problem::internal()
+        })?;
+        Ok(Self { requests: Bytes::from(requests), raw_length: text.len() as u32, prints })
+    }
+
+    /// The text of its requests, a JSON array in the order of their ids.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    pub fn text(&self) -> Result<Vec<u8>, Problem> {
+        text_of(&self.requests, self.raw_length)
+    }
+
+    /// Cuts it: a payload for each list of places, in the order of the places. `tries` of a request are put into it.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    pub fn cut<const N: usize>(&self, lists: [&[usize]; N], tries: &HashMap<Fingerprint, u32>) -> Result<[Self; N], Problem> {
+        let text = self.text()?;
+        let requests = unpack(&text).map_err(|why| damaged(&why))?;
+        if requests.len() != self.prints.len() {
+            return Err(damaged("there are not as many as ids"));
+        }
+        let mut out = Vec::with_capacity(N);
+        for places in lists {
+            let chosen = places.iter().map(|i| (requests[*i], tries.get(&self.prints[*i]).copied()));
+            out.push(Self::pack(&repack(chosen), places.iter().map(|i| self.prints[*i]).collect())?);
+        }
+        out.try_into().map_err(|_| Problem::internal())
+    }
+
+    /// The block that it is stored as.
+    pub fn block(&self, seq: Seq, site: Option<Arc<str>>) -> NewBlock {
+        NewBlock {
+            seq,
+            site,
+            requests: self.prints.len() as u32,
+            raw_length: self.raw_length,
+            payload: self.requests.clone(),
+            prints: Arc::clone(&self.prints),
+        }
+    }
+}
+
+/// The text of the requests of a block.
+///
+/// # Errors
+/// What is stored is damaged.
+pub fn text_of(requests: &[u8], raw_length: u32) -> Result<Vec<u8>, Problem> {
+    zstd::bulk::decompress(requests, raw_length as usize).map_err(|error| damaged(&error.to_string()))
+}
+
+impl From<NewBlock> for Payload {
+    fn from(block: NewBlock) -> Self {
+        Self { requests: block.payload, raw_length: block.raw_length, prints: block.prints }
+    }
+}
+
+fn damaged(why: &str) -> Problem {
+    log::error!("the stored requests of a block cannot be read: {why}");
+    Problem::internal()
+}

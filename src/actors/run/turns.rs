@@ -1,0 +1,477 @@
+//! The sites of a run: blocks go out in turns, within the pace of their site and within its robots.txt.
+
+use super::RunActor;
+use super::cache::{Finished, Payload};
+use super::held::Addressed;
+use super::outcomes::outcomes;
+use super::parts::failed;
+use crate::actors::dispatcher::Place;
+use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
+use crate::actors::reply::Reply;
+use crate::domain::frontier::SiteNo;
+use crate::domain::ids::{NodeId, Seq};
+use crate::domain::node::Room;
+use crate::domain::request::unpack;
+use crate::domain::robots::Verdict;
+use crate::domain::sites::{Ended, Granted, Outcome, Pace, url_at};
+use crate::domain::time::Timestamp;
+use crate::protocol::node::{self, Block, FetchErrorKind};
+use crate::protocol::pack::{self, Entry, Index};
+use crate::protocol::problem::Problem;
+use crate::store::{KeepSite, SplitBlock};
+use actix::{AsyncContext, Context, SpawnHandle};
+use bytes::Bytes;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use url::Url;
+
+/// Sites that are counted as ready at a time: more nodes are not looked for at once.
+const MOST_COUNTED: usize = 1_024;
+/// Sites that are asked for one turn, before the next grant is waited for.
+const MOST_ASKED: usize = 64;
+/// Origins whose site is remembered.
+const MOST_ORIGINS: usize = 100_000;
+/// Times in a row that a robots.txt cannot be had before the requests of its origin have failed.
+pub(super) const MOST_ROBOTS_FAILURES: u32 = 3;
+
+/// What a run knows of its sites.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// The site of each origin that was met; none: it has none.
+    origins: HashMap<Box<str>, Option<SiteNo>>,
+    paces: HashMap<SiteNo, Pace>,
+    /// Fetches of robots.txt that are under way.
+    pub(super) probes: HashMap<Seq, super::robots::Probe>,
+    pub(super) probes_made: Seq,
+    /// Sites whose robots.txt is looked for in the store.
+    pub(super) looked_up: HashSet<SiteNo>,
+    /// Sites that were announced to the dispatcher.
+    pub(super) announced: usize,
+    timer: Option<(Timestamp, SpawnHandle)>,
+}
+
+/// Where a block goes.
+#[derive(Debug)]
+pub(super) enum Sink {
+    /// To a node that has room.
+    Node { to: NodeHandle, place: Place },
+    /// To a node that has asked for it.
+    Call { node: NodeId, to: NodeHandle, reply: Reply<Option<Block>> },
+}
+
+impl Sink {
+    pub fn node(&self) -> NodeId {
+        match self {
+            Self::Node { place, .. } => place.node(),
+            Self::Call { node, .. } => *node,
+        }
+    }
+
+    pub fn keeps_pace(&self) -> bool {
+        matches!(self, Self::Node { place, .. } if place.keeps_pace())
+    }
+
+    /// Nothing comes of it.
+    pub fn nothing(self) {
+        if let Self::Call { reply, .. } = self {
+            reply.send(Ok(None));
+        }
+    }
+
+    /// Sends a block with its requests.
+    pub fn send(self, block: Block, payload: &Payload) {
+        let room = if block.pace.is_some() { Room::Site } else { Room::Block };
+        match self {
+            Self::Node { to, place } => {
+                to.send_block(SendBlock { block, requests: payload.requests.clone(), raw_length: payload.raw_length, place: Some(place) });
+            }
+            Self::Call { to, reply, .. } => {
+                to.holds(Holds { identity: block.identity, block_id: block.block_id, attempt: block.attempt, room });
+                reply.send(with_requests(block, &payload.requests, payload.raw_length).map(Some).map_err(|error| {
+                    log::error!("the stored requests of a block cannot be read: {error}");
+                    Problem::internal()
+                }));
+            }
+        }
+    }
+}
+
+/// What robots.txt says to the requests of a block.
+enum Judged {
+    All,
+    Some {
+        allowed: Vec<usize>,
+        denied: Vec<(usize, String)>,
+    },
+    /// The robots.txt of this URL is to be fetched first.
+    Unknown(Url),
+    /// Nothing may be fetched before this time.
+    Later(Timestamp),
+}
+
+impl RunActor {
+    /// The sites of the origins of a batch.
+    pub(super) fn sites_of(&mut self, origins: &[Box<str>]) -> Vec<Option<SiteNo>> {
+        origins.iter().map(|origin| self.site_at(origin)).collect()
+    }
+
+    fn site_at(&mut self, origin: &str) -> Option<SiteNo> {
+        if let Some(known) = self.turns.origins.get(origin) {
+            return *known;
+        }
+        let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.house.sites.rules));
+        let mut site = named.map(|named| {
+            let no = self.frontier.site_number(&named.name);
+            self.turns.paces.entry(no).or_insert(named.pace);
+            no
+        });
+        if site.is_none() && self.frontier.settings().max_per_site.is_some() {
+            // Its requests are counted, and wait for nothing.
+            let no = self.frontier.site_number(origin);
+            self.turns.paces.insert(no, Pace::FREE);
+            self.frontier.set_free(no);
+            site = Some(no);
+        }
+        if self.turns.origins.len() >= MOST_ORIGINS {
+            self.turns.origins.clear();
+        }
+        self.turns.origins.insert(origin.into(), site);
+        site
+    }
+
+    /// How fast a site may be asked.
+    pub(super) fn pace(&mut self, site: SiteNo) -> Pace {
+        if let Some(pace) = self.turns.paces.get(&site) {
+            return *pace;
+        }
+        let pace = url_at(&self.frontier.site_name(site)).map(|url| self.run.queue.sites.pace(&url, &self.house.sites.rules));
+        *self.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
+    }
+
+    /// A site asks for a delay. Whether that is longer than what the other rules say: then it counts from now on.
+    pub(super) fn slow_down(&mut self, site: SiteNo, delay_ms: u32) -> bool {
+        let pace = self.pace(site);
+        if delay_ms <= pace.delay_ms {
+            return false;
+        }
+        let pace = Pace { delay_ms, ..if pace == Pace::FREE { Pace { connections: 1, delay_ms: 0 } } else { pace } };
+        self.turns.paces.insert(site, pace);
+        // The last request may have begun just now.
+        let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
+        let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
+        self.house.sites.board().learn(&name, pace, &[nothing], now, now);
+        true
+    }
+
+    /// How many sites may be asked now; rings when the next one may.
+    pub(super) fn ready_sites(&mut self, ctx: &mut Context<Self>) -> usize {
+        let now = Timestamp::steady();
+        let ready = self.frontier.sites_ready(now, MOST_COUNTED);
+        if let Some(at) = self.frontier.next_site_at().filter(|_| ready == 0) {
+            let wake = at.max(now.plus_ms(1));
+            let is_set = self.turns.timer.as_ref().is_some_and(|(set, _)| *set <= wake && *set > now);
+            if !is_set {
+                if let Some((_, handle)) = self.turns.timer.take() {
+                    ctx.cancel_future(handle);
+                }
+                let pause = Duration::from_millis(wake.since_ms(now) as u64);
+                let handle = ctx.run_later(pause, |this, ctx| {
+                    this.turns.timer = None;
+                    this.announce(ctx);
+                });
+                self.turns.timer = Some((wake, handle));
+            }
+        }
+        ready
+    }
+
+    /// Takes a turn at the first site that is free.
+    fn take_turn(&mut self, now: Timestamp) -> Option<(SiteNo, Granted)> {
+        let until = now.plus_ms(self.frontier.settings().lease as i64);
+        for _ in 0..MOST_ASKED {
+            let site = self.frontier.next_site(now)?;
+            let (name, pace, identity) = (self.frontier.site_name(site), self.pace(site), self.identity());
+            let taken = self.house.sites.board().take(&name, pace, identity, until, now);
+            match taken {
+                Ok(granted) => return Some((site, granted)),
+                Err(later) => self.frontier.site_waits(site, later.max(now.plus_ms(1))),
+            }
+        }
+        None
+    }
+
+    /// A block of a site goes to a node, if a site is free.
+    pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
+        let now = Timestamp::steady();
+        let taken = if self.ending || self.is_paused() { None } else { self.take_turn(now) };
+        let Some((site, granted)) = taken else { return sink.nothing() };
+        let Some((seq, lease)) = self.frontier.lease_at(site, sink.node(), now) else {
+            self.turn_over(site, 0, ctx);
+            return sink.nothing();
+        };
+        self.involved.add_node(lease.node);
+        self.with_payload(seq, ctx, move |this, payload, ctx| this.judge_block(seq, payload, Some((site, granted)), sink, ctx));
+    }
+
+    /// A block that was leased is sent, as far as robots.txt allows it.
+    pub(super) fn judge_block(&mut self, seq: Seq, payload: Payload, turn: Option<(SiteNo, Granted)>, sink: Sink, ctx: &mut Context<Self>) {
+        if self.ending || self.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+            return sink.nothing();
+        }
+        // At hand, should it not be sent after all.
+        self.cache.put_leased(seq, payload.clone());
+        let (judged, delay_ms) = match self.judge(&payload, turn.is_none()) {
+            Ok((judged, delay_ms)) => (Ok(judged), delay_ms),
+            Err(problem) => (Err(problem), 0),
+        };
+        if let Some((site, _)) = turn.filter(|(site, _)| self.slow_down(*site, delay_ms)) {
+            // Another run has found out what the site asks for.
+            self.put_back(seq);
+            self.turn_over(site, 0, ctx);
+            return sink.nothing();
+        }
+        if let (Ok(Judged::All | Judged::Some { .. }), Some((site, _))) = (&judged, turn)
+            && self.pace(site) == Pace::FREE
+        {
+            // Another run has found out what its robots.txt says. The node gives a place for a site; the block needs another.
+            self.frontier.set_free(site);
+            self.put_back(seq);
+            self.announce(ctx);
+            return sink.nothing();
+        }
+        match judged {
+            Ok(Judged::All) => self.send_turn(seq, payload, turn, sink, ctx),
+            Ok(Judged::Some { allowed, denied }) => self.deny(seq, payload, (allowed, denied), turn, sink, ctx),
+            Ok(judged @ (Judged::Unknown(_) | Judged::Later(_))) => {
+                if let (None, Some(site)) = (turn, self.frontier.site_of(seq)) {
+                    // It was known, and is not any more.
+                    self.frontier.set_waiting(site);
+                }
+                self.put_back(seq);
+                match (judged, turn) {
+                    (Judged::Unknown(url), Some(turn)) => self.ask_robots(url, turn, sink, ctx),
+                    (Judged::Later(until), Some((site, _))) => {
+                        self.turn_over(site, 0, ctx);
+                        let pause = until.since_ms(Timestamp::now()).max(1);
+                        self.frontier.site_waits(site, Timestamp::steady().plus_ms(pause));
+                        sink.nothing();
+                    }
+                    _ => {
+                        self.announce(ctx);
+                        sink.nothing();
+                    }
+                }
+            }
+            Err(problem) => {
+                sink.nothing();
+                self.die(&format!("the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
+            }
+        }
+    }
+
+    /// A block was not sent after all.
+    fn put_back(&mut self, seq: Seq) {
+        if let Some(lease) = self.frontier.put_back(seq) {
+            self.note_leases_of(lease.node);
+        }
+        if let Some(payload) = self.cache.take_leased(seq) {
+            self.cache.put_ready(seq, payload);
+        }
+    }
+
+    /// What robots.txt says to the requests of a block, and the longest delay that it asks for.
+    fn judge(&self, payload: &Payload, is_free: bool) -> Result<(Judged, u32), Problem> {
+        let (policy, mut delay_ms) = (&self.run.queue.sites, 0);
+        if policy.robots == Some(false) {
+            return Ok((Judged::All, 0));
+        }
+        let text = payload.text()?;
+        let requests = unpack(&text).map_err(|why| {
+            log::error!("{why}");
+            Problem::internal()
+        })?;
+        let (mut allowed, mut denied) = (Vec::new(), Vec::new());
+        for (place, request) in requests.iter().enumerate() {
+            let address = serde_json::from_str::<Addressed<'_>>(request.get()).ok();
+            let Some(url) = address.and_then(|request| Url::parse(&request.url).ok()).filter(|url| policy.obeys_robots(url)) else {
+                allowed.push(place);
+                continue;
+            };
+            let Some(known) = self.house.sites.robots(&self.robots_key(&url)) else {
+                return Ok((Judged::Unknown(url), delay_ms));
+            };
+            let is_old = known.until <= Timestamp::now();
+            if known.robots.is_unreachable() && known.failures < MOST_ROBOTS_FAILURES {
+                return Ok((if is_old { Judged::Unknown(url) } else { Judged::Later(known.until) }, delay_ms));
+            }
+            if is_old && !is_free {
+                return Ok((Judged::Unknown(url), delay_ms));
+            }
+            delay_ms = delay_ms.max(known.robots.crawl_delay_ms().unwrap_or(0));
+            match known.robots.allowed(url.as_str()) {
+                Verdict::Allowed => allowed.push(place),
+                Verdict::Disallowed { line: 0 } => {
+                    denied.push((place, format!("robots.txt could not be had {} times in a row, which forbids all", known.failures)));
+                }
+                Verdict::Disallowed { line } => denied.push((place, format!("line {line} of robots.txt forbids it"))),
+            }
+        }
+        Ok((if denied.is_empty() { Judged::All } else { Judged::Some { allowed, denied } }, delay_ms))
+    }
+
+    /// Requests that robots.txt forbids have failed; the others go on.
+    fn deny(
+        &mut self,
+        seq: Seq,
+        payload: Payload,
+        (allowed, denied): (Vec<usize>, Vec<(usize, String)>),
+        turn: Option<(SiteNo, Granted)>,
+        sink: Sink,
+        ctx: &mut Context<Self>,
+    ) {
+        self.house.sites.count_forbidden(denied.len());
+        let entries = denied.iter().map(|(place, why)| robots_entry(failed(payload.prints[*place], FetchErrorKind::Robots, why))).collect();
+        let node = NodeId(uuid::Uuid::nil());
+        let index = |block_id, results| Index { epoch: Some(self.epoch), results, ..Index::new(block_id, self.identity(), node) };
+        if allowed.is_empty() {
+            let index = index(self.block_id(seq), entries);
+            let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
+            self.store_report(seq, &index, pack, payload, None, ctx);
+            return sink.nothing();
+        }
+        let places: Vec<usize> = denied.iter().map(|(place, _)| *place).collect();
+        let [stays, parted] = match payload.cut([&allowed, &places], &HashMap::new()) {
+            Ok(cut) => cut,
+            Err(problem) => return self.die(&problem.detail, ctx),
+        };
+        let part = self.frontier.begin_part(seq);
+        let index = Index { epoch: Some(self.epoch), results: entries, ..Index::new(self.block_id(part), self.identity(), node) };
+        let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
+        let result = self.result_of(part, &index, pack.clone());
+        let error = result.error;
+        self.cache.put_leased(seq, stays.clone());
+        let made = vec![parted.block(part, self.site_name_of(seq))];
+        let now = Timestamp::now();
+        let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: stays.block(seq, None), made, result: Some(result), now };
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+            this.frontier.reported(part, 0, error);
+            this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
+            this.serve_pollers(ctx);
+            if this.ending || this.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+                return sink.nothing();
+            }
+            this.send_turn(seq, stays, turn, sink, ctx);
+        });
+    }
+
+    /// A block goes out. A node that knows nothing of pace gets one request of a site.
+    fn send_turn(&mut self, seq: Seq, payload: Payload, turn: Option<(SiteNo, Granted)>, sink: Sink, ctx: &mut Context<Self>) {
+        let Some((site, granted)) = turn else { return self.send_leased(seq, &payload, None, sink, ctx) };
+        if sink.keeps_pace() || payload.prints.len() == 1 {
+            return self.send_leased(seq, &payload, Some(self.pace_of(site, granted)), sink, ctx);
+        }
+        let others: Vec<usize> = (1..payload.prints.len()).collect();
+        let [first, others] = match payload.cut([&[0], &others], &HashMap::new()) {
+            Ok(cut) => cut,
+            Err(problem) => return self.die(&problem.detail, ctx),
+        };
+        let rest = self.frontier.begin_rest(Some(site));
+        self.cache.put_leased(seq, first.clone());
+        let made = vec![others.block(rest, self.site_name_of(seq))];
+        let now = Timestamp::now();
+        let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: first.block(seq, None), made, result: None, now };
+        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+            this.frontier.stored(rest, 0);
+            this.cache.put_ready(rest, others);
+            this.announce(ctx);
+            if this.ending || this.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+                return sink.nothing();
+            }
+            let pace = this.pace_of(site, granted);
+            this.send_leased(seq, &first, Some(pace), sink, ctx);
+        });
+    }
+
+    pub(super) fn send_leased(&mut self, seq: Seq, payload: &Payload, pace: Option<node::Pace>, sink: Sink, ctx: &mut Context<Self>) {
+        let Some(lease) = self.frontier.lease_of(seq).copied() else { return sink.nothing() };
+        if self.is_paused() {
+            // Since it was leased. Whoever paused the run is told that no more goes out.
+            self.put_back(seq);
+            if let Some(site) = self.frontier.site_of(seq) {
+                self.turn_over(site, 0, ctx);
+            }
+            return sink.nothing();
+        }
+        self.run.block_times += 1;
+        let block = Block { pace, ..self.block(seq, &lease) };
+        sink.send(block, payload);
+    }
+
+    /// How long nobody may ask a site whose node was lost: the node may go on until its right ends, and its last request counts.
+    pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
+        self.house.sites.right_ms + u64::from(self.pace(site).delay_ms)
+    }
+
+    /// What a node is told of a turn.
+    pub(super) fn pace_of(&self, site: SiteNo, granted: Granted) -> node::Pace {
+        node::Pace {
+            site: self.frontier.site_name(site).to_string(),
+            delay: granted.delay_ms.into(),
+            jitter: granted.jitter_ms.into(),
+            connections: granted.connections.into(),
+            not_before: 0,
+            right: self.house.sites.right_ms,
+        }
+    }
+
+    /// The turn at a site is over; `wait_ms` is how long its node may go on without knowing it.
+    pub(super) fn turn_over(&mut self, site: SiteNo, wait_ms: u64, ctx: &mut Context<Self>) {
+        if self.frontier.is_free(site) {
+            return; // its blocks go out without turns
+        }
+        let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
+        let next = self.house.sites.board().release(&name, self.identity(), wait_ms as i64, now);
+        self.frontier.site_waits(site, next);
+        self.announce(ctx);
+    }
+
+    /// What a report shows of the site of its block.
+    pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
+        let now = Timestamp::steady();
+        let outcomes = outcomes(index);
+        self.house.sites.count(&outcomes);
+        let pace = self.pace(site);
+        if outcomes.is_empty() || pace == Pace::FREE {
+            return;
+        }
+        let last_began = index.site.as_ref().and_then(|news| news.last_began).unwrap_or(0);
+        let began = now.plus_ms(-i64::try_from(last_began).unwrap_or(0));
+        let name = self.frontier.site_name(site);
+        let mut board = self.house.sites.board();
+        if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
+            // Before the report is stored, so that no crash forgets it; and before others change the site.
+            let write = self.house.store.insist(KeepSite { name, state, now: Timestamp::now() });
+            drop(board);
+            Self::then(ctx, write, |_, (), _| {});
+        }
+    }
+
+    /// The pace of a block that is sent once more.
+    pub(super) fn pace_again(&mut self, seq: Seq) -> Option<node::Pace> {
+        let site = self.frontier.site_of(seq)?;
+        let pace = self.pace(site);
+        if pace == Pace::FREE {
+            return None;
+        }
+        let granted = Granted { delay_ms: pace.delay_ms, jitter_ms: pace.delay_ms / 10, connections: 1 };
+        // Some of its requests may have been made.
+        Some(node::Pace { not_before: pace.delay_ms.into(), ..self.pace_of(site, granted) })
+    }
+}
+
+fn robots_entry(mut entry: Entry) -> Entry {
+    if let Some(error) = &mut entry.error {
+        error.retryable = false;
+    }
+    entry
+}

@@ -1,0 +1,29 @@
+//! Where the instances of a task are, for who asks why.
+
+use super::{ExplainTask, TaskActor, TaskDescription};
+use crate::domain::standing::{Part, Place};
+use crate::domain::task::life::Phase;
+use actix::Handler;
+
+impl Handler<ExplainTask> for TaskActor {
+    type Result = ();
+    fn handle(&mut self, ExplainTask(reply): ExplainTask, _: &mut Self::Context) {
+        self.notice.message("task.explain");
+        let places = self.life.instances.iter().zip(&self.parts).map(|(instance, part)| Part {
+            attempt: instance.attempt,
+            place: match &instance.phase {
+                Phase::Pausing(at) => Place::Pausing(at.on_the_wall()),
+                Phase::Asking => Place::Asking,
+                Phase::At(worker) => Place::At(format!("worker {worker}"), part.began),
+                Phase::Unclear(until) => Place::Unclear(until.on_the_wall()),
+                Phase::Ending(worker, ..) => Place::Ending(format!("worker {worker}")),
+                Phase::Over(state) => Place::Over(*state),
+            },
+            progress: part.progress,
+            text: part.text.clone(),
+            reason: instance.reason.clone(),
+        });
+        let wish = self.life.instances.iter().position(|instance| instance.phase == Phase::Asking).map(|i| Box::new(self.wish(i)));
+        reply.send(Ok(TaskDescription { output: self.output(), parts: places.collect(), wish }));
+    }
+}

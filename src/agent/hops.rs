@@ -1,0 +1,259 @@
+//! One try, over its redirects. Each hop is judged like a request of its own, waits for its turn at its host, and gets the
+//! cookies and headers that are meant for its host, and no others.
+
+use super::asked::{Asked, header};
+use super::attempt::{Answer, Reading, read, send};
+use super::clients::{Clients, Needs, Site};
+use super::failure::fetch_error;
+use super::guard::{Place, refused};
+use super::memory::Account;
+use super::pace::Gate;
+use super::sending::sent;
+use crate::domain::ids::Identity;
+use crate::domain::origin::{Began, Origin, Scope};
+use crate::domain::settings::{CookieMode, DownloadSettings, check_proxy};
+use crate::protocol::node::{FetchError, FetchErrorKind};
+use reqwest::header::{COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::{Method, Request, Response, Url};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Whether a header describes what is asked for and holds no secret: such a one goes to every host.
+fn is_harmless(name: &HeaderName) -> bool {
+    let of_request = "user-agent cache-control pragma range dnt upgrade-insecure-requests if-match if-none-match if-modified-since \
+                      if-unmodified-since if-range";
+    let name = name.as_str();
+    name == "accept" || name.starts_with("accept-") || is_of_body(name) || of_request.split_whitespace().any(|known| known == name)
+}
+
+/// Whether a header describes a body.
+fn is_of_body(name: &str) -> bool {
+    matches!(name, "content-type" | "content-encoding" | "content-language")
+}
+
+/// What the requests of a block have in common, as far as a hop needs it.
+pub struct Trip<'a> {
+    /// The clients of the agent.
+    pub clients: &'a Clients,
+    /// The run.
+    pub run: Identity,
+    /// Its settings.
+    pub settings: &'a DownloadSettings,
+    /// Where its cookies and headers go to.
+    pub scope: &'a Scope,
+    /// The number of this machine's address.
+    pub address: u64,
+    /// Memory for large bodies.
+    pub account: &'a Rc<Account>,
+    /// The pace of the block, and the place of the request in it.
+    pub gate: Option<(&'a Gate, usize)>,
+    /// How long the request has waited for its turns.
+    pub waited: Cell<Duration>,
+}
+
+/// One of the requests that redirects make of one.
+struct Hop<'a> {
+    url: Url,
+    origin: Origin,
+    method: Method,
+    body: Option<&'a str>,
+    /// It goes where the request says, and not where a site says.
+    is_own: bool,
+}
+
+enum Next<'a> {
+    Hop(Box<Hop<'a>>),
+    Answer,
+    Error(FetchError),
+}
+
+impl Trip<'_> {
+    /// Makes the request and follows its redirects. `site` is that of the request: its turn has come already. Counts the
+    /// try in `tries` when something is sent.
+    pub async fn make(&self, asked: &Asked, site: &Rc<Site>, tries: &mut u32) -> Answer {
+        let mut answer = self.go(asked, site, tries).await;
+        if let Some(error) =
+            answer.error.as_mut().filter(|error| error.kind == FetchErrorKind::Refused && self.settings.start_origins.is_none())
+        {
+            // A broker that does not say where a run began does not know this kind either.
+            error.kind = FetchErrorKind::Invalid;
+        }
+        answer
+    }
+
+    async fn go(&self, asked: &Asked, home: &Rc<Site>, tries: &mut u32) -> Answer {
+        let Some(origin) = Origin::of(&asked.url) else { return fetch_error(FetchErrorKind::Invalid, "the URL has no host").into() };
+        let first = origin.clone();
+        let mut hop = Hop { url: asked.url.clone(), origin, method: asked.method.clone(), body: asked.body.as_deref(), is_own: true };
+        let timeout = Duration::from_millis(self.settings.timeout);
+        let (mut deadline, mut site) = (Instant::now() + timeout, home.clone());
+        // Where the last redirect came from.
+        let mut before: Option<Answer> = None;
+        for redirects in 0..=self.settings.max_redirects {
+            let (client, request) = match self.request(&hop, asked, &first, &site, home) {
+                Ok(made) => made,
+                Err(error) => return Answer { error: Some(error), ..before.unwrap_or_default() },
+            };
+            if let Some((gate, place)) = self.gate {
+                let wait = Instant::now();
+                if !gate.begin(place).await {
+                    return Answer { is_stopped: true, ..before.unwrap_or_default() };
+                }
+                deadline += self.waited_since(wait);
+            }
+            if redirects == 0 {
+                *tries += 1;
+            }
+            let sent = sent(&request);
+            let response = match send(&client, request, deadline, timeout).await {
+                Ok(response) => response,
+                // Of a request that was redirected something has been sent.
+                Err(answer) => return Answer { unsent: answer.unsent && redirects == 0, ..answer },
+            };
+            if let Some((gate, _)) = self.gate {
+                gate.answered();
+            }
+            home.keep_cookies(&hop.url, response.headers());
+            let mut head = Answer::head(&response, &asked.url, &hop.url);
+            head.head.sent = Some(sent);
+            match self.next(&hop, &response) {
+                Next::Answer => {
+                    let (max_body, share) = (self.settings.max_body, self.account.share());
+                    return read(response, head, Reading { deadline, timeout, max_body, share }).await;
+                }
+                Next::Error(error) => return Answer { error: Some(error), ..head },
+                Next::Hop(_) if redirects == self.settings.max_redirects => {
+                    let error = fetch_error(FetchErrorKind::Redirect, format!("more than {redirects} redirects"));
+                    return Answer { error: Some(error), ..head };
+                }
+                Next::Hop(next) => {
+                    before = Some(head);
+                    hop = *next;
+                }
+            }
+            site = self.clients.site(self.run, self.settings, &hop.url);
+            if self.gate.is_none() {
+                let wait = Instant::now();
+                site.turn(self.settings.sleep_time).await;
+                deadline += self.waited_since(wait);
+            }
+        }
+        before.unwrap_or_default()
+    }
+
+    /// Waiting for a turn is not the site's fault.
+    fn waited_since(&self, wait: Instant) -> Duration {
+        self.waited.set(self.waited.get() + wait.elapsed());
+        wait.elapsed()
+    }
+
+    /// The request of a hop and the client to make it with.
+    fn request(
+        &self,
+        hop: &Hop<'_>,
+        asked: &Asked,
+        first: &Origin,
+        site: &Site,
+        home: &Site,
+    ) -> Result<(reqwest::Client, Request), FetchError> {
+        let target = Place::of(&hop.url);
+        let began = Began::at(self.settings.start_origins.as_deref(), &hop.url);
+        let targets = self.clients.targets();
+        targets.judge_host(&target.host, target.port, &began).map_err(refused)?;
+        let proxy = asked.proxy.as_deref().or(self.settings.site.proxy.as_deref()).filter(|proxy| !proxy.is_empty());
+        let proxy = proxy.map(check_proxy).transpose().map_err(|why| fetch_error(FetchErrorKind::Invalid, format!("site.proxy: {why}")))?;
+        if let Some(proxy) = &proxy {
+            let place = Place::of(proxy);
+            let judged = targets.judge_host(&place.host, place.port, &Began::elsewhere());
+            judged.map_err(|why| refused(format!("the proxy: {why}")))?;
+        }
+        let client = site.client(Needs { address: self.address, target, began, proxy }, targets)?;
+        let mut request = client.request(hop.method.clone(), hop.url.clone()).headers(self.headers(hop, asked, first, home)?);
+        if let Some(body) = hop.body {
+            request = request.body(body.to_owned());
+        }
+        let request = request.build().map_err(|e| fetch_error(FetchErrorKind::Invalid, e.without_url().to_string()))?;
+        Ok((client, request))
+    }
+
+    fn headers(&self, hop: &Hop<'_>, asked: &Asked, first: &Origin, home: &Site) -> Result<HeaderMap, FetchError> {
+        let settings = self.settings;
+        let invalid = |why: String| fetch_error(FetchErrorKind::Invalid, why);
+        let in_scope = self.scope.holds(&hop.origin, first);
+        let has_body = hop.body.is_some();
+        let mut headers = HeaderMap::new();
+        for (name, value) in &asked.headers {
+            if (hop.is_own || is_harmless(name)) && (has_body || hop.method == asked.method || !is_of_body(name.as_str())) {
+                headers.append(name, value.clone());
+            }
+        }
+        for (name, value) in &settings.site.headers {
+            let (name, value) = header(name, value).map_err(|why| invalid(format!("site.headers: {why}")))?;
+            if (in_scope || is_harmless(&name)) && !headers.contains_key(&name) {
+                headers.insert(name, value);
+            }
+        }
+        if let Some(agent) = settings.site.user_agent.as_deref().filter(|_| !asked.headers.contains_key(USER_AGENT)) {
+            let value = HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| invalid("site.userAgent cannot be sent".to_owned()))?;
+            headers.insert(USER_AGENT, value);
+        }
+        match (settings.cookie_mode, settings.cookies.as_deref()) {
+            (CookieMode::Fixed, Some(cookies)) if in_scope => {
+                let value = HeaderValue::from_bytes(cookies.as_bytes()).map_err(|_| invalid("cookies cannot be sent".to_owned()))?;
+                headers.insert(COOKIE, value);
+            }
+            (CookieMode::Fixed, _) => {}
+            (CookieMode::Initial, cookies) => {
+                if let Some(value) = home.cookies(&hop.url, cookies, in_scope).filter(|_| !headers.contains_key(COOKIE)) {
+                    headers.insert(COOKIE, value);
+                }
+            }
+        }
+        Ok(headers)
+    }
+
+    /// What follows from an answer. A POST becomes a GET, unless the status forbids it (RFC 9110, section 15.4).
+    fn next<'h>(&self, hop: &Hop<'h>, response: &Response) -> Next<'h> {
+        let status = response.status().as_u16();
+        let Some(location) = response.headers().get(LOCATION).filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) else {
+            return Next::Answer;
+        };
+        if self.settings.max_redirects == 0 {
+            return Next::Answer;
+        }
+        let location = text(location.as_bytes());
+        let error = |why: String| Next::Error(fetch_error(FetchErrorKind::Redirect, why));
+        let shown = || location.chars().take(200).collect::<String>();
+        let mut url = match hop.url.join(&location) {
+            Ok(url) => url,
+            Err(e) => return error(format!("a redirect leads to `{}`: {e}", shown())),
+        };
+        url.set_fragment(None);
+        if self.gate.is_some() && url.host_str() != hop.url.host_str() {
+            // Another site has another pace: where it leads is a request of its own.
+            return Next::Answer;
+        }
+        let Some(origin) = Origin::of(&url) else {
+            return error(format!("a redirect leads to `{}`: http or https is expected", shown()));
+        };
+        let becomes_get = match status {
+            301 | 302 => hop.method == Method::POST,
+            303 => hop.method != Method::HEAD,
+            _ => false,
+        };
+        let is_own = hop.is_own && hop.origin.covers(&origin);
+        let (method, body) = if becomes_get { (Method::GET, None) } else { (hop.method.clone(), hop.body) };
+        Next::Hop(Box::new(Hop { url, origin, method, body, is_own }))
+    }
+}
+
+/// A header as text; bytes that are not UTF-8 are percent-encoded, as they would be in a URL.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect(),
+    }
+}

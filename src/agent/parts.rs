@@ -1,0 +1,150 @@
+//! The results of a block on their way into reports: one report of the whole, or parts of some [`PART`] bytes each.
+
+use super::asked::request_id;
+use super::attempt::Answer;
+use super::download::Outcome;
+use super::failure::fetch_error;
+use super::memory::{Account, Memory, Share};
+use super::pace::SiteClock;
+use super::parcel::Parcel;
+use crate::domain::ids::NodeId;
+use crate::protocol::MAX_REPORT;
+use crate::protocol::node::{Block, FetchErrorKind, GivenBack};
+use crate::protocol::pack::{Builder, Entry, Head, Index};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use tokio::time::Instant;
+
+/// Bytes of heads and bodies that make a part.
+const PART: usize = 4 << 20;
+/// Bytes of the results in a report: well below what the broker takes, since heads grow when they are written down.
+const MOST_RESULTS: usize = MAX_REPORT / 2;
+
+/// Results that are not posted yet.
+pub struct Reports {
+    index: Index,
+    /// Parts may be reported.
+    pub are_parts: bool,
+    account: Rc<Account>,
+    open: Part,
+    closed: VecDeque<Part>,
+    bytes_left: usize,
+    /// Of a block with a pace.
+    pub clock: Option<Rc<SiteClock>>,
+}
+
+/// Results that go together.
+struct Part {
+    pack: Builder,
+    shares: Vec<Share>,
+    /// What its small results have.
+    small: Share,
+    /// When the first of them was there.
+    since: Option<Instant>,
+}
+
+impl Part {
+    fn new(index: &Index, account: &Rc<Account>) -> Self {
+        Self { pack: Builder::new(index.clone()), shares: Vec::new(), small: account.share(), since: None }
+    }
+}
+
+impl Reports {
+    /// None yet.
+    #[must_use]
+    pub fn new(node_id: NodeId, block: &Block, memory: &Rc<Memory>) -> Self {
+        let index = Index::new(block.block_id, block.identity, node_id);
+        let index = Index { epoch: Some(block.epoch), attempt: Some(block.attempt), ..index };
+        let account = memory.account();
+        Self {
+            open: Part::new(&index, &account),
+            index,
+            are_parts: block.parts,
+            account,
+            closed: VecDeque::new(),
+            bytes_left: MOST_RESULTS,
+            clock: None,
+        }
+    }
+
+    /// Adds what became of a request.
+    pub fn add(&mut self, json: &str, outcome: Outcome) {
+        let Some(request_id) = request_id(json) else {
+            log::warn!("a request without an id is left out of the results block={}", self.index.block_id);
+            return;
+        };
+        let Outcome { mut answer, tries, time } = outcome;
+        let size = answer.body.len() + answer.head.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum::<usize>();
+        match self.bytes_left.checked_sub(size) {
+            Some(_) if self.are_parts => {}
+            Some(left) => self.bytes_left = left,
+            None => {
+                let why = format!("the results of the block are over {MOST_RESULTS} bytes together");
+                answer = Answer { status: answer.status, ..fetch_error(FetchErrorKind::TooLarge, why).into() };
+            }
+        }
+        match answer.share.take() {
+            Some(share) => self.open.shares.push(share),
+            None if self.are_parts => self.open.small.charge(size),
+            None => {}
+        }
+        let entry = Entry { request_id, status: answer.status, tries, time, error: answer.error, head: 0, body: 0 };
+        self.open.pack.push_bytes(entry, &answer.head, answer.body);
+        self.open.since.get_or_insert_with(Instant::now);
+        if self.are_parts && self.open.pack.len() >= PART {
+            self.close();
+        }
+    }
+
+    /// Lets what there is go as a part, however little it is.
+    pub fn close(&mut self) {
+        if self.are_parts && !self.open.pack.is_empty() {
+            self.closed.push_back(std::mem::replace(&mut self.open, Part::new(&self.index, &self.account)));
+        }
+    }
+
+    /// A part waits to be posted: more results are not wanted now.
+    #[must_use]
+    pub fn are_behind(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// When the first result came that stands in no part yet.
+    #[must_use]
+    pub fn open_since(&self) -> Option<Instant> {
+        self.open.since.filter(|_| self.are_parts)
+    }
+
+    /// The next part, if one waits.
+    pub fn next_part(&mut self) -> Option<Parcel> {
+        let part = self.closed.pop_front()?;
+        Some(sealed(part, self.clock.clone(), |index| index.part = true))
+    }
+
+    /// All that is left, the last report at the end. Nothing is added afterwards.
+    pub fn finish(&mut self, back: Vec<GivenBack>) -> impl Iterator<Item = Parcel> {
+        let open = std::mem::replace(&mut self.open, Part::new(&self.index, &self.account));
+        let last = if open.pack.is_empty() { self.closed.pop_back().unwrap_or(open) } else { open };
+        let (parts, clock) = (std::mem::take(&mut self.closed), self.clock.clone());
+        let parts = parts.into_iter().map(move |part| (part, Vec::new(), true)).chain(std::iter::once((last, back, false)));
+        parts.map(move |(part, back, is_part)| sealed(part, clock.clone(), |index| (index.back, index.part) = (back, is_part)))
+    }
+
+    /// The last report with a word on what kept the block from being downloaded as a whole.
+    pub fn failed(self, exception: String) -> Parcel {
+        log::warn!("block not downloaded block={} reason={exception}", self.index.block_id);
+        let mut part = Part::new(&self.index, &self.account);
+        for entry in &self.open.pack.index().results {
+            part.pack.push(entry.clone(), &Head::default(), &[]);
+        }
+        sealed(part, self.clock, |index| index.exception = Some(exception))
+    }
+}
+
+fn sealed(part: Part, clock: Option<Rc<SiteClock>>, word: impl FnOnce(&mut Index)) -> Parcel {
+    let Part { pack, mut shares, small, .. } = part;
+    let (mut index, frame) = pack.seal();
+    word(&mut index);
+    shares.push(small);
+    Parcel::new(index, frame, clock, shares)
+}

@@ -1,0 +1,147 @@
+//! Reports in parts, and the memory that they free.
+
+use super::blocks::{block, requests, worked};
+use super::broker::{Broker, Running};
+use super::run::as_binary;
+use super::site::{Gate, Site, answer};
+use super::{config, until};
+use crate::agent::download::Downloader;
+use crate::config::agent::AgentConfig;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::NodeId;
+use crate::domain::settings::DownloadSettings;
+use crate::protocol::node::Block;
+use crate::protocol::pack::Index;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MB: usize = 1 << 20;
+
+fn of(threads: u32, urls: &[String]) -> Block {
+    let settings = DownloadSettings { thread_num: threads, ..DownloadSettings::default() };
+    Block { parts: true, ..block(settings, &requests(urls.iter().cloned())) }
+}
+
+fn urls(site: &Site, count: usize) -> Vec<String> {
+    (0..count).map(|n| site.url(&format!("/{n}"))).collect()
+}
+
+/// Each request stands in one of them, once; all but the last are parts.
+fn covers<'a>(indexes: impl IntoIterator<Item = &'a Index>, urls: &[String]) {
+    let indexes: Vec<&Index> = indexes.into_iter().collect();
+    let last = indexes.len() - 1;
+    assert!(indexes.iter().enumerate().all(|(n, index)| index.part == (n < last)), "{indexes:?}");
+    let all: Vec<Fingerprint> = indexes.iter().flat_map(|index| &index.results).map(|entry| entry.request_id).collect();
+    let expected: BTreeSet<Fingerprint> = urls.iter().map(|url| Fingerprint::of_key(url)).collect();
+    assert_eq!((all.len(), all.into_iter().collect::<BTreeSet<_>>()), (urls.len(), expected));
+}
+
+#[actix_rt::test]
+async fn a_block_is_reported_in_parts_of_some_megabytes() {
+    let site = Site::new(|hit| answer(200, "", vec![hit.path.len() as u8; 3 * MB / 2]));
+    let urls = urls(&site, 12);
+    let node = NodeId::random();
+    let reports = worked(&Downloader::new(&config()), node, &of(2, &urls), None).await;
+    covers(reports.iter().map(|(index, _)| index), &urls);
+    for (index, results) in &reports[..reports.len() - 1] {
+        let bytes: usize = results.iter().map(|result| result.body.len()).sum();
+        assert!((4 * MB..6 * MB).contains(&bytes), "{bytes}");
+        assert_eq!((index.node_id, index.attempt, index.epoch), (node, Some(2), Some(3)));
+    }
+    // What is small goes as a whole.
+    let small = Site::new(|_| answer(200, "", "small"));
+    let urls: Vec<String> = (0..50).map(|n| small.url(&format!("/{n}"))).collect();
+    let reports = worked(&Downloader::new(&config()), node, &of(2, &urls), None).await;
+    assert_eq!(reports.len(), 1);
+    covers([&reports[0].0], &urls);
+    // And a broker that does not ask for parts gets none.
+    let urls = self::urls(&site, 4);
+    assert_eq!(worked(&Downloader::new(&config()), node, &Block { parts: false, ..of(2, &urls) }, None).await.len(), 1);
+}
+
+#[actix_rt::test]
+async fn a_slow_request_keeps_only_itself() {
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |hit| {
+        assert!(hit.path != "/0" || held.wait(Duration::from_secs(60)));
+        answer(200, "", vec![7; MB])
+    });
+    let broker = Broker::start();
+    // The third is asked for twice: the broker has not said its last word on it.
+    broker.seen().answers.extend([200, 503]);
+    let running = Running::start(broker.config());
+    let urls = urls(&site, 13);
+    broker.session(0).await.do_send(as_binary(&of(2, &urls)));
+    until("the others are reported", || {
+        let seen = broker.seen();
+        let sent: BTreeSet<Fingerprint> = seen.packs.iter().flat_map(|(index, _)| &index.results).map(|entry| entry.request_id).collect();
+        sent.len() == 12
+    })
+    .await;
+    assert!(broker.seen().packs.iter().all(|(index, _)| index.part));
+    gate.open();
+    until("all is reported", || broker.seen().packs.iter().any(|(index, _)| !index.part)).await;
+    until("nothing is held", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+    {
+        let seen = broker.seen();
+        let packs: Vec<&Index> = seen.packs.iter().map(|(index, _)| index).collect();
+        assert_eq!(packs[1], packs[2], "what was not accepted is posted again before anything else");
+        covers(packs.iter().enumerate().filter(|(n, _)| *n != 1).map(|(_, index)| *index), &urls);
+    }
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn a_part_that_is_refused_for_good_ends_the_block() {
+    let gate = Arc::new(Gate::default());
+    let held = gate.clone();
+    let site = Site::new(move |hit| {
+        assert!(hit.path != "/9" || held.wait(Duration::from_secs(60)));
+        answer(200, "", vec![7; 5 * MB])
+    });
+    let broker = Broker::start();
+    broker.seen().answers.extend([200, 409]);
+    let running = Running::start(broker.config());
+    broker.session(0).await.do_send(as_binary(&of(1, &urls(&site, 200))));
+    until("it is refused", || broker.seen().packs.len() == 2).await;
+    until("nothing is held", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+    assert!(site.hits().len() < 10, "nothing more is downloaded: {}", site.hits().len());
+    assert_eq!(broker.seen().packs.len(), 2);
+    gate.open();
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}
+
+#[actix_rt::test]
+async fn many_large_bodies_share_a_small_memory() {
+    let site = Site::new(|hit| {
+        let size = if hit.path == "/3" { 5 * MB } else { 900 << 10 };
+        // Some do not say how long they are.
+        if hit.nth % 2 == 0 {
+            return answer(200, "", vec![7; size]);
+        }
+        let mut bytes = b"HTTP/1.1 200 Fine\r\nConnection: close\r\n\r\n".to_vec();
+        bytes.resize(bytes.len() + size, 7);
+        super::site::raw(bytes)
+    });
+    let broker = Broker::start();
+    let running = Running::start(AgentConfig { memory_mb: 2, ..broker.config() });
+    let session = broker.session(0).await;
+    let blocks: Vec<Vec<String>> = (0..4).map(|b| (0..20).map(|n| site.url(&format!("/{n}?{b}"))).collect()).collect();
+    for (n, urls) in blocks.iter().enumerate() {
+        // One of them cannot be reported in parts.
+        session.do_send(as_binary(&Block { parts: n != 2, ..of(8, urls) }));
+    }
+    until("all are reported", || broker.seen().packs.iter().filter(|(index, _)| !index.part).count() == 4).await;
+    until("nothing is held", || broker.seen().heartbeats.last().is_some_and(|beat| beat.process_count == 0)).await;
+    {
+        let seen = broker.seen();
+        let results = seen.packs.iter().flat_map(|(index, _)| &index.results);
+        assert_eq!(results.filter(|entry| entry.is_success()).count(), 80);
+    }
+    running.stop().await.expect("a clean end");
+    broker.server.stop(false).await;
+}

@@ -1,0 +1,238 @@
+//! The turn of a node at a site: which request may begin, and when. Values only: the time is an argument, in milliseconds
+//! since the block came.
+//!
+//! It promises, whatever it is told: two requests never begin closer together than the delay, there are never more at once
+//! than connections, none begins before `notBefore`, none when the broker was not heard from for `right`, and none after
+//! the turn has ended. A turn ends by itself when all requests are through, or when the site has to be left alone; what is
+//! left then goes back.
+//!
+//! A request is *claimed* first, when it could begin now; then it begins, perhaps a little later; then it ends. Each further
+//! request that a redirect makes of it begins like it.
+
+use std::collections::VecDeque;
+
+/// Milliseconds since the block came.
+pub type Millis = u64;
+
+/// Failures of the connection one after the other that end the turn.
+const MOST_TROUBLES: u32 = 2;
+/// A request that failed is ready again after a time that doubles up to this.
+const MOST_WAIT: Millis = 30_000;
+
+/// How fast.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Between the beginnings of two requests.
+    pub delay: Millis,
+    /// Up to this much more, by chance.
+    pub jitter: Millis,
+    /// Requests at once.
+    pub connections: u32,
+    /// When the first may begin.
+    pub not_before: Millis,
+    /// Without a word from the broker for so long, none begins.
+    pub right: Millis,
+    /// Tries of a request.
+    pub tries: u32,
+    /// Before the second try of a request.
+    pub first_wait: Millis,
+}
+
+/// What may be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// This request, by its place in the block.
+    Take(usize),
+    /// Nothing before this time.
+    At(Millis),
+    /// Nothing before something happens: a request begins or ends, or the broker is heard.
+    Later,
+    /// Nothing any more, once those under way have ended.
+    Over,
+}
+
+/// Whether a request may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Now.
+    Go,
+    /// Not before this time.
+    At(Millis),
+    /// Not before the broker is heard.
+    Later,
+    /// No more in this turn.
+    Over,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With a result, whatever it is.
+    Done,
+    /// It failed, and may be tried again.
+    Failed,
+    /// There was no connection in time, or none at all; whether it may be tried again.
+    Trouble(bool),
+    /// The site wants to be left alone, for so long if it said so; whether the request may be tried again.
+    Hold(Option<Millis>, bool),
+    /// It is to be tried once more from another address.
+    Moved,
+    /// It did not begin, or was stopped at a redirect, since the turn is over.
+    Stopped,
+}
+
+/// What becomes of a request that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is reported.
+    Report,
+    /// It is in the queue again.
+    Again,
+    /// It is given back.
+    Back,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    place: usize,
+    ready: Millis,
+}
+
+/// The turn.
+#[derive(Debug)]
+pub struct Turn {
+    limits: Limits,
+    queue: VecDeque<Waiting>,
+    under_way: u32,
+    /// The one that is claimed and has not begun.
+    claimed: Option<usize>,
+    next_start: Millis,
+    troubles: u32,
+    is_held: bool,
+    held_until: Option<Millis>,
+}
+
+impl Turn {
+    /// For the requests 0 to `count`.
+    #[must_use]
+    pub fn new(limits: Limits, count: usize) -> Self {
+        Self {
+            queue: (0..count).map(|place| Waiting { place, ready: 0 }).collect(),
+            under_way: 0,
+            claimed: None,
+            next_start: limits.not_before,
+            troubles: 0,
+            is_held: false,
+            held_until: None,
+            limits,
+        }
+    }
+
+    /// Takes the next request, if it could begin now. `heard`: when the broker was heard the last time.
+    pub fn claim(&mut self, now: Millis, heard: Millis) -> Claim {
+        let claim = self.outlook(now, heard);
+        if let Claim::Take(place) = claim {
+            self.queue.retain(|waiting| waiting.place != place);
+            self.claimed = Some(place);
+            self.under_way += 1;
+        }
+        claim
+    }
+
+    /// What [`Turn::claim`] would say.
+    #[must_use]
+    pub fn outlook(&self, now: Millis, heard: Millis) -> Claim {
+        if self.is_held || (self.queue.is_empty() && self.under_way == 0) {
+            return Claim::Over;
+        }
+        if self.claimed.is_some() || self.under_way >= self.limits.connections.max(1) || !self.has_right(now, heard) {
+            return Claim::Later;
+        }
+        let soonest = now.max(self.next_start);
+        match self.queue.iter().find(|waiting| waiting.ready <= soonest) {
+            Some(_) if now < self.next_start => Claim::At(self.next_start),
+            Some(waiting) => Claim::Take(waiting.place),
+            None => self.queue.iter().map(|waiting| waiting.ready).min().map_or(Claim::Later, Claim::At),
+        }
+    }
+
+    /// Nothing begins before this.
+    pub fn wait_until(&mut self, at: Millis) {
+        self.next_start = self.next_start.max(at);
+    }
+
+    /// Whether a claimed request, or the next hop of one under way, may begin now. `chance` is from 0 to 1.
+    pub fn begin(&mut self, place: usize, now: Millis, heard: Millis, chance: f64) -> Begin {
+        if self.is_held {
+            return Begin::Over;
+        }
+        if now < self.next_start {
+            return Begin::At(self.next_start);
+        }
+        if !self.has_right(now, heard) {
+            return Begin::Later;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "milliseconds")]
+        let more = (self.limits.jitter as f64 * chance.clamp(0.0, 1.0)) as Millis;
+        self.next_start = now.saturating_add(self.limits.delay).saturating_add(more);
+        if self.claimed == Some(place) {
+            self.claimed = None;
+        }
+        Begin::Go
+    }
+
+    /// A claimed request has ended. `tries` are all of it so far.
+    pub fn end(&mut self, place: usize, end: End, tries: u32, now: Millis) -> Fate {
+        if self.claimed == Some(place) {
+            self.claimed = None;
+        }
+        self.under_way = self.under_way.saturating_sub(1);
+        match end {
+            End::Done | End::Failed | End::Moved => self.troubles = 0,
+            End::Trouble(_) => self.troubles += 1,
+            End::Hold(..) | End::Stopped => {}
+        }
+        if self.troubles >= MOST_TROUBLES {
+            self.is_held = true;
+        }
+        if let End::Hold(wait, _) = end {
+            self.is_held = true;
+            self.held_until = self.held_until.max(Some(now.saturating_add(wait.unwrap_or(0))));
+        }
+        let has_tries = tries < self.limits.tries;
+        match end {
+            End::Done | End::Trouble(false) | End::Hold(_, false) => Fate::Report,
+            End::Failed | End::Trouble(true) | End::Hold(_, true) if !has_tries => Fate::Report,
+            End::Stopped => Fate::Back,
+            _ if self.is_held => Fate::Back,
+            End::Moved => {
+                self.queue.push_front(Waiting { place, ready: now });
+                Fate::Again
+            }
+            End::Failed | End::Trouble(true) | End::Hold(_, true) => {
+                let wait = self.limits.first_wait.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(MOST_WAIT);
+                self.queue.push_back(Waiting { place, ready: now.saturating_add(wait) });
+                Fate::Again
+            }
+        }
+    }
+
+    /// Ends the turn: what is left is taken, to be given back.
+    pub fn take_rest(&mut self) -> impl Iterator<Item = usize> {
+        std::mem::take(&mut self.queue).into_iter().map(|waiting| waiting.place)
+    }
+
+    /// Whether the site has to be left alone; and until when, if it asked for it.
+    #[must_use]
+    pub fn hold(&self) -> Option<Option<Millis>> {
+        self.is_held.then_some(self.held_until)
+    }
+
+    fn has_right(&self, now: Millis, heard: Millis) -> bool {
+        now.saturating_sub(heard) < self.limits.right
+    }
+}
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

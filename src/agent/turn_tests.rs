@@ -1,0 +1,191 @@
+use super::*;
+
+const LIMITS: Limits = Limits { delay: 100, jitter: 0, connections: 1, not_before: 0, right: 1_000, tries: 4, first_wait: 0 };
+
+fn begun(turn: &mut Turn, now: Millis) -> usize {
+    let Claim::Take(place) = turn.claim(now, now) else { panic!("nothing at {now}: {turn:?}") };
+    assert_eq!(turn.begin(place, now, now, 0.0), Begin::Go);
+    place
+}
+
+#[test]
+fn beginnings_keep_their_distance_and_their_number() {
+    let mut turn = Turn::new(Limits { connections: 2, not_before: 50, ..LIMITS }, 4);
+    assert_eq!(turn.claim(0, 0), Claim::At(50));
+    assert_eq!(begun(&mut turn, 50), 0);
+    assert_eq!(turn.claim(60, 60), Claim::At(150));
+    assert_eq!(begun(&mut turn, 150), 1);
+    assert_eq!(turn.claim(400, 400), Claim::Later, "two are under way");
+    assert_eq!(turn.end(0, End::Done, 1, 400), Fate::Report);
+    assert_eq!(turn.claim(400, 400), Claim::Take(2));
+    assert_eq!(turn.claim(400, 400), Claim::Later, "the third has not begun");
+    // A hop of the second comes first.
+    assert_eq!(turn.begin(1, 400, 400, 0.0), Begin::Go);
+    assert_eq!(turn.begin(2, 450, 450, 0.0), Begin::At(500));
+    assert_eq!(turn.begin(2, 500, 500, 0.0), Begin::Go);
+    assert_eq!(turn.end(1, End::Done, 1, 510), Fate::Report);
+    assert_eq!(turn.claim(520, 520), Claim::At(600));
+    assert_eq!(begun(&mut turn, 600), 3);
+    assert_eq!((turn.end(3, End::Done, 1, 610), turn.end(2, End::Done, 1, 610)), (Fate::Report, Fate::Report));
+    assert_eq!((turn.claim(700, 700), turn.hold()), (Claim::Over, None));
+}
+
+#[test]
+fn jitter_is_added_to_the_delay() {
+    let mut turn = Turn::new(Limits { jitter: 50, ..LIMITS }, 2);
+    assert_eq!(turn.claim(0, 0), Claim::Take(0));
+    assert_eq!(turn.begin(0, 0, 0, 0.5), Begin::Go);
+    turn.end(0, End::Done, 1, 1);
+    assert_eq!(turn.claim(1, 1), Claim::At(125));
+}
+
+#[test]
+fn without_a_word_from_the_broker_nothing_begins() {
+    let mut turn = Turn::new(LIMITS, 2);
+    assert_eq!(turn.claim(999, 0), Claim::Take(0));
+    assert_eq!(turn.begin(0, 1_000, 0, 0.0), Begin::Later);
+    assert_eq!(turn.begin(0, 1_001, 1, 0.0), Begin::Later);
+    assert_eq!(turn.begin(0, 1_001, 2, 0.0), Begin::Go);
+    turn.end(0, End::Done, 1, 1_100);
+    assert_eq!(turn.claim(1_200, 2), Claim::Later);
+    assert_eq!(turn.claim(1_200, 1_200), Claim::Take(1));
+}
+
+#[test]
+fn a_site_that_wants_to_be_left_alone_ends_the_turn() {
+    let mut turn = Turn::new(Limits { connections: 2, ..LIMITS }, 4);
+    begun(&mut turn, 0);
+    begun(&mut turn, 100);
+    assert_eq!(turn.end(1, End::Hold(Some(5_000), true), 1, 150), Fate::Back);
+    assert_eq!((turn.claim(900, 900), turn.begin(0, 900, 900, 0.0)), (Claim::Over, Begin::Over));
+    // Of several words the longest counts.
+    assert_eq!(turn.end(0, End::Hold(None, true), 4, 200), Fate::Report);
+    assert_eq!((turn.hold(), turn.take_rest().collect::<Vec<_>>()), (Some(Some(5_150)), vec![2, 3]));
+}
+
+#[test]
+fn two_troubles_one_after_the_other_end_the_turn() {
+    let mut turn = Turn::new(LIMITS, 4);
+    begun(&mut turn, 0);
+    assert_eq!(turn.end(0, End::Trouble(true), 1, 10), Fate::Again);
+    begun(&mut turn, 100);
+    assert_eq!(turn.end(1, End::Done, 1, 110), Fate::Report);
+    begun(&mut turn, 200);
+    assert_eq!(turn.end(2, End::Trouble(false), 1, 210), Fate::Report);
+    begun(&mut turn, 300);
+    assert_eq!(turn.end(3, End::Trouble(true), 3, 310), Fate::Back);
+    assert_eq!((turn.hold(), turn.take_rest().collect::<Vec<_>>()), (Some(None), vec![0]));
+}
+
+#[test]
+fn a_request_that_failed_is_tried_at_the_end_until_its_tries_are_used_up() {
+    let mut turn = Turn::new(Limits { first_wait: 300, ..LIMITS }, 2);
+    begun(&mut turn, 0);
+    assert_eq!(turn.end(0, End::Failed, 1, 10), Fate::Again);
+    assert_eq!(begun(&mut turn, 100), 1);
+    assert_eq!(turn.end(1, End::Done, 1, 110), Fate::Report);
+    assert_eq!(turn.claim(200, 200), Claim::At(310));
+    assert_eq!(begun(&mut turn, 310), 0);
+    assert_eq!(turn.end(0, End::Moved, 2, 320), Fate::Again);
+    assert_eq!(begun(&mut turn, 410), 0);
+    assert_eq!(turn.end(0, End::Failed, 4, 420), Fate::Report, "earlier nodes have tried it too");
+    assert_eq!(turn.claim(420, 420), Claim::Over);
+}
+
+/// What is under way in the simulation.
+struct Flight {
+    place: usize,
+    ends: Millis,
+    is_begun: bool,
+    hops: u32,
+}
+
+/// A site and a broker that do what chance wants, over and over.
+#[test]
+fn whatever_happens_the_pace_is_kept() {
+    for seed in 1..=400_u64 {
+        let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = move |most: u64| {
+            z ^= z << 13;
+            z ^= z >> 7;
+            z ^= z << 17;
+            z % (most + 1)
+        };
+        let limits = Limits {
+            delay: random(120),
+            jitter: random(1) * random(80),
+            connections: random(4) as u32,
+            not_before: random(1) * random(300),
+            right: 50 + random(400),
+            tries: 1 + random(3) as u32,
+            first_wait: random(100),
+        };
+        let count = random(30) as usize;
+        let is_hostile = random(2) == 0;
+        let mut turn = Turn::new(limits, count);
+        let (mut heard, mut flights, mut tries) = (0, Vec::<Flight>::new(), vec![0_u32; count]);
+        let (mut fates, mut last, mut now) = (vec![None; count], None::<Millis>, 0);
+        loop {
+            assert!(now < 1_000_000, "seed {seed} does not end: {turn:?}");
+            // The broker is heard often, with gaps.
+            if random(20) == 0 || now - heard > 600 {
+                heard = now;
+            }
+            let claim = turn.claim(now, heard);
+            match claim {
+                Claim::Take(place) => flights.push(Flight { place, ends: 0, is_begun: false, hops: random(5) as u32 / 4 }),
+                Claim::At(at) => assert!(at > now, "seed {seed}"),
+                Claim::Over if flights.is_empty() => break,
+                Claim::Over | Claim::Later => {}
+            }
+            let (mut n, mut ended) = (0, Vec::new());
+            while n < flights.len() {
+                let flight = &mut flights[n];
+                if !flight.is_begun {
+                    match turn.begin(flight.place, now, heard, random(100) as f64 / 100.0) {
+                        Begin::Go => {
+                            assert!(turn.hold().is_none() && now >= limits.not_before && now - heard < limits.right, "seed {seed}");
+                            assert!(last.is_none_or(|last| now >= last + limits.delay), "seed {seed}: {now} after {last:?}");
+                            last = Some(now);
+                            flight.is_begun = true;
+                            flight.ends = now + random(200);
+                            tries[flight.place] += 1;
+                        }
+                        Begin::At(at) => assert!(at > now, "seed {seed}"),
+                        Begin::Later => assert!(now - heard >= limits.right, "seed {seed}"),
+                        Begin::Over => ended.push((flights.remove(n).place, End::Stopped)),
+                    }
+                } else if flight.ends <= now {
+                    if flight.hops > 0 {
+                        (flight.hops, flight.is_begun) = (flight.hops - 1, false);
+                        tries[flight.place] -= 1;
+                    } else {
+                        let end = match random(if is_hostile { 12 } else { 60 }) {
+                            0 => End::Hold((random(1) == 0).then(|| random(1_000)), random(3) > 0),
+                            1 | 2 => End::Trouble(random(3) > 0),
+                            3 | 4 => End::Failed,
+                            5 => End::Moved,
+                            _ => End::Done,
+                        };
+                        ended.push((flights.remove(n).place, end));
+                    }
+                }
+                n += 1;
+            }
+            assert!(flights.len() <= limits.connections.max(1) as usize, "seed {seed}");
+            for (place, end) in ended {
+                match turn.end(place, end, tries[place], now) {
+                    Fate::Again => assert!(turn.hold().is_none(), "seed {seed}"),
+                    fate => assert_eq!(fates[place].replace(fate), None, "seed {seed}: {place} ended twice"),
+                }
+            }
+            now += 1 + random(1) * random(15);
+        }
+        let is_held = turn.hold().is_some();
+        for place in turn.take_rest() {
+            assert!(is_held, "seed {seed}");
+            assert_eq!(fates[place].replace(Fate::Back), None, "seed {seed}");
+        }
+        assert!(fates.iter().all(Option::is_some), "seed {seed}: {fates:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! `webloom site`: the sites that runs ask, from a shell.
+
+use super::failure::Failure;
+use super::remote::Remote;
+use super::table::{Column, cell, list as table, some};
+use super::times::{exact_time, time};
+use super::value::{duration_ms, instant};
+use crate::domain::time::Timestamp;
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+const COLUMNS: [Column; 7] = [
+    Column::text("NAME", "name"),
+    Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
+    Column::of("UNTIL", until),
+    Column::time("NEXT REQUEST", "nextAt"),
+    Column::text("DELAY MS", "delay"),
+    Column::text("FAILURES", "failures"),
+    Column::id("RUN", "run"),
+];
+
+/// Columns of `run sites`.
+pub const OF_RUN: [Column; 8] = [
+    Column::text("NAME", "name"),
+    Column::text("PENDING", "pending"),
+    Column::text("AT NODES", "atNodes"),
+    Column::time("NEXT REQUEST", "nextAt"),
+    Column::text("DELAY MS", "delay"),
+    Column::text("CONNECTIONS", "connections"),
+    Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
+    Column::of("UNTIL", until),
+];
+
+fn until(site: &Value) -> String {
+    if site["held"].is_object() { time(&site["held"], "until") } else { String::new() }
+}
+
+/// Flags of `webloom site`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    command: SiteCommand,
+}
+
+/// A site.
+#[derive(Debug, ClapArgs)]
+struct SiteRef {
+    /// The site: a host (example.org), an address, or an origin (http://127.0.0.1:8000)
+    name: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum SiteCommand {
+    /// List sites that runs have asked lately, are held, or fail
+    List {
+        /// Only those that are held
+        #[arg(long)]
+        held: bool,
+        /// Only those whose name has this part
+        #[arg(long, value_name = "PART")]
+        name: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 50, value_parser = super::limit())]
+        limit: u32,
+    },
+    /// Hold a site: no run begins a request there until the time is over, and nodes drop what they have of it
+    Hold {
+        #[command(flatten)]
+        site: SiteRef,
+        #[command(flatten)]
+        time: HoldTime,
+    },
+    /// End the hold of a site, whatever its reason; runs go on at once, at the site's pace
+    Release(SiteRef),
+}
+
+/// How long.
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+struct HoldTime {
+    /// For so long: 10m, 2h or 1d, at most 49d
+    #[arg(long = "for", value_name = "TIME", value_parser = duration_ms)]
+    span_ms: Option<u64>,
+    /// Until this instant: RFC 3339, or +2h
+    #[arg(long, value_name = "INSTANT", value_parser = instant)]
+    until: Option<Timestamp>,
+}
+
+/// Runs a command of `webloom site`.
+///
+/// # Errors
+/// The broker refuses it or cannot be reached.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let command = args.command;
+    args.remote.run(async |shell| match command {
+        SiteCommand::List { held, name, limit } => {
+            let query = [("held", held.then(|| "true".to_owned())), ("name", name)];
+            let answer = shell.client.list(&["sites"], &query, limit as usize).await?;
+            shell.show(&answer, |sites| table(sites, if held { "no site is held" } else { "there are no such sites" }, &COLUMNS))
+        }
+        SiteCommand::Hold { site, time: HoldTime { span_ms, until } } => {
+            let body = match (span_ms, until) {
+                (Some(ms), _) => json!({ "for": ms }),
+                (None, until) => json!({ "until": until }),
+            };
+            let answer = shell.client.post(&["sites", &site.name, "hold"], &[], &body).await?;
+            shell.show(&answer, |site| format!("site {} is held until {}", cell(site, "name"), exact_time(&site["held"], "until")))
+        }
+        SiteCommand::Release(site) => {
+            let answer = shell.client.post(&["sites", &site.name, "release"], &[], &json!({})).await?;
+            shell.show(&answer, |site| format!("site {} is released", cell(site, "name")))
+        }
+    })
+}

@@ -1,0 +1,117 @@
+//! Results on their way to workers, until they are acknowledged.
+
+use super::super::block::{AckVerdict, Phase};
+use super::super::ids::{Seq, WorkerId};
+use super::super::time::Timestamp;
+use super::Frontier;
+
+/// Blocks that may be delivered and not acknowledged at a time; a worker that only polls gets no more.
+pub const MOST_DELIVERED: usize = 1_024;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delivery {
+    worker: Option<WorkerId>,
+    until: Timestamp,
+}
+
+impl Frontier {
+    /// Whether a poll would find something.
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
+        self.answered_open > 0 && self.deliveries.len() < MOST_DELIVERED
+    }
+
+    /// Hands results to a worker; `None` if there are none, or too many out.
+    pub fn deliver(&mut self, worker: Option<WorkerId>, now: Timestamp) -> Option<Seq> {
+        if self.deliveries.len() >= MOST_DELIVERED {
+            return None;
+        }
+        // An entry whose block was acknowledged meanwhile is stale.
+        let seq = loop {
+            let seq = self.answered.pop_front()?;
+            if self.phase(seq) == Some(Phase::Answered) {
+                break seq;
+            }
+        };
+        self.answered_open -= 1;
+        self.set(seq, Phase::Delivered);
+        self.deliveries.insert(seq, Delivery { worker, until: now.plus_ms(self.settings.ack_wait as i64) });
+        Some(seq)
+    }
+
+    /// Results that a worker did not get after all, go to the front again.
+    pub fn take_back(&mut self, seq: Seq) {
+        if self.phase(seq) == Some(Phase::Delivered) {
+            self.deliveries.remove(&seq);
+            self.set(seq, Phase::Answered);
+            self.answered.push_front(seq);
+            self.answered_open += 1;
+        }
+    }
+
+    /// As [`Self::take_back`], if the delivery is still the one that lasts until then.
+    pub fn take_back_of(&mut self, seq: Seq, until: Timestamp) {
+        if self.deliveries.get(&seq).is_some_and(|delivery| delivery.until == until) {
+            self.take_back(seq);
+        }
+    }
+
+    /// A worker is gone: what it had and did not acknowledge is there for others. True if there was any.
+    pub fn worker_gone(&mut self, worker: WorkerId) -> bool {
+        self.take_back_where(|delivery| delivery.worker == Some(worker))
+    }
+
+    /// Deliveries that were not acknowledged in time are there for others. True if there was any.
+    pub fn expire_deliveries(&mut self, now: Timestamp) -> bool {
+        self.take_back_where(|delivery| delivery.until <= now)
+    }
+
+    /// Deliveries of before `since` to workers that are not (or no longer) there are there for others: a worker that
+    /// polls and never connects is one that nobody misses. True if there was any.
+    pub fn forget_strangers(&mut self, since: Timestamp, is_there: impl Fn(WorkerId) -> bool) -> bool {
+        let latest = since.plus_ms(self.settings.ack_wait as i64);
+        self.take_back_where(|delivery| delivery.until <= latest && delivery.worker.is_some_and(|worker| !is_there(worker)))
+    }
+
+    fn take_back_where(&mut self, which: impl Fn(&Delivery) -> bool) -> bool {
+        let mut back: Vec<Seq> = self.deliveries.iter().filter(|(_, d)| which(d)).map(|(seq, _)| *seq).collect();
+        back.sort_unstable_by(|a, b| b.cmp(a));
+        for seq in &back {
+            self.take_back(*seq);
+        }
+        !back.is_empty()
+    }
+
+    /// Whether an acknowledgement counts.
+    #[must_use]
+    pub fn check_ack(&self, seq: Seq) -> AckVerdict {
+        match self.phase(seq) {
+            None | Some(Phase::Storing) => AckVerdict::Unknown,
+            Some(Phase::Answered | Phase::Delivered) => AckVerdict::Current,
+            Some(Phase::Acking | Phase::Done) => AckVerdict::Already,
+            Some(_) => AckVerdict::NotAnswered,
+        }
+    }
+
+    /// Whether it is on its way to the disk that a block is done.
+    #[must_use]
+    pub fn is_acking(&self, seq: Seq) -> bool {
+        self.phase(seq) == Some(Phase::Acking)
+    }
+
+    /// That a block is done is on its way to the disk.
+    pub fn begin_ack(&mut self, seq: Seq) {
+        if self.phase(seq) == Some(Phase::Answered) {
+            self.answered_open -= 1;
+        }
+        self.deliveries.remove(&seq);
+        self.set(seq, Phase::Acking);
+    }
+
+    /// That a block is done is on disk.
+    pub fn acked(&mut self, seq: Seq) {
+        debug_assert_eq!(self.phase(seq), Some(Phase::Acking));
+        self.set(seq, Phase::Done);
+        self.open -= 1;
+    }
+}

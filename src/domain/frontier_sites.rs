@@ -1,0 +1,283 @@
+//! Blocks that wait for their site: a queue for each site, and when a site may be asked again.
+//!
+//! All requests of such a block go to one site, and one block of a site is out at a time: a *turn*. So whoever has the block
+//! keeps the pace of the site alone. Whether a site is free for this run is not known here, but to whom it belongs: the
+//! caller asks there, and notes the answer with [`Frontier::site_waits`].
+
+use super::super::block::{Lease, Phase};
+use super::super::ids::{NodeId, Seq};
+use super::super::sites::is_hold_of;
+use super::super::time::Timestamp;
+use super::Frontier;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The number of a site within its run.
+pub type SiteNo = u32;
+
+/// The block belongs to no site.
+const NONE: SiteNo = SiteNo::MAX;
+
+/// One site of a run. With its name, its place in the index and in the list of those that wait it takes some 200 bytes.
+#[derive(Debug)]
+struct Site {
+    name: Arc<str>,
+    /// Blocks that wait, the first one first.
+    queue: VecDeque<Seq>,
+    /// As far as it is known here.
+    not_before: Timestamp,
+    /// A block of it is at a node.
+    is_out: bool,
+    /// Its blocks do not wait for it any more: it has no pace.
+    is_free: bool,
+    /// Requests that the run has taken of it.
+    taken: u32,
+}
+
+/// The sites of a run.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    all: Vec<Site>,
+    numbers: HashMap<Arc<str>, SiteNo>,
+    /// The site of each block; empty in a run without sites.
+    of_block: Vec<SiteNo>,
+    /// Sites with a block that waits and none that is out, by the time at which they may be asked.
+    waiting: BTreeSet<(Timestamp, SiteNo)>,
+    /// Blocks in all queues.
+    queued: usize,
+}
+
+impl Sites {
+    fn of(&self, seq: Seq) -> Option<SiteNo> {
+        self.of_block.get(seq as usize).copied().filter(|site| *site != NONE)
+    }
+
+    /// Lists a site among those that wait, or takes it off the list.
+    fn list(&mut self, no: SiteNo) {
+        let site = &self.all[no as usize];
+        let entry = (site.not_before, no);
+        if site.queue.is_empty() || site.is_out {
+            self.waiting.remove(&entry);
+        } else {
+            self.waiting.insert(entry);
+        }
+    }
+
+    fn change(&mut self, no: SiteNo, change: impl FnOnce(&mut Site)) {
+        let site = &mut self.all[no as usize];
+        self.waiting.remove(&(site.not_before, no));
+        self.queued -= site.queue.len();
+        change(site);
+        self.queued += site.queue.len();
+        self.list(no);
+    }
+}
+
+impl Frontier {
+    /// The number of a site; it gets one if it has none yet.
+    pub fn site_number(&mut self, name: &str) -> SiteNo {
+        if let Some(no) = self.sites.numbers.get(name) {
+            return *no;
+        }
+        let no = SiteNo::try_from(self.sites.all.len()).expect("four thousand million sites in one run");
+        let name: Arc<str> = name.into();
+        self.sites.all.push(Site {
+            name: Arc::clone(&name),
+            queue: VecDeque::new(),
+            not_before: Timestamp::default(),
+            is_out: false,
+            is_free: false,
+            taken: 0,
+        });
+        self.sites.numbers.insert(name, no);
+        no
+    }
+
+    /// The name of a site.
+    #[must_use]
+    pub fn site_name(&self, no: SiteNo) -> Arc<str> {
+        Arc::clone(&self.sites.all[no as usize].name)
+    }
+
+    /// The site that a block's requests go to.
+    #[must_use]
+    pub fn site_of(&self, seq: Seq) -> Option<SiteNo> {
+        self.sites.of(seq)
+    }
+
+    pub(super) fn set_site(&mut self, seq: Seq, site: Option<SiteNo>) {
+        let Some(site) = site else { return };
+        let sites = &mut self.sites.of_block;
+        sites.resize(sites.len().max(seq as usize + 1), NONE);
+        sites[seq as usize] = site;
+    }
+
+    /// So many requests of a site were taken.
+    pub(super) fn count_at(&mut self, site: Option<SiteNo>, requests: u32) {
+        if let Some(site) = site.and_then(|no| self.sites.all.get_mut(no as usize)) {
+            site.taken = site.taken.saturating_add(requests);
+        }
+    }
+
+    /// Whether the run takes no more of a site.
+    pub(super) fn is_full(&self, site: Option<SiteNo>) -> bool {
+        let taken = site.and_then(|no| self.sites.all.get(no as usize)).map_or(0, |site| u64::from(site.taken));
+        self.settings.max_per_site.is_some_and(|most| taken >= most)
+    }
+
+    /// A block joins the queue of its site; `first`: it is the next one.
+    pub(super) fn enqueue(&mut self, seq: Seq, site: SiteNo, first: bool) {
+        self.set(seq, Phase::Queued);
+        self.sites.change(site, |site| if first { site.queue.push_front(seq) } else { site.queue.push_back(seq) });
+    }
+
+    /// The blocks of a site do not wait for it any more, neither those that do now nor those to come.
+    pub fn set_free(&mut self, no: SiteNo) {
+        let mut blocks = VecDeque::new();
+        self.sites.change(no, |site| {
+            site.is_free = true;
+            blocks = std::mem::take(&mut site.queue);
+        });
+        for seq in blocks {
+            self.set(seq, Phase::Retry);
+            self.retry.push_back(seq);
+        }
+    }
+
+    /// Whether a block of a site is out, so that others of it wait.
+    #[must_use]
+    pub fn is_out(&self, no: SiteNo) -> bool {
+        self.sites.all[no as usize].is_out
+    }
+
+    /// A block that is out keeps no others of its site waiting.
+    pub fn let_others_pass(&mut self, seq: Seq) {
+        self.set_out(seq, false);
+    }
+
+    /// A block that was leased was not sent: it waits for this site, whose blocks do so from now on. It was never handed out.
+    pub fn wait_for_site(&mut self, seq: Seq, no: SiteNo) -> Option<Lease> {
+        let lease = self.unlease(seq)?;
+        self.set_site(seq, Some(no));
+        self.set_waiting(no);
+        self.enqueue(seq, no, false);
+        Some(lease)
+    }
+
+    /// The blocks of a site wait for it, those to come as well.
+    pub fn set_waiting(&mut self, no: SiteNo) {
+        self.sites.change(no, |site| site.is_free = false);
+    }
+
+    /// A block is taken back from its node: it is the next one again. Some of its requests may have been sent, so this hand-out
+    /// counts as lost.
+    pub fn recall(&mut self, seq: Seq) -> Option<Lease> {
+        let lease = self.remove_lease(seq)?;
+        self.waits_again(seq);
+        Some(lease)
+    }
+
+    fn unlease(&mut self, seq: Seq) -> Option<Lease> {
+        let lease = self.remove_lease(seq)?;
+        if let Some(attempts) = self.attempts.get_mut(&seq) {
+            *attempts = attempts.saturating_sub(1);
+        }
+        Some(lease)
+    }
+
+    /// The site that a block waits for.
+    pub(super) fn queue_of(&self, seq: Seq) -> Option<SiteNo> {
+        self.sites.of(seq).filter(|no| !self.sites.all[*no as usize].is_free)
+    }
+
+    /// Whether the blocks of a site do not wait for it.
+    #[must_use]
+    pub fn is_free(&self, no: SiteNo) -> bool {
+        self.sites.all[no as usize].is_free
+    }
+
+    /// A block that was leased was not sent: it is the next one again, and was never handed out.
+    pub fn put_back(&mut self, seq: Seq) -> Option<Lease> {
+        let lease = self.unlease(seq)?;
+        self.waits_again(seq);
+        Some(lease)
+    }
+
+    /// A block leaves the queue of its site.
+    pub(super) fn dequeue(&mut self, seq: Seq) {
+        if let Some(site) = self.sites.of(seq) {
+            self.sites.change(site, |site| site.queue.retain(|other| *other != seq));
+        }
+    }
+
+    /// Whether a block of a site is out.
+    pub(super) fn set_out(&mut self, seq: Seq, is_out: bool) {
+        if let Some(site) = self.sites.of(seq) {
+            self.sites.change(site, |site| site.is_out = is_out);
+        }
+    }
+
+    /// Hands the next block of a site to a node.
+    pub fn lease_at(&mut self, site: SiteNo, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
+        let seq = *self.sites.all.get(site as usize)?.queue.front()?;
+        self.dequeue(seq);
+        Some((seq, self.new_lease(seq, node, now)))
+    }
+
+    /// The site that a block waits for, and how many blocks come first.
+    #[must_use]
+    pub fn queue_place(&self, seq: Seq) -> Option<(SiteNo, usize)> {
+        let site = self.sites.of(seq).filter(|_| self.phase(seq) == Some(Phase::Queued))?;
+        let ahead = self.sites.all[site as usize].queue.iter().position(|other| *other == seq)?;
+        Some((site, ahead))
+    }
+
+    /// When a site may be asked, as far as it is known here.
+    #[must_use]
+    pub fn site_at(&self, no: SiteNo) -> Timestamp {
+        self.sites.all[no as usize].not_before
+    }
+
+    /// A site may not be asked before this time.
+    pub fn site_waits(&mut self, no: SiteNo, until: Timestamp) {
+        self.sites.change(no, |site| site.not_before = until);
+    }
+
+    /// The site whose time has come first, as far as it is known here.
+    #[must_use]
+    pub fn next_site(&self, now: Timestamp) -> Option<SiteNo> {
+        self.sites.waiting.first().filter(|(at, _)| *at <= now).map(|(_, no)| *no)
+    }
+
+    /// When the first site that waits may be asked.
+    #[must_use]
+    pub fn next_site_at(&self) -> Option<Timestamp> {
+        self.sites.waiting.first().map(|(at, _)| *at)
+    }
+
+    /// Sites with a block that waits, whose time has come; `most` are counted.
+    #[must_use]
+    pub fn sites_ready(&self, now: Timestamp, most: usize) -> usize {
+        self.sites.waiting.range(..=(now, SiteNo::MAX)).take(most).count()
+    }
+
+    /// Blocks that wait for their site.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.sites.queued
+    }
+
+    /// The sites of the run from this number on: number, name, blocks that wait, and until when as far as it is known here.
+    pub fn sites(&self, from: SiteNo) -> impl Iterator<Item = (SiteNo, &Arc<str>, usize, Timestamp)> {
+        let sites = self.sites.all.iter().enumerate().skip(from as usize);
+        sites.map(|(no, site)| (no as SiteNo, &site.name, site.queue.len(), site.not_before))
+    }
+
+    /// The sites that were held under this name may be asked again.
+    pub fn site_freed(&mut self, name: &str, now: Timestamp) {
+        let freed: Vec<SiteNo> = (0..).zip(&self.sites.all).filter(|(_, site)| is_hold_of(name, &site.name)).map(|(no, _)| no).collect();
+        for no in freed {
+            self.site_waits(no, now);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What of a robots.txt is kept.
+
+use super::pattern::{escaped, matches, plain, target};
+
+/// What robots.txt says about a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may be fetched.
+    Allowed,
+    /// It may not.
+    Disallowed {
+        /// The number of the line that forbids it, from 1; 0: the file could not be had, which forbids all.
+        line: u32,
+    },
+}
+
+/// The rules of robots.txt for one product token.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Robots {
+    /// The longest patterns first, and of equal length what allows first: the first that matches decides.
+    rules: Box<[Rule]>,
+    /// The patterns, one after the other.
+    text: Box<str>,
+    crawl_delay_ms: Option<u32>,
+    sitemaps: Box<[Box<str>]>,
+    is_unreachable: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rule {
+    start: u32,
+    length: u16,
+    is_allow: bool,
+    line: u32,
+}
+
+/// A line with `Allow` or `Disallow`, its pattern [`escaped`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub is_allow: bool,
+    pub line: u32,
+    pub pattern: String,
+}
+
+impl Robots {
+    /// All is allowed: the site has no robots.txt.
+    #[must_use]
+    pub fn allow_all() -> Self {
+        Self::default()
+    }
+
+    /// Nothing is allowed: it is not known what robots.txt says.
+    #[must_use]
+    pub fn unreachable() -> Self {
+        Self { is_unreachable: true, ..Self::default() }
+    }
+
+    pub(super) fn of_lines(mut lines: Vec<Line>, crawl_delay_ms: Option<u32>, sitemaps: Vec<Box<str>>) -> Self {
+        lines.retain(|line| !line.pattern.is_empty());
+        lines.sort_by_key(|line| (std::cmp::Reverse(line.pattern.len()), !line.is_allow));
+        lines.dedup_by(|later, first| later.pattern == first.pattern && later.is_allow == first.is_allow);
+        let mut text = String::new();
+        let mut rules = Vec::with_capacity(lines.len());
+        for Line { is_allow, line, pattern } in &lines {
+            let (Ok(start), Ok(length)) = (u32::try_from(text.len()), u16::try_from(pattern.len())) else { continue };
+            text.push_str(pattern);
+            rules.push(Rule { start, length, is_allow: *is_allow, line: *line });
+        }
+        Self { rules: rules.into(), text: text.into(), crawl_delay_ms, sitemaps: sitemaps.into(), is_unreachable: false }
+    }
+
+    fn pattern(&self, rule: &Rule) -> &str {
+        let start = rule.start as usize;
+        &self.text[start..start + usize::from(rule.length)]
+    }
+
+    /// Whether a URL may be fetched. It is to be encoded as it is sent, as the text of a [`url::Url`] is.
+    ///
+    /// Paths are compared as they are written and, as RFC 9309 (section 2.2.2) has it, without needless encodings. Only an
+    /// `Allow` that is itself needlessly encoded counts as it is written alone: Google's published cases want that, and it is
+    /// the careful way.
+    #[must_use]
+    pub fn allowed(&self, url: &str) -> Verdict {
+        if self.is_unreachable {
+            return Verdict::Disallowed { line: 0 };
+        }
+        if self.rules.is_empty() {
+            return Verdict::Allowed;
+        }
+        let written = escaped(target(url).as_bytes(), false);
+        let normal = plain(&written);
+        let is_met = |rule: &&Rule| {
+            let pattern = self.pattern(rule);
+            let meets = |pattern: &str| matches(pattern, &written) || normal.as_deref().is_some_and(|path| matches(pattern, path));
+            meets(pattern) || !rule.is_allow && pattern.contains('%') && plain(pattern).is_some_and(|pattern| meets(&pattern))
+        };
+        match self.rules.iter().find(is_met) {
+            Some(rule) if !rule.is_allow => Verdict::Disallowed { line: rule.line },
+            _ => Verdict::Allowed,
+        }
+    }
+
+    /// Milliseconds of `Crawl-delay`.
+    #[must_use]
+    pub fn crawl_delay_ms(&self) -> Option<u32> {
+        self.crawl_delay_ms
+    }
+
+    /// The sitemaps that the file names, wherever it does.
+    pub fn sitemaps(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.sitemaps.iter().map(|url| &**url)
+    }
+
+    /// The file could not be had.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.is_unreachable
+    }
+
+    /// Bytes on the heap.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let sitemaps = self.sitemaps.iter().map(|url| size_of::<Box<str>>() + url.len()).sum::<usize>();
+        self.text.len() + self.rules.len() * size_of::<Rule>() + sitemaps
+    }
+
+    /// What is stored: a line for each rule, shorter than the file and with its numbers of lines.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = if self.is_unreachable { "unreachable\n".to_owned() } else { String::new() };
+        // Writing into a text does not fail.
+        if let Some(ms) = self.crawl_delay_ms {
+            let _ = writeln!(text, "delay {ms}");
+        }
+        for url in &self.sitemaps {
+            let _ = writeln!(text, "sitemap {url}");
+        }
+        for rule in &self.rules {
+            let _ = writeln!(text, "{} {} {}", if rule.is_allow { "allow" } else { "disallow" }, rule.line, self.pattern(rule));
+        }
+        text
+    }
+
+    /// The rules of a stored text; `None` if it is none.
+    #[must_use]
+    pub fn of_text(text: &str) -> Option<Self> {
+        let (mut lines, mut crawl_delay_ms, mut sitemaps, mut is_unreachable) = (Vec::new(), None, Vec::new(), false);
+        for line in text.lines() {
+            let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match name {
+                "unreachable" => is_unreachable = true,
+                "delay" => crawl_delay_ms = Some(rest.parse().ok()?),
+                "sitemap" => sitemaps.push(rest.into()),
+                "allow" | "disallow" => {
+                    let (line, pattern) = rest.split_once(' ')?;
+                    lines.push(Line { is_allow: name == "allow", line: line.parse().ok()?, pattern: pattern.to_owned() });
+                }
+                _ => return None,
+            }
+        }
+        Some(Self { is_unreachable, ..Self::of_lines(lines, crawl_delay_ms, sitemaps) })
+    }
+}

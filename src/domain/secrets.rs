@@ -1,0 +1,221 @@
+//! Where a job may hold secrets, how they are shown to those who may not see them, and how they come back unharmed.
+//!
+//! Whoever may look but not change gets [`MASK`] in their place. A document with masks that is sent back keeps what is
+//! stored there; a mask where nothing is stored is an error, never a value.
+
+use super::callback::Callback;
+use super::job::Properties;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use url::Url;
+
+/// Stands for a secret.
+pub const MASK: &str = "**hidden**";
+
+/// Headers that tell nothing.
+const PLAIN_HEADERS: [&str; 7] = ["accept", "accept-encoding", "accept-language", "cache-control", "content-type", "referer", "user-agent"];
+/// Words in the key of a property that make its value a secret.
+const SECRET_WORDS: [&str; 10] =
+    ["password", "passwd", "secret", "token", "apikey", "accesskey", "privatekey", "credential", "authorization", "cookie"];
+/// Properties that begin with one of these words, and are none.
+const PLAIN_KEYS: [&str; 1] = ["cookiemode"];
+
+/// What is wrong: the place of a mask that stands for nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown(pub String);
+
+/// What a secret is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It is the whole text.
+    Whole,
+    /// It is the password, or a value of the query.
+    InUrl,
+}
+
+impl Kind {
+    fn mask(self, text: &str) -> String {
+        match self {
+            Self::Whole => MASK.to_owned(),
+            Self::InUrl => mask_url(text),
+        }
+    }
+}
+
+type Visit<'a> = &'a mut dyn FnMut(&str, Kind, &mut String);
+
+/// The secrets of a job.
+#[derive(Debug)]
+pub struct Secrets<'a> {
+    /// Its request.
+    pub callback: Option<&'a mut Callback>,
+    /// Its properties.
+    pub properties: &'a mut Properties,
+}
+
+impl Secrets<'_> {
+    /// Puts the mask in the place of each.
+    pub fn hide(&mut self) {
+        self.visit(&mut |_, kind, text| *text = kind.mask(text));
+    }
+
+    /// Puts what is stored in the place of each mask.
+    ///
+    /// # Errors
+    /// A mask stands where nothing is stored.
+    pub fn restore(&mut self, mut stored: Secrets<'_>) -> Result<(), Unknown> {
+        if !self.has_mask() {
+            return Ok(());
+        }
+        // A property that comes back whole is the very text that is stored, blanks and all.
+        for (key, text) in &mut self.properties.0 {
+            if let Some(old) = stored.properties.0.get(key).filter(|_| text.contains(MASK)) {
+                let mut hidden = old.clone();
+                visit_property(key, &mut hidden, &mut |_, kind, text| *text = kind.mask(text));
+                if hidden == *text {
+                    text.clone_from(old);
+                }
+            }
+        }
+        let mut by_path: BTreeMap<String, String> = BTreeMap::new();
+        stored.visit(&mut |path, _, text| drop(by_path.insert(path.to_owned(), text.clone())));
+        let mut unknown = None;
+        self.visit(&mut |path, kind, text| {
+            if !text.contains(MASK) {
+                return;
+            }
+            match by_path.get(path).filter(|old| kind.mask(old) == *text) {
+                // What is stored may hold the mask itself only if it was stored before there was one.
+                Some(old) => text.clone_from(old),
+                None => drop(unknown.get_or_insert_with(|| path.to_owned())),
+            }
+        });
+        unknown.map_or(Ok(()), |path| Err(Unknown(path)))
+    }
+
+    fn has_mask(&self) -> bool {
+        let has = |text: &String| text.contains(MASK);
+        let in_callback = |callback: &Callback| has(&callback.url) || callback.body.iter().chain(callback.headers.values()).any(has);
+        self.properties.0.values().any(has) || self.callback.as_deref().is_some_and(in_callback)
+    }
+
+    fn visit(&mut self, visit: Visit<'_>) {
+        if let Some(callback) = self.callback.as_deref_mut() {
+            visit("callback.url", Kind::InUrl, &mut callback.url);
+            visit_headers("callback.headers", &mut callback.headers, visit);
+            if let Some(body) = &mut callback.body {
+                visit("callback.body", Kind::Whole, body);
+            }
+        }
+        for (key, text) in &mut self.properties.0 {
+            visit_property(key, text, visit);
+        }
+    }
+}
+
+fn visit_headers(path: &str, headers: &mut BTreeMap<String, String>, visit: Visit<'_>) {
+    for (name, value) in headers {
+        let name = name.to_ascii_lowercase();
+        if !PLAIN_HEADERS.contains(&name.as_str()) {
+            visit(&format!("{path}.{name}"), Kind::Whole, value);
+        }
+    }
+}
+
+fn visit_property(key: &str, text: &mut String, visit: Visit<'_>) {
+    let letters: String = key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let path = format!("properties.{key}");
+    match letters.as_str() {
+        _ if text.is_empty() => {}
+        "environment" | "files" => visit_json(text, &path, visit, |members, path, visit| {
+            for (name, value) in members {
+                if let Value::String(text) = value {
+                    visit(&format!("{path}.{name}"), Kind::Whole, text);
+                }
+            }
+        }),
+        "site" => visit_json(text, &path, visit, visit_site),
+        // The seeds misspell it.
+        "package" | "pacakge" => visit(&path, Kind::InUrl, text),
+        key if SECRET_WORDS.iter().any(|word| key.contains(word)) && !PLAIN_KEYS.contains(&key) => visit(&path, Kind::Whole, text),
+        _ => {}
+    }
+}
+
+fn visit_site(members: &mut Map<String, Value>, path: &str, visit: Visit<'_>) {
+    for (name, value) in members {
+        match (name.to_ascii_lowercase().as_str(), value) {
+            ("headers", Value::Object(headers)) => {
+                for (name, value) in headers {
+                    let name = name.to_ascii_lowercase();
+                    if let Value::String(text) = value
+                        && !PLAIN_HEADERS.contains(&name.as_str())
+                    {
+                        visit(&format!("{path}.headers.{name}"), Kind::Whole, text);
+                    }
+                }
+            }
+            ("proxy", Value::String(text)) => visit(&format!("{path}.proxy"), Kind::InUrl, text),
+            _ => {}
+        }
+    }
+}
+
+/// A property that is a JSON object; one that is none, and so cannot be looked into, counts as a secret as a whole.
+fn visit_json(text: &mut String, path: &str, visit: Visit<'_>, members: impl FnOnce(&mut Map<String, Value>, &str, Visit<'_>)) {
+    let Ok(Value::Object(mut object)) = serde_json::from_str(text) else { return visit(path, Kind::Whole, text) };
+    let before = object.clone();
+    members(&mut object, path, visit);
+    if object != before {
+        *text = Value::Object(object).to_string();
+    }
+}
+
+/// A URL without its password and without the values of its query; placeholders stay. What is no URL is hidden as a whole if it
+/// may hold either.
+#[must_use]
+pub fn mask_url(text: &str) -> String {
+    let (before, query) = text.split_once('?').map_or((text, None), |(before, query)| (before, Some(query)));
+    let (query, fragment) = query.map_or((None, None), |query| match query.split_once('#') {
+        Some((query, fragment)) => (Some(query), Some(fragment)),
+        None => (Some(query), None),
+    });
+    let mut out = match before.split_once("://").map(|(scheme, rest)| (scheme, rest, rest.split(['/', '#']).next().unwrap_or(rest))) {
+        Some((scheme, rest, authority)) => match authority.rsplit_once('@') {
+            Some((user, host)) => {
+                let user = user.split_once(':').map_or_else(|| MASK.to_owned(), |(name, _)| format!("{name}:{MASK}"));
+                format!("{scheme}://{user}@{host}{}", &rest[authority.len()..])
+            }
+            None => before.to_owned(),
+        },
+        None if before.contains('@') => MASK.to_owned(),
+        None => before.to_owned(),
+    };
+    if let Some(query) = query {
+        let parts = query.split('&').map(|part| match part.split_once('=') {
+            Some((name, value)) if !is_placeholder(value) => format!("{name}={MASK}"),
+            None if !is_placeholder(part) => MASK.to_owned(),
+            _ => part.to_owned(),
+        });
+        out = format!("{out}?{}", parts.collect::<Vec<_>>().join("&"));
+    }
+    fragment.map_or(out.clone(), |_| format!("{out}#{MASK}"))
+}
+
+fn is_placeholder(text: &str) -> bool {
+    text.is_empty()
+        || text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphabetic()))
+}
+
+/// The URL of a webhook: of many the path is the secret, so only where it leads is shown.
+#[must_use]
+pub fn mask_webhook(text: &str) -> String {
+    match Url::parse(text) {
+        Ok(url) if url.has_host() => format!("{}/{MASK}", url.origin().ascii_serialization()),
+        _ => MASK.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

@@ -1,0 +1,465 @@
+//! Who may ask which site now, for the whole fleet and all runs together.
+//!
+//! The right to ask a site is given away in *turns*: one run has it for one block at a node, until the block is reported,
+//! lost, or given back. So nobody but that node counts the site's requests, and the pace holds whatever the others do.
+
+use super::{Begin, Outcome, Pace, SiteState, Why, host_of_name, is_hold_of};
+use crate::domain::ids::Identity;
+use crate::domain::time::Timestamp;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// How long a run that was refused is remembered: it has the next turn before those that had the last one.
+const REMEMBERED_MS: i64 = 3_000;
+/// How long the node of a turn that was left over may go on, unless the broker's own times are longer.
+const LEFTOVER_MS: i64 = 15_000;
+/// How soon a run looks again whose site is another run's.
+const LOOK_AGAIN_MS: i64 = 500;
+/// Operations after which sites without anything to remember are forgotten.
+const SWEEP: u32 = 20_000;
+
+/// A turn that is given away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    run: Identity,
+    /// When it ends if nothing is heard of it.
+    until: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    state: SiteState,
+    turn: Option<Turn>,
+    /// The run that was refused first, and until when that is remembered.
+    next: Option<(Identity, Timestamp)>,
+    /// The pace of the run that asked last.
+    pace: Option<Pace>,
+}
+
+/// A turn, as its node is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// Milliseconds between two requests.
+    pub delay_ms: u32,
+    /// Up to so many more.
+    pub jitter_ms: u32,
+    /// Requests at once.
+    pub connections: u16,
+}
+
+/// A site as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The run whose turn it is.
+    pub run: Option<Identity>,
+    /// When it may be asked next, unless it is being asked.
+    pub next_at: Timestamp,
+    /// Milliseconds between two requests; none: no run has asked since the broker began.
+    pub delay_ms: Option<u32>,
+    /// Until when it is held off, and why.
+    pub held: Option<(Timestamp, Why)>,
+    /// Failures in a row.
+    pub failures: u8,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Board {
+    sites: HashMap<Arc<str>, Entry>,
+    /// Sites that somebody holds by hand, each behind its host. Some may be over.
+    held: BTreeSet<(Arc<str>, Arc<str>)>,
+    /// When the last of them is over.
+    held_until: Timestamp,
+    /// From then on no turn is given away for a while: nodes may have some of an earlier broker.
+    quiet_from: Timestamp,
+    quiet_until: Timestamp,
+    leftover_ms: i64,
+    operations: u32,
+}
+
+impl Board {
+    /// An empty one. A node goes on for `right_ms` without a word from the broker.
+    #[must_use]
+    pub fn new(right_ms: i64) -> Self {
+        Self { leftover_ms: right_ms.max(LEFTOVER_MS), ..Self::default() }
+    }
+
+    /// Sites as they were stored.
+    pub fn load(&mut self, rows: impl IntoIterator<Item = (Arc<str>, SiteState)>, now: Timestamp) {
+        for (name, state) in rows {
+            if let Some(until) = state.held_by_hand(now) {
+                self.note_hold(&name, until);
+            }
+            self.sites.insert(name, Entry { state, ..Entry::default() });
+        }
+    }
+
+    fn note_hold(&mut self, name: &Arc<str>, until: Timestamp) {
+        self.held.insert((host_of_name(name).into(), Arc::clone(name)));
+        self.held_until = self.held_until.max(until);
+    }
+
+    /// No turn is given away between these times, and a site is not asked before its own delay has passed besides.
+    pub fn quiet(&mut self, from: Timestamp, until: Timestamp) {
+        (self.quiet_from, self.quiet_until) = (from, self.quiet_until.max(until));
+    }
+
+    fn entry(&mut self, name: &str, now: Timestamp) -> &mut Entry {
+        self.operations += 1;
+        if self.operations >= SWEEP {
+            self.operations = 0;
+            self.sites.retain(|_, entry| entry.turn.is_some_and(|turn| turn.until > now) || !entry.state.is_forgettable(now));
+            self.forget_holds(now);
+        }
+        if !self.sites.contains_key(name) {
+            self.sites.insert(name.into(), Entry::default());
+        }
+        self.sites.get_mut(name).expect("it was put in just now")
+    }
+
+    /// A run asks for a turn at a site, which lasts until `until` if nothing is heard of it.
+    ///
+    /// # Errors
+    /// When it may ask again.
+    pub fn take(&mut self, name: &str, pace: Pace, run: Identity, until: Timestamp, now: Timestamp) -> Result<Granted, Timestamp> {
+        if let Some((_, until)) = self.held_by_hand(name, now) {
+            return Err(until);
+        }
+        if pace == Pace::FREE {
+            // Where there is no pace, no other turn can be in the way.
+            return Ok(Granted { delay_ms: 0, jitter_ms: 0, connections: pace.connections });
+        }
+        if now < self.quiet_until {
+            return Err(self.quiet_until);
+        }
+        let (quiet_from, after_quiet, leftover_ms) = (self.quiet_from, self.quiet_until.plus_ms(pace.delay_ms.into()), self.leftover_ms);
+        let entry = self.entry(name, now);
+        if now < after_quiet && entry.state.changed_at() < quiet_from {
+            // Its last request may have begun when the quiet time ended.
+            return Err(after_quiet);
+        }
+        entry.pace = Some(pace);
+        if let Some(turn) = entry.turn.as_mut().filter(|turn| turn.run == run) {
+            // A run that asks has no block of the site out: the turn is of an actor of the run that has died.
+            turn.until = turn.until.min(now.plus_ms(leftover_ms));
+        }
+        if entry.turn.is_some_and(|turn| turn.until <= now) {
+            entry.turn = None;
+        }
+        let again = now.plus_ms(LOOK_AGAIN_MS);
+        let is_others_turn = entry.next.is_some_and(|(next, until)| next != run && until > now);
+        if entry.turn.is_some() {
+            if !is_others_turn && entry.turn.is_some_and(|turn| turn.run != run) {
+                entry.next = Some((run, again.plus_ms(REMEMBERED_MS)));
+            }
+            return Err(again);
+        }
+        if is_others_turn {
+            return Err(again);
+        }
+        match entry.state.may_begin(now, pace) {
+            Begin::Yes => {}
+            Begin::NotBefore(at, _) => {
+                // The site may rest for longer than a run is remembered otherwise.
+                entry.next = entry.next.filter(|(next, _)| *next == run).map(|_| (run, at.plus_ms(REMEMBERED_MS)));
+                return Err(at);
+            }
+            Begin::Full => return Err(again),
+        }
+        (entry.turn, entry.next) = (Some(Turn { run, until }), None);
+        let delay_ms = entry.state.begin_to_begin_ms(pace);
+        // After failures one request finds out whether the site is well.
+        let connections = if entry.state.failures() > 0 { 1 } else { pace.connections };
+        Ok(Granted { delay_ms, jitter_ms: pace.delay_ms / 10, connections })
+    }
+
+    /// The turn of a run lasts longer, or it turns out that it has one. False if the site is another run's now.
+    pub fn renew(&mut self, name: &str, run: Identity, until: Timestamp, now: Timestamp) -> bool {
+        let turn = &mut self.entry(name, now).turn;
+        let is_mine = turn.is_none_or(|turn| turn.run == run || turn.until <= now);
+        if is_mine {
+            *turn = Some(Turn { run, until });
+        }
+        is_mine
+    }
+
+    /// What requests to a site have shown; `began` is when the last of them began. Gives back what is to be stored of the
+    /// site from now on, if that has changed: nothing where it is as any other.
+    pub fn learn(&mut self, name: &str, pace: Pace, outcomes: &[Outcome], began: Timestamp, now: Timestamp) -> Option<Option<SiteState>> {
+        let state = &mut self.entry(name, now).state;
+        let was = *state;
+        let dice = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) ^ now.0 as u32;
+        for (i, outcome) in outcomes.iter().enumerate() {
+            state.begun(began, pace, dice(i));
+            // What a site asks for, and what follows from a failure, counts from when it is known.
+            let at = if outcome.ended.is_well() { began } else { now };
+            state.ended(at, pace, *outcome);
+        }
+        let (was_stored, is_usual) = (!was.is_usual(pace.delay_ms, now) || was.was_held_by_hand(), state.is_usual(pace.delay_ms, now));
+        match (was_stored, is_usual) {
+            (false, true) => None,
+            (true, true) => Some(None),
+            (_, false) => Some(Some(*state)),
+        }
+    }
+
+    /// The turn of a run is over; `wait_ms` is how long nobody else may begin one. Gives back when the site may be asked.
+    pub fn release(&mut self, name: &str, run: Identity, wait_ms: i64, now: Timestamp) -> Timestamp {
+        let entry = self.entry(name, now);
+        if entry.turn.is_some_and(|turn| turn.run == run) {
+            // What the node may still do ends with the turn.
+            entry.turn = (wait_ms > 0).then(|| Turn { run, until: now.plus_ms(wait_ms) });
+        }
+        entry.state.next_at(now).max(now.plus_ms(wait_ms))
+    }
+
+    /// Somebody holds a site by hand: no run begins a turn there. Gives back what is to be stored.
+    pub fn hold(&mut self, name: &str, until: Timestamp, now: Timestamp) -> SiteState {
+        self.forget_holds(now);
+        let state = &mut self.entry(name, now).state;
+        state.hold(now, until);
+        let state = *state;
+        self.note_hold(&name.into(), until);
+        state
+    }
+
+    /// Somebody ends a hold, whatever its reason. Gives back what is to be stored.
+    pub fn free(&mut self, name: &str, now: Timestamp) -> Option<SiteState> {
+        let state = &mut self.entry(name, now).state;
+        state.release(now);
+        let state = *state;
+        self.forget_holds(now);
+        Some(state).filter(|state| !state.is_usual(0, now))
+    }
+
+    /// Until when this very site is held, and why.
+    #[must_use]
+    pub fn own_hold(&self, name: &str, now: Timestamp) -> Option<(Timestamp, Why)> {
+        self.sites.get(name)?.state.held_until(now)
+    }
+
+    fn forget_holds(&mut self, now: Timestamp) {
+        let sites = &self.sites;
+        self.held.retain(|(_, name)| sites.get(name).is_some_and(|entry| entry.state.held_by_hand(now).is_some()));
+    }
+
+    /// Whether any site is held by hand.
+    #[must_use]
+    pub fn has_holds(&self, now: Timestamp) -> bool {
+        now < self.held_until && !self.held.is_empty()
+    }
+
+    /// The hold by hand that counts for a site ([`is_hold_of`]), and until when.
+    #[must_use]
+    pub fn held_by_hand(&self, name: &str, now: Timestamp) -> Option<(Arc<str>, Timestamp)> {
+        if !self.has_holds(now) {
+            return None;
+        }
+        let host = host_of_name(name);
+        let of_host = self.held.range((Arc::from(host.as_str()), Arc::from(""))..).take_while(|(other, _)| **other == *host);
+        let counts = of_host.filter(|(_, held)| is_hold_of(held, name));
+        counts
+            .filter_map(|(_, held)| Some((Arc::clone(held), self.sites.get(held)?.state.held_by_hand(now)?)))
+            .max_by_key(|(_, until)| *until)
+    }
+
+    /// A site as it is.
+    #[must_use]
+    pub fn view(&self, name: &str, now: Timestamp) -> Option<SiteView> {
+        let by_hand = self.held_by_hand(name, now).map(|(_, until)| (until, Why::Operator));
+        let unknown = Entry::default();
+        let (name, entry) = match self.sites.get_key_value(name) {
+            Some((name, entry)) => (Arc::clone(name), entry),
+            None => (name.into(), by_hand.map(|_| &unknown)?),
+        };
+        let turn = entry.turn.filter(|turn| turn.until > now);
+        let held = [entry.state.held_until(now), by_hand].into_iter().flatten().max_by_key(|(until, _)| *until);
+        Some(SiteView {
+            name,
+            run: turn.map(|turn| turn.run),
+            next_at: entry.state.next_at(now).max(self.quiet_until).max(held.map_or(now, |(until, _)| until)),
+            delay_ms: entry.pace.map(|pace| entry.state.delay_ms(pace)),
+            held,
+            failures: entry.state.failures(),
+        })
+    }
+
+    /// Sites that there is something to remember of, by their names: those behind `after` whose name has this part, and of
+    /// these only those that are held, or are not, if that is asked for.
+    #[must_use]
+    pub fn page(&self, part: &str, held: Option<bool>, after: Option<&str>, most: usize, now: Timestamp) -> Vec<SiteView> {
+        let follows = |name: &str| name.contains(part) && after.is_none_or(|after| name > after);
+        let mut names: Vec<&Arc<str>> = self.sites.keys().filter(|name| follows(name)).collect();
+        names.sort_unstable();
+        let views = names.into_iter().filter_map(|name| self.view(name, now));
+        views.filter(|view| held.is_none_or(|held| held == view.held.is_some())).take(most).collect()
+    }
+
+    /// Sites that there is something to remember of, and those of them that are held.
+    #[must_use]
+    pub fn counts(&self, now: Timestamp) -> (usize, usize) {
+        (self.sites.len(), self.sites.values().filter(|entry| entry.state.held_until(now).is_some()).count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Ended;
+    use super::*;
+
+    const T: Timestamp = Timestamp(1_000_000);
+    const PACE: Pace = Pace { connections: 1, delay_ms: 1_000 };
+    const SITE: &str = "example.org";
+
+    fn run(n: u128) -> Identity {
+        Identity(uuid::Uuid::from_u128(n))
+    }
+
+    fn answered(status: u16, retry_after_ms: Option<u32>) -> Outcome {
+        Outcome { ended: Ended::Answered(status), elapsed_ms: 10, retry_after_ms }
+    }
+
+    #[test]
+    fn one_turn_at_a_time_and_the_delay_after_it() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        let granted = board.take(SITE, PACE, run(1), later, T).expect("it is free");
+        assert_eq!(granted, Granted { delay_ms: 1_000, jitter_ms: 100, connections: 1 });
+        assert!(board.take(SITE, PACE, run(2), later, T).is_err() && board.take(SITE, PACE, run(1), later, T).is_err());
+        assert!(board.take("other.org", PACE, run(2), later, T).is_ok());
+        let end = T.plus_ms(5_000);
+        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], end.plus_ms(-300), end), None, "as any other");
+        let next = board.release(SITE, run(1), 0, end);
+        assert!((700..=800).contains(&next.since_ms(end)), "{next}");
+        // The second run asked meanwhile, so the first one waits for it.
+        assert!(board.take(SITE, PACE, run(2), later, end).is_err());
+        assert!(board.take(SITE, PACE, run(1), later, next).is_err());
+        assert!(board.take(SITE, PACE, run(2), later, next).is_ok());
+    }
+
+    #[test]
+    fn a_lost_turn_keeps_the_site_until_its_node_has_stopped() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        board.take(SITE, PACE, run(1), later, T).expect("it is free");
+        assert_eq!(board.release(SITE, run(2), 15_000, T), T.plus_ms(15_000), "of another run");
+        assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(20_000)).is_err(), "its turn goes on");
+        board.release(SITE, run(1), 15_000, T);
+        assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(14_999)).is_err());
+        assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(15_000)).is_ok());
+        let much_later = T.plus_ms(9_000_000);
+        assert!(board.take(SITE, PACE, run(1), much_later, T.plus_ms(615_000)).is_ok(), "nothing was heard of it");
+        // The run itself has no block out: its turn is that of an actor that has died.
+        assert!(board.take(SITE, PACE, run(1), much_later, T.plus_ms(617_000)).is_err());
+        assert!(board.take(SITE, PACE, run(2), much_later, T.plus_ms(616_999 + LEFTOVER_MS)).is_err());
+        assert!(board.take(SITE, PACE, run(2), much_later, T.plus_ms(622_000 + LEFTOVER_MS)).is_ok());
+    }
+
+    #[test]
+    fn what_a_site_asks_for_is_kept_and_stored() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        board.take(SITE, PACE, run(1), later, T).expect("it is free");
+        let stored = board.learn(SITE, PACE, &[answered(429, Some(60_000))], T, T).flatten().expect("it is out of the ordinary");
+        board.release(SITE, run(1), 0, T);
+        let mut after = Board::new(0);
+        after.load([(SITE.into(), SiteState::of_row(&stored.to_row()).expect("a row"))], T);
+        for board in [&mut board, &mut after] {
+            let next = board.take(SITE, PACE, run(1), later, T.plus_ms(1_000)).expect_err("it is held off");
+            assert_eq!(next, T.plus_ms(60_000));
+            assert_eq!(board.view(SITE, T).and_then(|view| view.held), Some((T.plus_ms(60_000), Why::RetryAfter)));
+            let granted = board.take(SITE, PACE, run(1), later, next).expect("its time has come");
+            assert!(granted.delay_ms > PACE.delay_ms, "it is asked less often");
+        }
+        after.quiet(T, T.plus_ms(90_000));
+        assert_eq!(after.take("other.org", PACE, run(1), later, T.plus_ms(80_000)), Err(T.plus_ms(90_000)));
+        assert!(after.take("http://localhost", Pace::FREE, run(1), later, T.plus_ms(80_000)).is_ok());
+    }
+
+    #[test]
+    fn a_hold_counts_from_when_it_is_known() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        board.take(SITE, PACE, run(1), later, T).expect("it is free");
+        // The last of its requests began half a minute before the report with what the site asked for.
+        let (began, timed_out) = (T, Outcome { ended: Ended::TimedOut, elapsed_ms: 30_000, retry_after_ms: None });
+        board.learn(SITE, PACE, &[timed_out, answered(429, Some(30_000))], began, T.plus_ms(30_000));
+        let next = board.release(SITE, run(1), 0, T.plus_ms(30_000));
+        assert!(next >= T.plus_ms(60_000), "{next}");
+    }
+
+    #[test]
+    fn a_turn_of_another_run_is_not_taken_over() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        board.take(SITE, PACE, run(1), later, T).expect("it is free");
+        assert!(!board.renew(SITE, run(2), later, T) && board.renew(SITE, run(1), later, T));
+        assert!(board.renew(SITE, run(2), later.plus_ms(1_000), later), "it is over");
+    }
+
+    #[test]
+    fn after_the_quiet_time_a_site_waits_for_its_own_delay() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        board.quiet(T, T.plus_ms(15_000));
+        let slow = Pace { delay_ms: 60_000, ..PACE };
+        assert_eq!(board.take(SITE, slow, run(1), later, T), Err(T.plus_ms(15_000)));
+        assert_eq!(board.take(SITE, slow, run(1), later, T.plus_ms(15_000)), Err(T.plus_ms(75_000)));
+        assert!(board.take(SITE, slow, run(1), later, T.plus_ms(75_000)).is_ok());
+    }
+
+    #[test]
+    fn what_somebody_holds_no_run_begins_whatever_its_pace() {
+        let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
+        let until = T.plus_ms(60_000);
+        let stored = board.hold("127.0.0.1", until, T);
+        let mut after = Board::new(0);
+        after.load([("127.0.0.1".into(), SiteState::of_row(&stored.to_row()).expect("a row"))], T);
+        for board in [&mut board, &mut after] {
+            assert!(board.has_holds(T) && !board.has_holds(until));
+            for name in ["127.0.0.1", "http://127.0.0.1:8000", "https://127.0.0.1"] {
+                for pace in [PACE, Pace::FREE] {
+                    assert_eq!(board.take(name, pace, run(1), later, T), Err(until), "{name}");
+                }
+                assert_eq!(board.view(name, T).and_then(|view| view.held), Some((until, Why::Operator)), "{name}");
+            }
+            assert_eq!(board.page("", Some(true), None, 9, T).len(), 1, "only what was named is listed");
+            assert!(board.take("http://127.0.0.10", Pace::FREE, run(1), later, T).is_ok());
+            assert!(board.take("http://127.0.0.1", Pace::FREE, run(1), later, until).is_ok(), "it is over");
+        }
+        assert_eq!(board.free("127.0.0.1", T), None, "nothing is to be kept of it");
+        assert!(!board.has_holds(T) && board.take("127.0.0.1", Pace::FREE, run(1), later, T).is_ok());
+
+        board.hold("http://build.test:8080", until, T);
+        assert_eq!(board.take("build.test", PACE, run(1), later, T), Err(until), "the host is one site for this run");
+        assert!(board.take("http://build.test", Pace::FREE, run(1), later, T).is_ok(), "it is another origin");
+        assert_eq!(board.counts(T), (2, 1));
+    }
+
+    #[test]
+    fn a_hold_that_is_over_leaves_nothing_behind() {
+        let (mut board, until) = (Board::new(0), T.plus_ms(60_000));
+        board.hold(SITE, until, T);
+        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], T, T).flatten().and_then(|state| state.held_by_hand(T)), Some(until));
+        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], until, until), Some(None), "its row goes");
+        assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], until, until), None);
+        let held = board.hold("other.org", until, T);
+        assert!(!held.is_forgettable(T) && held.is_forgettable(until), "nobody asked it since");
+        board.hold(SITE, until.plus_ms(1), until);
+        // What a site asks for meanwhile makes the hold longer, and no shorter.
+        let longer = board.learn(SITE, PACE, &[answered(429, Some(90_000))], until, until).flatten().expect("it is held");
+        assert_eq!(longer.held_by_hand(until), Some(until.plus_ms(90_000)));
+    }
+
+    #[test]
+    fn sites_are_listed_by_name_in_pages() {
+        let mut board = Board::new(0);
+        for name in ["b.org", "a.org", "c.com", "d.org"] {
+            board.take(name, PACE, run(1), T.plus_ms(9), T).expect("it is free");
+        }
+        board.hold("d.org", T.plus_ms(500), T);
+        let names = |views: Vec<SiteView>| views.iter().map(|view| view.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(board.page(".org", None, None, 2, T)), ["a.org", "b.org"]);
+        assert_eq!(names(board.page(".org", None, Some("b.org"), 2, T)), ["d.org"]);
+        assert_eq!(names(board.page("", Some(true), None, 9, T)), ["d.org"]);
+        let view = board.view("a.org", T).expect("it is known");
+        assert_eq!((view.run, view.delay_ms, view.held), (Some(run(1)), Some(1_000), None));
+        assert_eq!(board.view("nowhere.org", T), None);
+    }
+}

@@ -1,0 +1,22 @@
+//! Sites, and how often they may be asked.
+//!
+//! A site is what politeness counts by: a host, a registrable domain or an address ([`SiteBy`]). [`Pace`] is what the rules
+//! allow at a site, [`SiteState`] is what its answers have led to. Nothing here reads a clock or keeps a list: time comes in,
+//! and the caller keeps one state for each [`site_key`].
+
+mod board;
+mod key;
+mod pace;
+mod policy;
+mod state;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub use board::{Board, Granted, SiteView};
+pub use key::{SiteBy, host_of, host_of_name, is_hold_of, is_private, site_key, site_name};
+pub use pace::{DEFAULT_DELAY_MS, Limits, MOST_CONNECTIONS, MOST_DELAY_MS, Pace, SiteRule, SiteRules, slowest};
+pub use policy::{Named, SitePolicy, url_at};
+pub use state::{Begin, Ended, MOST_HOLD_MS, MOST_OPERATOR_MS, MOST_REST_MS, MOST_RETRY_AFTER_MS, Outcome, SiteState, Why};

@@ -1,0 +1,98 @@
+//! What a job says of the sites that its runs ask.
+
+use super::{Limits, Pace, SiteBy, SiteRule, is_private, site_key, slowest};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// See the module's text. Stored with each run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SitePolicy {
+    /// What a site is.
+    pub by: SiteBy,
+    /// How fast a site may be asked.
+    pub limits: Limits,
+    /// Whether robots.txt is obeyed; none: at public hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robots: Option<bool>,
+}
+
+/// The site of a request, as a policy sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The name of the site.
+    pub name: String,
+    /// How fast it may be asked.
+    pub pace: Pace,
+}
+
+impl SitePolicy {
+    /// Whether the robots.txt of a host is obeyed.
+    #[must_use]
+    pub fn obeys_robots(&self, url: &Url) -> bool {
+        self.robots.unwrap_or_else(|| !is_private(url, None))
+    }
+
+    /// The site of a URL; none if neither pace nor robots.txt has to be kept there.
+    #[must_use]
+    pub fn site(&self, url: &Url, rules: &[SiteRule]) -> Option<Named> {
+        let pace = self.pace(url, rules);
+        if pace != Pace::FREE {
+            return Some(Named { name: site_key(url, self.by, None), pace });
+        }
+        // Such a site is named by its origin: so it has one robots.txt.
+        self.obeys_robots(url).then(|| Named { name: url.origin().ascii_serialization(), pace })
+    }
+
+    /// The pace at the host of a URL.
+    #[must_use]
+    pub fn pace(&self, url: &Url, rules: &[SiteRule]) -> Pace {
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+        let rules = rules.iter().filter(|rule| rule.is_about(host, port)).map(|rule| rule.limits);
+        slowest(is_private(url, None), rules.chain([self.limits]))
+    }
+}
+
+/// A URL at the site of this name.
+#[must_use]
+pub fn url_at(name: &str) -> Option<Url> {
+    if name.contains("://") {
+        return Url::parse(name).ok();
+    }
+    Url::parse(&format!("http://{name}/")).or_else(|_| Url::parse(&format!("http://[{name}]/"))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).expect("a URL")
+    }
+
+    #[test]
+    fn public_sites_are_paced_and_private_ones_only_if_asked() {
+        let (usual, obeys) = (SitePolicy::default(), SitePolicy { robots: Some(true), ..SitePolicy::default() });
+        let slow = SitePolicy { limits: Limits { connections: None, delay_ms: Some(250) }, ..SitePolicy::default() };
+        let public = usual.site(&url("https://Example.com:8443/x"), &[]).expect("it is public");
+        assert_eq!((public.name.as_str(), public.pace), ("example.com", Pace::default()));
+        assert_eq!(usual.site(&url("http://127.0.0.1:8000/"), &[]), None);
+        let own = obeys.site(&url("http://127.0.0.1:8000/x"), &[]).expect("robots.txt is to be obeyed");
+        assert_eq!((own.name.as_str(), own.pace), ("http://127.0.0.1:8000", Pace::FREE));
+        assert_eq!(
+            slow.site(&url("http://127.0.0.1:8000/x"), &[]).map(|site| (site.name, site.pace.delay_ms)),
+            Some(("127.0.0.1".into(), 250))
+        );
+        let rule: SiteRule = "*.example.com delay=5000".parse().expect("a rule");
+        assert_eq!(slow.pace(&url("http://www.example.com/"), &[rule]).delay_ms, 5_000, "the slowest wins");
+    }
+
+    #[test]
+    fn a_site_is_found_by_its_name() {
+        for text in ["http://example.com/", "http://[::1]/", "http://127.0.0.1/"] {
+            let name = site_key(&url(text), SiteBy::Host, None);
+            assert_eq!(url_at(&name), Some(url(text)), "{name}");
+        }
+        assert_eq!(url_at("http://127.0.0.1:8000"), Some(url("http://127.0.0.1:8000/")));
+    }
+}

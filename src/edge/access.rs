@@ -1,0 +1,146 @@
+//! Who may call an operation: stated once, in the route table, and enforced around the handler when the route is registered.
+
+use super::Edge;
+use super::auth::{Caller, Need, admit};
+use super::error::Failure;
+use super::route::Operation;
+use crate::protocol::problem::Problem;
+use crate::protocol::unknown::refusal;
+use actix_web::body::MessageBody;
+use actix_web::{FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Responder, ResponseError as _, web};
+
+/// Says who calls, or refuses. `None`: it does not matter who calls.
+pub(super) type Admit = fn(&Edge, &HttpRequest) -> Result<Option<Caller>, Failure>;
+/// Answers a caller that was refused.
+pub(super) type Refuse = fn(Failure) -> HttpResponse;
+
+/// Who may call an operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Access {
+    /// The table does not say: nobody may.
+    Unstated,
+    /// Everybody.
+    Public,
+    /// Whose token is of a role that has this permission.
+    Role(Need),
+    /// Whoever this function admits: where a token may stand elsewhere than in the usual headers.
+    By { need: Option<Need>, admit: Admit, refuse: Refuse },
+}
+
+impl Access {
+    /// What it asks of its callers.
+    pub(super) fn need(self) -> Option<Need> {
+        match self {
+            Self::Role(need) => Some(need),
+            Self::By { need, .. } => need,
+            Self::Unstated | Self::Public => None,
+        }
+    }
+}
+
+/// Parameters of lists by pages. A list that is given whole ignores them: clients ask for any list in the same way.
+const PAGING: [&str; 2] = ["limit", "cursor"];
+
+/// What is checked before the arguments of a handler are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Admission {
+    access: Access,
+    /// It has no parameters: any that comes is refused.
+    without_parameters: bool,
+}
+
+impl Admission {
+    pub(super) fn of(operation: &Operation) -> Self {
+        Self { access: operation.access, without_parameters: operation.refuses_parameters() }
+    }
+
+    #[expect(clippy::result_large_err, reason = "a refusal is the answer itself, and is made once a call")]
+    fn check(self, request: &HttpRequest) -> Result<(), HttpResponse> {
+        let answer = refused;
+        let edge = || request.app_data::<web::Data<Edge>>().ok_or_else(|| answer(Problem::internal().into()));
+        let caller = match self.access {
+            Access::Unstated => return Err(answer(Problem::forbidden("the broker does not say who may call this").into())),
+            Access::Public => None,
+            Access::Role(need) => Some(admit(edge()?, request, need).map_err(answer)?),
+            Access::By { admit, refuse, .. } => admit(edge()?, request).map_err(refuse)?,
+        };
+        if let Some(caller) = caller {
+            request.extensions_mut().insert(caller);
+        }
+        if self.without_parameters
+            && let Ok(parameters) = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
+            && let Some((name, _)) = parameters.iter().find(|(name, _)| !PAGING.contains(&name.as_str()))
+        {
+            return Err(answer(Problem::invalid(name, refusal("parameter", name, &[])).into()));
+        }
+        Ok(())
+    }
+}
+
+/// A refusal as a problem.
+pub(super) fn refused(failure: Failure) -> HttpResponse {
+    failure.error_response()
+}
+
+/// A handler that is reached only by those who may call it: its arguments are not read before.
+pub(super) fn guarded<F, A>(handler: F, admission: Admission) -> impl Handler<(HttpRequest, web::Payload), Output = HttpResponse>
+where
+    F: Handler<A>,
+    A: FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    move |request: HttpRequest, payload: web::Payload| {
+        let handler = handler.clone();
+        async move {
+            if let Err(refused) = admission.check(&request) {
+                return refused;
+            }
+            match A::from_request(&request, &mut payload.into_inner()).await {
+                Ok(arguments) => answered(handler.call(arguments).await.respond_to(&request)),
+                Err(error) => HttpResponse::from_error(error),
+            }
+        }
+    }
+}
+
+fn answered(response: HttpResponse<impl MessageBody + 'static>) -> HttpResponse {
+    response.map_into_boxed_body()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::route::resource;
+
+    #[test]
+    fn every_operation_states_who_may_call_it() {
+        let unstated = |resources: &[crate::edge::route::Resource]| {
+            let operations = resources.iter().flat_map(|resource| &resource.operations);
+            operations.filter(|operation| matches!(operation.access, Access::Unstated)).map(|operation| operation.name).collect::<Vec<_>>()
+        };
+        assert_eq!(unstated(&crate::edge::table()), Vec::<&str>::new());
+        let forgotten = resource("/x").get(|| async { "x" }, |op| op.named("forgotten"));
+        assert_eq!(unstated(&[forgotten]), ["forgotten"], "and the check sees one that does not");
+    }
+
+    /// A handler that asks nothing is not reached: by nobody if the table does not say by whom, and not without a permission.
+    #[actix_web::test]
+    async fn a_handler_cannot_forget_to_ask_who_calls() {
+        use actix_web::test::{TestRequest, call_service, init_service};
+        let table = [
+            resource("/unstated").get(|| async { "x" }, |op| op),
+            resource("/role").get(|| async { "x" }, |op| op.needs(Need::Read)),
+            resource("/public").get(|| async { "x" }, Operation::is_public),
+        ];
+        let app = init_service(actix_web::App::new().configure(|app| {
+            crate::edge::route::register(&table, app, crate::edge::route::Part::Leader);
+        }))
+        .await;
+        let mut seen = Vec::new();
+        for path in ["/unstated", "/role", "/public"] {
+            seen.push(call_service(&app, TestRequest::get().uri(path).to_request()).await.status().as_u16());
+        }
+        // Without an edge nobody knows which tokens there are.
+        assert_eq!(seen, [403, 500, 200]);
+    }
+}

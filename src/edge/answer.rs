@@ -1,0 +1,81 @@
+//! Bodies of answers: counted until they are sent, and with a receipt where it matters that they arrive.
+
+use crate::actors::budget::Charge;
+use crate::actors::desk::Receipt;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use bytes::Bytes;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Bytes that are given to a connection at once.
+const PIECE: usize = 64 << 10;
+/// What an answer holds that is made while it is sent: of a file a piece, of a log some pages.
+pub const OF_A_STREAM: usize = 384 << 10;
+
+/// Marks an answer that is made while it is sent, though its length is known.
+#[derive(Debug, Clone, Copy)]
+pub struct IsStreamed;
+
+/// Bytes that somebody wants to know of whether they arrived. A connection asks for the end of a body only when all but some
+/// kilobytes before it are sent.
+pub struct Traced {
+    rest: Bytes,
+    receipt: Option<Receipt>,
+}
+
+impl Traced {
+    /// A body, and what is to be done if it does not arrive.
+    pub fn new(body: Vec<u8>, receipt: Option<Receipt>) -> Self {
+        Self { rest: body.into(), receipt }
+    }
+}
+
+impl MessageBody for Traced {
+    type Error = Infallible;
+
+    fn size(&self) -> BodySize {
+        BodySize::Sized(self.rest.len() as u64)
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+        if self.rest.is_empty() {
+            if let Some(receipt) = self.receipt.take() {
+                receipt.arrived();
+            }
+            return Poll::Ready(None);
+        }
+        let length = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(self.rest.split_to(length))))
+    }
+}
+
+/// A body that counts until it is sent or given up.
+pub struct Counted {
+    body: BoxBody,
+    _charge: Option<Charge>,
+}
+
+impl Counted {
+    /// What is counted with a body.
+    pub fn new(body: BoxBody, charge: Option<Charge>) -> Self {
+        Self { body, _charge: charge }
+    }
+}
+
+impl MessageBody for Counted {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.body).poll_next(cx)
+    }
+
+    fn try_into_bytes(self) -> Result<Bytes, Self> {
+        let Self { body, _charge } = self;
+        body.try_into_bytes().map_err(|body| Self { body, _charge })
+    }
+}

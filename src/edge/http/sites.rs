@@ -1,0 +1,115 @@
+//! `/api/v1/sites`
+
+use super::limit;
+use crate::actors::desk::SiteFilter;
+use crate::domain::ids::Identity;
+use crate::edge::Edge;
+use crate::edge::auth::{Caller, Need};
+use crate::edge::body::{id, json};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::Page;
+use crate::protocol::sites::{HoldInput, RunSiteOutput, SiteOutput};
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What the path takes for a site.
+const NAME: &str = "The site: a host, an address, or an origin with its slashes percent-encoded (`http:%2F%2F127.0.0.1:8000`).";
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/sites").get(list, |op| {
+            op.named("listSites")
+                .only_leader()
+                .says("Lists sites by name: those that runs have asked lately, are held, or fail.")
+                .needs(Need::Read)
+                .query::<Query>()
+                .answers::<Page<SiteOutput>>(200, "A page of sites.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/sites/{name}/hold").text("name", NAME).post(hold, |op| {
+            op.named("holdSite")
+                .says("Holds a site: no run begins a request there until the time is over, and nodes are told to drop the blocks that they have of it.")
+                .needs(Need::Admin)
+                .body::<HoldInput>()
+                .answers::<SiteOutput>(200, "The site.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/sites/{name}/release").text("name", NAME).post(release, |op| {
+            op.named("releaseSite")
+                .says("Ends the hold of a site, whatever its reason. Runs go on at once, at the site's pace.")
+                .needs(Need::Admin)
+                .answers::<SiteOutput>(200, "The site.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/runs/{id}/sites").get(of_run, |op| {
+            op.named("listRunSites")
+                .only_leader()
+                .says(
+                    "Lists the sites of a block run, in the order in which it met them. A run that is over, or of another kind, has none.",
+                )
+                .needs(Need::Read)
+                .query::<RunQuery>()
+                .answers::<Page<RunSiteOutput>>(200, "A page of sites.")
+                .may_fail(&[422])
+        }),
+    ]
+}
+
+/// The query of a list of sites.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Query {
+    /// Only those whose name has this part.
+    name: Option<String>,
+    /// Only those that are held, or those that are not.
+    held: Option<bool>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/sites`
+pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    let Query { name, held, cursor, limit: asked } = query.into_inner();
+    Ok(HttpResponse::Ok().json(edge.desk.sites(&SiteFilter { name, held, cursor, limit: limit(asked)? })))
+}
+
+/// `POST /api/v1/sites/{name}/hold`
+pub async fn hold(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    name: web::Path<String>,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
+    let input: HoldInput = json(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.desk.hold_site(&name, &input, caller.name).await?))
+}
+
+/// `POST /api/v1/sites/{name}/release`
+pub async fn release(edge: web::Data<Edge>, caller: Caller, name: web::Path<String>) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.desk.release_site(&name, caller.name).await?))
+}
+
+/// The query of a list of the sites of a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunQuery {
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
+    cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/runs/{id}/sites`
+pub async fn of_run(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RunQuery>) -> Result<HttpResponse, Failure> {
+    let run: Identity = id(&edge, &request, "id").await?;
+    Ok(HttpResponse::Ok().json(edge.desk.run_sites(run, query.cursor.as_deref(), limit(query.limit)?).await?))
+}

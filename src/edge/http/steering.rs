@@ -1,0 +1,139 @@
+//! `/api/v1/runs/{id}`: a person steers a block run that is under way.
+
+use super::limit;
+use crate::actors::desk::FailureFilter;
+use crate::edge::Edge;
+use crate::edge::auth::Need;
+use crate::edge::body::{id, json_or_default};
+use crate::edge::error::Failure;
+use crate::edge::route::{Resource, resource};
+use crate::protocol::api::{Page, RunOutput};
+use crate::protocol::failed::{FailedRequest, RequeueInput, Requeued};
+use crate::protocol::management::WhyOutput;
+use crate::protocol::node::FetchErrorKind;
+use crate::protocol::problem::Problem;
+use crate::protocol::push::MOST_URL;
+use actix_web::{HttpRequest, HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// This room's part of the route table.
+pub fn routes() -> Vec<Resource> {
+    vec![
+        resource("/api/v1/runs/{id}/pause").post(pause, |op| {
+            op.named("pauseRun")
+                .says("Pauses a block run: it hands out no more blocks. What is at nodes comes back, and results are delivered. Its time-out goes on.")
+                .needs(Need::Admin)
+                .answers::<RunOutput>(200, "The run. It was paused before, or is now.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/runs/{id}/resume").post(resume, |op| {
+            op.named("resumeRun")
+                .says("Resumes a block run that was paused: it hands out blocks again.")
+                .needs(Need::Admin)
+                .answers::<RunOutput>(200, "The run. It was not paused, or is no longer.")
+                .may_fail(&[409])
+        }),
+        resource("/api/v1/runs/{id}/requests").get(requests, |op| {
+            op.named("listRequests")
+                .says("Lists the requests of a block run that failed, in the order of their blocks. A page may be short though more follow.")
+                .needs(Need::Read)
+                .query::<Query>()
+                .answers::<Page<FailedRequest>>(200, "A page of requests.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
+            op.named("requeueRequests")
+                .says("Queues failed requests of a block run that is under way once more, each at most once. Each repetition is a request of its own, which counts.")
+                .needs(Need::Admin)
+                .body_or_nothing::<RequeueInput>()
+                .answers::<Requeued>(200, "What became of them.")
+                .may_fail(&[409, 422])
+        }),
+        resource("/api/v1/runs/{id}/why-url").get(why_url, |op| {
+            op.named("explainUrl")
+                .only_leader()
+                .says("Why a block run has no result of a URL: where its request is, and what it waits for.")
+                .needs(Need::Read)
+                .query::<UrlQuery>()
+                .answers::<WhyOutput>(200, "The reason.")
+                .may_fail(&[409, 422])
+        }),
+    ]
+}
+
+/// What requests are listed by.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum RequestState {
+    /// Those that failed. Of others a run keeps no list.
+    Failed,
+}
+
+/// The query of a list of requests.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Query {
+    /// `failed`, as if it was absent: of others a run keeps no list.
+    #[expect(dead_code, reason = "there is one word for it")]
+    state: Option<RequestState>,
+    /// Only those to this host or site.
+    site: Option<String>,
+    /// Only those that failed for this reason.
+    kind: Option<FetchErrorKind>,
+    /// Only those with this HTTP status; 0: those without an answer.
+    #[schemars(range(max = 999))]
+    status: Option<u16>,
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}-[0-9]{1,6}$"))]
+    cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// The query that names a URL.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UrlQuery {
+    /// The URL, as it was pushed or in another spelling.
+    #[schemars(length(min = 1, max = MOST_URL))]
+    url: String,
+}
+
+fn status_of(status: Option<u16>) -> Result<Option<u16>, Failure> {
+    match status {
+        Some(1_000..) => Err(Problem::invalid("status", "an HTTP status is expected, or 0 for requests without an answer").into()),
+        status => Ok(status),
+    }
+}
+
+/// `POST /api/v1/runs/{id}/pause`
+pub async fn pause(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.desk.set_paused(id(&edge, &request, "id").await?, true).await?))
+}
+
+/// `POST /api/v1/runs/{id}/resume`
+pub async fn resume(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.desk.set_paused(id(&edge, &request, "id").await?, false).await?))
+}
+
+/// `GET /api/v1/runs/{id}/requests`
+pub async fn requests(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+    let Query { state: _, site, kind, status, cursor, limit: asked } = query.into_inner();
+    let filter = FailureFilter { site, kind, status: status_of(status)?, only_new: false };
+    let page = edge.desk.failed_requests(id(&edge, &request, "id").await?, filter, cursor.as_deref(), limit(asked)?).await?;
+    Ok(HttpResponse::Ok().json(page))
+}
+
+/// `POST /api/v1/runs/{id}/requests/requeue`
+pub async fn requeue(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let input: RequeueInput = json_or_default(&request, payload).await?;
+    status_of(input.status)?;
+    Ok(HttpResponse::Ok().json(edge.desk.requeue(id(&edge, &request, "id").await?, input).await?))
+}
+
+/// `GET /api/v1/runs/{id}/why-url`
+pub async fn why_url(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<UrlQuery>) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(edge.desk.why_url(id(&edge, &request, "id").await?, &query.url).await?))
+}

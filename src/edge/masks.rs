@@ -1,0 +1,74 @@
+//! Answers without their secrets, for those who may look and not change.
+
+use super::auth::Caller;
+use crate::domain::alert::ChannelKind;
+use crate::domain::callback::Callback;
+use crate::domain::job::Properties;
+use crate::domain::secrets::{MASK, Secrets, mask_webhook};
+use crate::protocol::alerts::AlertOutput;
+use crate::protocol::management::{ExportedJob, JobChange, JobOutput};
+use serde_json::Value;
+
+/// What may hold secrets.
+pub trait Hide {
+    /// Puts a mask in the place of each.
+    fn hide(&mut self);
+}
+
+/// What this caller may see of it.
+pub fn shown<T: Hide>(caller: &Caller, mut what: T) -> T {
+    if !caller.sees_secrets() {
+        what.hide();
+    }
+    what
+}
+
+impl<T: Hide> Hide for Vec<T> {
+    fn hide(&mut self) {
+        self.iter_mut().for_each(Hide::hide);
+    }
+}
+
+impl Hide for JobOutput {
+    fn hide(&mut self) {
+        Secrets { callback: self.job.callback.as_mut(), properties: &mut self.job.properties }.hide();
+    }
+}
+
+impl Hide for ExportedJob {
+    fn hide(&mut self) {
+        let mut properties = Properties(std::mem::take(&mut self.properties));
+        Secrets { callback: self.callback.as_mut(), properties: &mut properties }.hide();
+        self.properties = properties.0;
+    }
+}
+
+impl Hide for JobChange {
+    fn hide(&mut self) {
+        if let Some(callback) = self.job.get_mut("callback").filter(|callback| !callback.is_null()) {
+            *callback = hidden(callback, |callback: &mut Callback| {
+                Secrets { callback: Some(callback), properties: &mut Properties::default() }.hide();
+            });
+        }
+        if let Some(properties) = self.job.get_mut("properties") {
+            *properties = hidden(properties, |properties| Secrets { callback: None, properties }.hide());
+        }
+    }
+}
+
+/// A part of a job that is kept as JSON. What cannot be read as such a part is hidden as a whole.
+fn hidden<T: serde::de::DeserializeOwned + serde::Serialize>(part: &Value, hide: impl FnOnce(&mut T)) -> Value {
+    let read = serde_json::from_value(part.clone()).and_then(|mut part| {
+        hide(&mut part);
+        serde_json::to_value(part)
+    });
+    read.unwrap_or_else(|_| MASK.into())
+}
+
+impl Hide for AlertOutput {
+    fn hide(&mut self) {
+        if self.kind == ChannelKind::Webhook {
+            self.target = mask_webhook(&self.target);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Ids belong to tokens: a node or a worker speaks for itself, and no other token of its role in its name.
+
+use super::Edge;
+use super::auth::Caller;
+use super::error::Failure;
+use crate::config::tokens::TokenKey;
+use crate::domain::ids::PeerId;
+use crate::protocol::problem::Problem;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Ids that are remembered; with more, the store is asked again.
+const MOST: usize = 100_000;
+
+/// The owners of ids that have called.
+#[derive(Debug, Clone, Default)]
+pub struct Owners(Arc<RwLock<HashMap<PeerId, TokenKey>>>);
+
+impl Owners {
+    fn get(&self, peer: PeerId) -> Option<TokenKey> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&peer).copied()
+    }
+
+    fn set(&self, peer: PeerId, owner: TokenKey) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(peer, owner);
+    }
+
+    /// The id is free: its node was removed, or its worker forgotten.
+    pub fn forget(&self, peer: PeerId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&peer);
+    }
+}
+
+/// A caller speaks for this node or worker: the id is his token's from now on.
+///
+/// # Errors
+/// It belongs to another token.
+pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failure> {
+    // An admin may speak for all, and owns none; without tokens all are one.
+    let Some(key) = caller.token else { return Ok(()) };
+    match edge.owners.get(peer) {
+        Some(owner) if owner == key => return Ok(()),
+        Some(owner) if edge.tokens.has(owner) => return Err(foreign(peer)),
+        _ => {}
+    }
+    let (mine, others): (Vec<_>, Vec<_>) = edge.tokens.owners(&peer.to_string()).into_iter().partition(|(owner, _)| *owner == key);
+    let Some((_, mine)) = mine.into_iter().next() else { return Err(Problem::unknown_token().into()) };
+    if !edge.desk.claim_id(peer, mine, others.into_iter().map(|(_, owner)| owner).collect()).await? {
+        return Err(foreign(peer));
+    }
+    edge.owners.set(peer, key);
+    Ok(())
+}
+
+/// A caller says something that only this worker may say, without having named it. The id stays whose it is.
+///
+/// # Errors
+/// It belongs to another token.
+pub async fn may_speak_for(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failure> {
+    let Some(key) = caller.token else { return Ok(()) };
+    let Some(stored) = edge.desk.owner_of(peer).await? else { return Ok(()) };
+    let owner = edge.tokens.owners(&peer.to_string()).into_iter().find(|(_, owner)| *owner == stored);
+    if owner.is_none_or(|(owner, _)| owner == key) { Ok(()) } else { Err(foreign(peer)) }
+}
+
+fn foreign(peer: PeerId) -> Failure {
+    let kind = peer.kind();
+    Problem::forbidden(format!(
+        "the {kind}'s id {peer} belongs to another token: use an id of your own, or have an admin remove the {kind}"
+    ))
+    .into()
+}

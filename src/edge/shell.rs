@@ -1,0 +1,67 @@
+//! Around every call: it counts as one that is at work, what it answers counts until it is sent, and the answer has the headers
+//! that browsers and caches go by.
+
+use super::Edge;
+use super::answer::{Counted, IsStreamed, OF_A_STREAM};
+use super::body::nothing_held;
+use super::error::Failure;
+use crate::actors::budget::Charge;
+use crate::protocol::problem::Problem;
+use actix_web::body::{BodySize, BoxBody, MessageBody as _};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS};
+use actix_web::middleware::Next;
+use actix_web::{Error, ResponseError as _, web};
+
+/// A browser that was here by TLS comes by TLS for a year (RFC 6797).
+const ONLY_TLS: HeaderValue = HeaderValue::from_static("max-age=31536000");
+/// Bytes of an answer up to which it is not counted.
+const FREE: u64 = 16 << 10;
+
+/// See the module's text.
+///
+/// # Errors
+/// As the service has it.
+pub async fn shell(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse<Counted>, Error> {
+    let Some(edge) = request.app_data::<web::Data<Edge>>().cloned() else { return Ok(finish(next.call(request).await?, None, false)) };
+    let _at_work = edge.traffic.call();
+    let response = next.call(request).await?;
+    match charge(&edge, &response) {
+        Ok(charge) => Ok(finish(response, charge, edge.is_tls)),
+        Err(problem) => {
+            // What was to be answered is dropped, and whoever wanted to know of it hears that it did not arrive.
+            let (request, _) = response.into_parts();
+            Ok(finish(ServiceResponse::new(request, Failure(problem).error_response()), None, edge.is_tls))
+        }
+    }
+}
+
+/// What an answer holds until it is sent.
+fn charge(edge: &Edge, response: &ServiceResponse) -> Result<Option<Charge>, Problem> {
+    let is_streamed = || response.response().extensions().contains::<IsStreamed>();
+    let bytes = match response.response().body().size() {
+        _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => return Ok(None),
+        BodySize::None => return Ok(None),
+        BodySize::Sized(bytes) if bytes <= FREE => return Ok(None),
+        BodySize::Sized(bytes) if !is_streamed() => usize::try_from(bytes).unwrap_or(usize::MAX),
+        BodySize::Sized(_) | BodySize::Stream => OF_A_STREAM,
+    };
+    let mut charge = nothing_held(&edge.budget, response.request());
+    charge.set(bytes)?;
+    Ok(Some(charge))
+}
+
+fn finish(response: ServiceResponse, charge: Option<Charge>, is_tls: bool) -> ServiceResponse<Counted> {
+    let mut response = response.map_body(|_, body| Counted::new(body, charge));
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Files of the portal may be kept; what the API answers is of the moment, and may be secret.
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if is_tls {
+        headers.insert(STRICT_TRANSPORT_SECURITY, ONLY_TLS);
+    }
+    response
+}

@@ -1,0 +1,50 @@
+//! Tokens as people write them: `role:text`, or the text alone.
+
+/// The roles that a token can have.
+pub const ROLES: [&str; 4] = ["admin", "readonly", "agent", "worker"];
+
+/// The role that a name stands for, as [`ROLES`] spells it.
+#[must_use]
+pub fn role(name: &str) -> Option<&'static str> {
+    let name = if name == "read-only" { "readonly" } else { name };
+    ROLES.into_iter().find(|role| *role == name)
+}
+
+/// Splits `role:text`. A text that does not begin with a role is left whole: what the broker knows may hold a colon.
+#[must_use]
+pub fn split(entry: &str) -> (Option<&'static str>, &str) {
+    match entry.split_once(':').map(|(name, text)| (role(name), text)) {
+        Some((Some(role), text)) => (Some(role), text),
+        _ => (None, entry),
+    }
+}
+
+/// The token that a client sends. A shell that runs a broker has all of its tokens in one variable, with commas between them:
+/// of these the one is taken whose role comes first in `preferred`. One without a role goes before them all.
+#[must_use]
+pub fn own<'a>(text: &'a str, preferred: &[&str]) -> (Option<&'static str>, &'a str) {
+    let rank = |role: Option<&str>| role.map_or(0, |role| preferred.iter().position(|one| *one == role).map_or(usize::MAX, |at| at + 1));
+    let entries = text.split(',').map(|entry| split(entry.trim()));
+    entries.min_by_key(|(role, _)| rank(*role)).unwrap_or((None, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_takes_the_token_of_its_role() {
+        for (text, preferred, token) in [
+            ("secret", &["admin"][..], "secret"),
+            ("admin:secret", &["admin"], "secret"),
+            ("agent:a,admin:b,worker:c", &["admin", "readonly"], "b"),
+            ("agent:a,admin:b,worker:c", &["worker", "admin"], "c"),
+            ("agent:a, read-only:b", &["admin", "readonly"], "b"),
+            ("with:colon", &["admin"], "with:colon"),
+            ("worker:only", &["agent"], "only"),
+        ] {
+            assert_eq!(own(text, preferred).1, token, "{text}");
+        }
+        assert_eq!(own("worker:only", &["agent", "admin"]).0, Some("worker"));
+    }
+}

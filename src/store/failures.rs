@@ -1,0 +1,218 @@
+//! The requests of a run that failed: found by block, and queued once more.
+
+use super::blocks::{ListBlocks, NewBlock, StoredBlockRow, insert_blocks, weight};
+use super::columns::{block_key, block_keys, id, prints_in, seq_of, shared_prints};
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{block, block_failure, block_payload};
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{NodeId, Seq};
+use crate::domain::time::Timestamp;
+use bytes::Bytes;
+use diesel::connection::DefaultLoadingMode;
+use diesel::dsl::sql;
+use diesel::prelude::*;
+use diesel::sql_types::Binary;
+use std::sync::Arc;
+
+/// Blocks of a run with requests that failed, in the order of their numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct ListFailures {
+    /// The run.
+    pub no: i64,
+    /// From this number on.
+    pub from: Seq,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// The failures of a block.
+#[derive(Debug, Clone)]
+pub struct BlockFailures {
+    /// The block.
+    pub seq: Seq,
+    /// What became of the requests that failed: see [`crate::protocol::failed`].
+    pub entries: Bytes,
+    /// Who downloaded it.
+    pub node: Option<NodeId>,
+    /// When its results came.
+    pub finish_time: Option<Timestamp>,
+    /// The site that its requests go to, if its pace is kept.
+    pub site: Option<Box<str>>,
+}
+
+impl ReadOp for ListFailures {
+    type Output = Vec<BlockFailures>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        type Row = (i64, Vec<u8>, Option<String>, Option<i64>, Option<String>);
+        let (_, last) = block_keys(self.no);
+        let rows: Vec<Row> = block_failure::table
+            .inner_join(block::table.on(block::key.eq(block_failure::key)))
+            .filter(block_failure::key.between(block_key(self.no, self.from), last))
+            .order(block_failure::key)
+            .limit(self.limit as i64)
+            .select((block_failure::key, block_failure::entries, block::node_id, block::finish_time, block::site))
+            .load(from.conn)?;
+        let rows = rows.into_iter().map(|(key, entries, node, finish_time, site)| {
+            Ok(BlockFailures {
+                seq: seq_of(key),
+                entries: entries.into(),
+                node: node.as_deref().map(id).transpose()?,
+                finish_time: finish_time.map(Timestamp),
+                site: site.map(Into::into),
+            })
+        });
+        rows.collect()
+    }
+}
+
+/// The failures of some blocks with their requests. A block without failures is left out.
+#[derive(Debug, Clone)]
+pub struct ReadFailures {
+    /// The run.
+    pub no: i64,
+    /// The blocks.
+    pub seqs: Vec<Seq>,
+}
+
+/// The failures of a block, and its requests.
+#[derive(Debug, Clone)]
+pub struct FailedBlock {
+    /// The block.
+    pub seq: Seq,
+    /// What became of the requests that failed: see [`crate::protocol::failed`].
+    pub entries: Bytes,
+    /// Bytes of the requests before they were compressed.
+    pub raw_length: u32,
+    /// The requests, compressed.
+    pub payload: Bytes,
+    /// Their ids.
+    pub prints: Arc<[Fingerprint]>,
+}
+
+impl ReadOp for ReadFailures {
+    type Output = Vec<FailedBlock>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        type Row = (Vec<u8>, i64, Vec<u8>, Vec<u8>);
+        let mut blocks = Vec::with_capacity(self.seqs.len());
+        for &seq in &self.seqs {
+            let row: Option<Row> = block_failure::table
+                .inner_join(block_payload::table.on(block_payload::key.eq(block_failure::key)))
+                .filter(block_failure::key.eq(block_key(self.no, seq)))
+                .select((block_failure::entries, block_payload::raw_length, block_payload::prints, block_payload::payload))
+                .get_result(from.conn)
+                .optional()?;
+            blocks.extend(row.map(|(entries, raw_length, prints, payload)| FailedBlock {
+                seq,
+                entries: entries.into(),
+                raw_length: raw_length as u32,
+                payload: payload.into(),
+                prints: shared_prints(&prints),
+            }));
+        }
+        Ok(blocks)
+    }
+}
+
+/// Requests that failed are queued once more, and marked as such: both or neither.
+#[derive(Debug, Clone)]
+pub struct RequeueFailed {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The blocks that they go into.
+    pub blocks: Vec<NewBlock>,
+    /// The failures of the blocks that they come from, with the marks.
+    pub marked: Vec<(Seq, Bytes)>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for RequeueFailed {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        weight(&self.blocks) + self.marked.iter().map(|(_, entries)| entries.len()).sum::<usize>()
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        for (seq, entries) in &self.marked {
+            // One whose results were lost since has no failures any more: it waits for a node, with all its requests.
+            diesel::update(block_failure::table.find(block_key(self.no, *seq)))
+                .set(block_failure::entries.eq(&entries[..]))
+                .execute(tx.conn)?;
+        }
+        insert_blocks(tx.conn, self.no, &self.blocks, self.now)
+    }
+}
+
+/// The block that a request of a run is in. It looks at the ids of all requests of the run.
+#[derive(Debug, Clone, Copy)]
+pub struct FindRequest {
+    /// The run.
+    pub no: i64,
+    /// The id of the request.
+    pub print: Fingerprint,
+}
+
+impl ReadOp for FindRequest {
+    type Output = Option<Seq>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Option<Seq>, StoreError> {
+        let (first, last) = block_keys(self.no);
+        let holds_it = sql::<diesel::sql_types::Bool>("instr(prints, ").bind::<Binary, _>(self.print.0.to_vec()).sql(") > 0");
+        let rows = block_payload::table
+            .filter(block_payload::key.between(first, last))
+            .filter(holds_it)
+            .order(block_payload::key)
+            .select((block_payload::key, block_payload::prints))
+            .load_iter::<(i64, Vec<u8>), DefaultLoadingMode>(from.conn)?;
+        for row in rows {
+            let (key, prints) = row?;
+            // The end of one id and the beginning of the next may look like a third.
+            if prints_in(&prints).any(|print| print == self.print) {
+                return Ok(Some(seq_of(key)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A block of a run as it is stored.
+#[derive(Debug, Clone, Copy)]
+pub struct GetBlock {
+    /// The run.
+    pub no: i64,
+    /// The block.
+    pub seq: Seq,
+}
+
+impl ReadOp for GetBlock {
+    type Output = Option<StoredBlockRow>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows = ListBlocks { no: self.no, from: Some(self.seq), state: None, limit: 1 }.read(from)?;
+        Ok(rows.into_iter().find(|row| row.seq == self.seq))
+    }
+}
+
+/// Stores which requests of a block failed; what was known of them before is gone.
+pub(super) fn keep(conn: &mut Conn, key: i64, entries: &[u8]) -> Result<(), StoreError> {
+    diesel::insert_into(block_failure::table)
+        .values((block_failure::key.eq(key), block_failure::entries.eq(entries)))
+        .on_conflict(block_failure::key)
+        .do_update()
+        .set(block_failure::entries.eq(entries))
+        .execute(conn)?;
+    Ok(())
+}
+
+/// Forgets the failures of the blocks with these keys.
+pub(super) fn forget(conn: &mut Conn, (first, last): (i64, i64)) -> Result<usize, StoreError> {
+    Ok(diesel::delete(block_failure::table.filter(block_failure::key.between(first, last))).execute(conn)?)
+}

@@ -1,0 +1,52 @@
+//! What the runs of a job came to: how many, how long they took, the last one and the one that comes.
+
+use super::error::StoreError;
+use super::op::{ReadOp, Source};
+use super::run_lists::IS_OPEN;
+use super::runs::RunRow;
+use super::schema::run;
+use super::tasks::AverageTime;
+use crate::domain::ids::JobId;
+use crate::domain::run::Run;
+use diesel::dsl::sql;
+use diesel::prelude::*;
+use diesel::sql_types::Bool;
+
+/// Runs that an average is taken of.
+const AVERAGE_OF: i64 = 100;
+
+/// The runs of a job, summed up.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadActivity(pub JobId);
+
+/// See [`ReadActivity`].
+#[derive(Debug, Clone)]
+pub struct StoredActivity {
+    /// Runs that are kept.
+    pub runs: u64,
+    /// Milliseconds that those which ended well took on average, of the last hundred.
+    pub average_ms: Option<u64>,
+    /// The run that ended last in the order of their making.
+    pub last: Option<Run>,
+    /// The oldest run that is not over.
+    pub open: Option<Run>,
+}
+
+impl ReadOp for ReadActivity {
+    type Output = StoredActivity;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<StoredActivity, StoreError> {
+        let own = || run::table.filter(run::job_id.eq(self.0.to_string()));
+        let runs: i64 = own().count().get_result(from.conn)?;
+        let last = own().filter(run::finish_time.is_not_null()).order(run::no.desc()).select(RunRow::as_select());
+        let last: Option<RunRow> = last.first(from.conn).optional()?;
+        let open = own().filter(sql::<Bool>(IS_OPEN)).order(run::no).select(RunRow::as_select());
+        let open: Option<RunRow> = open.first(from.conn).optional()?;
+        Ok(StoredActivity {
+            runs: runs as u64,
+            average_ms: AverageTime { job_id: self.0, runs: AVERAGE_OF }.read(from)?,
+            last: last.map(TryInto::try_into).transpose()?,
+            open: open.map(TryInto::try_into).transpose()?,
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! To which token the ids of nodes and workers belong. What stands for a token is an HMAC under it.
+
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{id_owner, worker_record};
+use crate::domain::ids::PeerId;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+
+/// Rows of one step of cleaning.
+const ROWS: i64 = 200;
+
+/// What stands for the token that an id belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnerOf(pub PeerId);
+
+impl ReadOp for OwnerOf {
+    type Output = Option<String>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        owner_of(from.conn, self.0)
+    }
+}
+
+fn owner_of(conn: &mut Conn, peer: PeerId) -> Result<Option<String>, StoreError> {
+    let row = id_owner::table.find((peer.kind(), peer.to_string()));
+    Ok(row.select(id_owner::owner).get_result(conn).optional()?)
+}
+
+/// An id is to belong to a token. Says whether it does now: not if it belongs to one of the others.
+#[derive(Debug, Clone)]
+pub struct ClaimId {
+    /// The id.
+    pub peer: PeerId,
+    /// Stands for the token.
+    pub owner: String,
+    /// Stand for the others that the broker has. What belongs to none of them is free.
+    pub others: Vec<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for ClaimId {
+    type Output = bool;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+        match owner_of(tx.conn, self.peer)? {
+            Some(owner) if owner == self.owner => return Ok(true),
+            Some(owner) if self.others.contains(&owner) => return Ok(false),
+            _ => {}
+        }
+        let row = (
+            id_owner::kind.eq(self.peer.kind()),
+            id_owner::id.eq(self.peer.to_string()),
+            id_owner::owner.eq(&self.owner),
+            id_owner::claim_time.eq(self.now.0),
+        );
+        diesel::replace_into(id_owner::table).values(row).execute(tx.conn)?;
+        Ok(true)
+    }
+}
+
+/// The id belongs to nobody.
+pub(super) fn release_id(conn: &mut Conn, peer: PeerId) -> Result<(), StoreError> {
+    diesel::delete(id_owner::table.find((peer.kind(), peer.to_string()))).execute(conn)?;
+    Ok(())
+}
+
+/// Releases ids of workers that were claimed before an instant and of which nothing is kept any more.
+pub(super) fn release_unknown_workers(conn: &mut Conn, before: Timestamp) -> Result<usize, StoreError> {
+    let kept = worker_record::table.select(worker_record::id);
+    let unknown = id_owner::table
+        .filter(id_owner::kind.eq(PeerId::WORKER))
+        .filter(id_owner::claim_time.lt(before.0))
+        .filter(id_owner::id.ne_all(kept));
+    let ids: Vec<String> = unknown.limit(ROWS).select(id_owner::id).load(conn)?;
+    let rows = id_owner::table.filter(id_owner::kind.eq(PeerId::WORKER)).filter(id_owner::id.eq_any(ids));
+    Ok(diesel::delete(rows).execute(conn)?)
+}

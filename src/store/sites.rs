@@ -1,0 +1,133 @@
+//! What is stored of sites: the pace of those that are out of the ordinary, and what their robots.txt says.
+
+use super::error::StoreError;
+use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::schema::{robots, site};
+use crate::domain::sites::SiteState;
+use crate::domain::time::Timestamp;
+use diesel::prelude::*;
+use std::sync::Arc;
+
+/// Keeps the state of a site, or forgets it.
+#[derive(Debug, Clone)]
+pub struct KeepSite {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its state; none: it is as any other.
+    pub state: Option<SiteState>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl WriteOp for KeepSite {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        match &self.state {
+            Some(state) => {
+                let row = state.to_row();
+                diesel::replace_into(site::table)
+                    .values((site::name.eq(&*self.name), site::state.eq(&row[..]), site::update_time.eq(self.now.0)))
+                    .execute(tx.conn)?;
+            }
+            None => drop(diesel::delete(site::table.find(&*self.name)).execute(tx.conn)?),
+        }
+        Ok(())
+    }
+}
+
+/// All sites that are out of the ordinary. A row that makes no sense is left out.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadSites;
+
+impl ReadOp for LoadSites {
+    type Output = Vec<(Arc<str>, SiteState)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let rows: Vec<(String, Vec<u8>)> = site::table.select((site::name, site::state)).load(from.conn)?;
+        Ok(rows.into_iter().filter_map(|(name, row)| Some((name.into(), SiteState::of_row(&row)?))).collect())
+    }
+}
+
+/// Keeps what the robots.txt of an origin says to a user agent.
+#[derive(Debug, Clone)]
+pub struct KeepRobots {
+    /// The origin.
+    pub origin: Arc<str>,
+    /// The product token of the user agent.
+    pub agent: Arc<str>,
+    /// The rules as text.
+    pub rules: String,
+    /// Until when they hold.
+    pub until: Timestamp,
+}
+
+impl WriteOp for KeepRobots {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        self.rules.len()
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        diesel::replace_into(robots::table)
+            .values((
+                robots::origin.eq(&*self.origin),
+                robots::agent.eq(&*self.agent),
+                robots::rules.eq(&self.rules),
+                robots::expire_time.eq(self.until.0),
+            ))
+            .execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// What the robots.txt of an origin says to a user agent, and until when that holds.
+#[derive(Debug, Clone)]
+pub struct RobotsOf {
+    /// The origin.
+    pub origin: Arc<str>,
+    /// The product token of the user agent.
+    pub agent: Arc<str>,
+}
+
+impl ReadOp for RobotsOf {
+    type Output = Option<(String, Timestamp)>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let row = robots::table.find((&*self.origin, &*self.agent)).select((robots::rules, robots::expire_time));
+        let row: Option<(String, i64)> = row.get_result(from.conn).optional()?;
+        Ok(row.map(|(rules, until)| (rules, Timestamp(until))))
+    }
+}
+
+/// Deletes some robots.txt that do not hold any more, and some sites that have not changed for so long that no hold-off of
+/// them can last. Gives back how many; 0: nothing is left.
+#[derive(Debug, Clone, Copy)]
+pub struct PruneSites {
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl PruneSites {
+    /// Rows of one step.
+    const ROWS: i64 = 200;
+    /// The longest hold-off takes 50 days.
+    const AGE_MS: i64 = 60 * 86_400_000;
+}
+
+impl WriteOp for PruneSites {
+    type Output = usize;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
+        let expired = robots::table.filter(robots::expire_time.le(self.now.0)).select((robots::origin, robots::agent)).limit(Self::ROWS);
+        let expired: Vec<(String, String)> = expired.load(tx.conn)?;
+        for (origin, agent) in &expired {
+            diesel::delete(robots::table.find((origin, agent))).execute(tx.conn)?;
+        }
+        let old = site::table.filter(site::update_time.lt(self.now.0 - Self::AGE_MS)).select(site::name).limit(Self::ROWS);
+        let old: Vec<String> = old.load(tx.conn)?;
+        diesel::delete(site::table.filter(site::name.eq_any(&old))).execute(tx.conn)?;
+        Ok(expired.len() + old.len())
+    }
+}

@@ -1,0 +1,29 @@
+//! What a person does to a run that is under way.
+
+use super::error::StoreError;
+use super::op::{Tx, WriteOp};
+use super::runs::settings;
+use super::schema::run;
+use crate::domain::run::RunRules;
+use diesel::prelude::*;
+
+/// Stores the rules of a run, with what a person has decided of it.
+#[derive(Debug, Clone)]
+pub struct SetRunRules {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The rules.
+    pub rules: RunRules,
+}
+
+impl WriteOp for SetRunRules {
+    type Output = ();
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        let row = run::table.filter(run::no.eq(self.no)).filter(run::epoch.eq(self.epoch));
+        let changed = diesel::update(row).set(run::rules.eq(&*settings(&self.rules)?)).execute(tx.conn)?;
+        if changed == 1 { Ok(()) } else { tx.refuse_epoch(self.no) }
+    }
+}

@@ -1,0 +1,170 @@
+//! The memory of an agent that downloads more than it may hold.
+
+use crate::support::process::{Process, WEBLOOM};
+use crate::support::{journey, until};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use actix_web_actors::ws;
+use futures_util::StreamExt;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use webloom::domain::fingerprint::Fingerprint;
+use webloom::domain::ids::{BlockId, Identity, NodeId};
+use webloom::domain::settings::DownloadSettings;
+use webloom::protocol::node::{Block, ToNode};
+use webloom::protocol::pack::Index;
+use webloom::protocol::{MAX_FRAME, frame};
+
+const FILES: usize = 40;
+const BLOCKS: usize = 5;
+const SIZE: usize = 15 << 20;
+const BUDGET_MB: u64 = 64;
+/// What docs/operations.md promises beside the budget: two bodies of MaxBody, 1 MB for each request under way, and 96 MB.
+const BESIDE_MB: u64 = 2 * 16 + FILES as u64 + 96;
+
+/// The most bytes of a process that were ever in memory.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// A site of large files that no compression makes smaller.
+fn site() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let mut z = 1_u64;
+    let noise = std::iter::repeat_with(|| {
+        z ^= z << 13;
+        z ^= z >> 7;
+        z ^= z << 17;
+        z.to_le_bytes()
+    });
+    let body: Arc<[u8]> = noise.take(SIZE / 8).flatten().collect();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let body = Arc::clone(&body);
+            std::thread::spawn(move || {
+                let mut piece = [0; 4_096];
+                while stream.read(&mut piece).is_ok_and(|n| n > 0) {
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n");
+                    if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[derive(Default)]
+struct Seen {
+    blocks: Vec<String>,
+    reports: Vec<Index>,
+}
+
+type Shared = web::Data<Mutex<Seen>>;
+
+/// A broker that gives what it has to the first node, and takes results in its own time.
+struct Session(Shared);
+
+impl actix::Actor for Session {
+    type Context = ws::WebsocketContext<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.text(frame::text(&ToNode::Welcome { node_id: NodeId::random(), heartbeat: 1_000, offline: 60_000, max_frame: MAX_FRAME }));
+        for block in self.0.lock().expect("unpoisoned").blocks.drain(..) {
+            ctx.text(block);
+        }
+    }
+}
+
+impl actix::StreamHandler<Result<ws::Message, ws::ProtocolError>> for Session {
+    fn handle(&mut self, message: Result<ws::Message, ws::ProtocolError>, ctx: &mut Self::Context) {
+        if let Ok(ws::Message::Ping(payload)) = message {
+            ctx.pong(&payload);
+        }
+    }
+}
+
+async fn upgrade(request: HttpRequest, body: web::Payload, shared: Shared) -> actix_web::Result<HttpResponse> {
+    ws::WsResponseBuilder::new(Session(shared), &request, body).start()
+}
+
+async fn report(mut body: web::Payload, shared: Shared) -> HttpResponse {
+    let mut head = Vec::new();
+    while let Some(Ok(piece)) = body.next().await {
+        if head.len() < 64 << 10 {
+            head.extend_from_slice(&piece);
+        }
+    }
+    // Long enough for the downloads to fill whatever they may fill.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    shared.lock().expect("unpoisoned").reports.push(webloom::protocol::pack::read_index(&head).expect("a pack"));
+    HttpResponse::Ok().body("{}")
+}
+
+/// All files at once would take 600 MB.
+fn stays_within(are_parts: bool, budget_mb: u64, beside_mb: u64) {
+    journey(async move {
+        let site = site();
+        let settings = DownloadSettings { thread_num: 16, timeout: 120_000, ..DownloadSettings::default() };
+        let block = |n: usize| {
+            let urls = (0..FILES / BLOCKS).map(|i| format!("{site}/{n}/{i}"));
+            let requests: Vec<_> = urls.map(|url| serde_json::json!({ "requestId": Fingerprint::of_key(&url), "url": url })).collect();
+            let requests = serde_json::value::to_raw_value(&requests).expect("JSON");
+            let identity = Identity::random();
+            let (block_id, settings) = (BlockId::new(identity, 1), settings.clone());
+            let block = Block {
+                block_id,
+                identity,
+                epoch: 1,
+                attempt: 1,
+                lost: None,
+                parts: are_parts,
+                pace: None,
+                settings,
+                requests: Some(requests),
+            };
+            frame::text(&ToNode::Block(Box::new(block)))
+        };
+        let shared: Shared = web::Data::new(Mutex::new(Seen { blocks: (0..BLOCKS).map(block).collect(), ..Seen::default() }));
+        let data = shared.clone();
+        let server = HttpServer::new(move || {
+            App::new().app_data(data.clone()).route("/", web::get().to(upgrade)).route("/node/block", web::post().to(report))
+        });
+        let server = server.workers(1).disable_signals().shutdown_timeout(0).bind("127.0.0.1:0").expect("a port");
+        let broker = format!("http://{}/", server.addrs()[0]);
+        let server = server.run();
+        let handle = server.handle();
+        actix_rt::spawn(server);
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(WEBLOOM);
+        command.args(["agent", "--broker", &broker, "--memory-mb", &budget_mb.to_string(), "--data-dir"]).arg(folder.path());
+        let agent = Process(command.env_remove("WEBLOOM_TOKEN").env("RUST_LOG", "error").spawn().expect("the agent starts"));
+        until("all is reported", || async {
+            let seen = shared.lock().expect("unpoisoned");
+            let results = seen.reports.iter().flat_map(|index| &index.results);
+            let done = results.filter(|entry| entry.is_success()).count();
+            (done == FILES && seen.reports.iter().filter(|index| !index.part).count() == BLOCKS).then_some(())
+        })
+        .await;
+        let peak = peak(agent.0.id());
+        assert!(peak <= (budget_mb + beside_mb) << 20, "{} MB", peak >> 20);
+        handle.stop(false).await;
+    });
+}
+
+#[test]
+fn many_large_files_at_once_stay_within_the_budget() {
+    stays_within(true, BUDGET_MB, BESIDE_MB);
+}
+
+/// Then a block keeps its results, 120 MB, until all of them are there; but the others wait.
+#[test]
+fn a_broker_without_parts_costs_one_block_more() {
+    stays_within(false, BUDGET_MB, BESIDE_MB + 2 * (SIZE * FILES / BLOCKS) as u64 / (1 << 20));
+}

@@ -1,0 +1,97 @@
+//! What a run does not take: traps, too much of one site, too much at once; and which URLs it takes for one page.
+
+use crate::support::api::Api;
+use crate::support::process::Broker;
+use crate::support::{journey, until};
+use serde_json::{Value, json};
+
+fn pages<'a>(urls: impl IntoIterator<Item = &'a str>) -> Value {
+    urls.into_iter().map(|url| json!({ "url": url, "depth": 1 })).collect()
+}
+
+fn counts(pushed: &Value) -> [u64; 4] {
+    ["accepted", "duplicates", "overLimit", "trapped"].map(|key| pushed[key].as_u64().unwrap_or_else(|| panic!("{key} in {pushed}")))
+}
+
+#[test]
+fn traps_are_not_taken_unless_the_job_says_so() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let long = format!("http://a.test/{}", "x".repeat(3_000));
+        let urls = ["http://a.test/x", "http://a.test/c/d/c/d/c/d/c/d", long.as_str()];
+        for (class, properties, expected) in
+            [("it.Usual", json!({}), [1, 0, 0, 2]), ("it.Open", json!({ "MaxUrlLength": "0", "MaxRepeatedSegments": "0" }), [3, 0, 0, 0])]
+        {
+            let (run, _) = api.run(class, &properties).await;
+            let (status, pushed) = api.post(&format!("/requestqueue/{run}"), &pages(urls)).await;
+            assert_eq!((status, counts(&pushed)), (200, expected), "{class}: {pushed}");
+        }
+        // What was asked for itself is no trap.
+        let (run, _) = api.run("it.Start", &json!({})).await;
+        let (_, pushed) = api.post(&format!("/requestqueue/{run}"), &json!([{ "url": urls[1] }])).await;
+        assert_eq!(counts(&pushed), [1, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn spellings_of_one_page_are_taken_once() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let rules = json!({ "SortQuery": "true", "DropParameters": "sid, utm_*", "TrailingSlash": "drop" });
+        let (run, _) = api.run("it.One", &rules).await;
+        let urls = ["http://a.test/x/?b=1&a=2&SID=3", "http://a.test/x?a=2&b=1&utm_source=mail", "http://a.test/x?a=2"];
+        let (_, pushed) = api.post(&format!("/requestqueue/{run}"), &pages(urls)).await;
+        assert_eq!(counts(&pushed), [2, 1, 0, 0], "{pushed}");
+        let (_, pushed) = api.post(&format!("/requestqueue/{run}"), &pages(["http://a.test/x/?a=2"])).await;
+        assert_eq!(counts(&pushed), [0, 1, 0, 0], "{pushed}");
+        let block = api.beat(&crate::support::api::id(), &json!({})).await;
+        assert_eq!(block["requests"][0]["url"], urls[0], "a page is asked for by the URL that came first");
+        let body = json!({ "name": "bad", "jobType": "block", "properties": { "FullClassName": "a.B", "TrailingSlash": "maybe" } });
+        let (status, problem) = api.post("/api/v1/jobs", &body).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("properties.TrailingSlash")), "{problem}");
+    });
+}
+
+#[test]
+fn a_run_takes_so_much_of_a_site_and_no_more_after_a_crash() {
+    journey(async {
+        let mut broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Site", &json!({ "MaxPerSite": "3", "BlockSize": "2" })).await;
+        let push = async |from: usize| {
+            let urls: Vec<String> =
+                ["a.test", "b.example.org"].iter().flat_map(|host| (from..from + 2).map(move |n| format!("http://{host}/{n}"))).collect();
+            api.post(&format!("/requestqueue/{run}"), &pages(urls.iter().map(String::as_str))).await
+        };
+        // One has a pace, the other has none.
+        assert_eq!(counts(&push(0).await.1), [4, 0, 0, 0]);
+        broker.kill_and_restart();
+        until("the broker", || async { (api.get("/readyz").await.0 == 200).then_some(()) }).await;
+        assert_eq!(counts(&push(2).await.1), [2, 0, 2, 0]);
+        assert_eq!(counts(&push(0).await.1), [0, 4, 0, 0], "what was taken is a duplicate still");
+        assert_eq!(api.state(&run).await["total"], 6);
+    });
+}
+
+#[test]
+fn a_full_queue_asks_to_come_again() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Full", &json!({ "MaxPending": "2" })).await;
+        let path = format!("/requestqueue/{run}");
+        assert_eq!(api.post(&path, &pages(["http://a.test/1", "http://a.test/2"])).await.0, 200);
+        let (status, problem) = api.post(&path, &pages(["http://a.test/3"])).await;
+        assert_eq!((status, &problem["type"]), (429, &json!("/problems/too-many")), "{problem}");
+        let answer =
+            api.request(reqwest::Method::POST, &path).body(pages(["http://a.test/3"]).to_string()).send().await.expect("an answer");
+        assert!(answer.headers().contains_key("retry-after"));
+        assert_eq!(api.state(&run).await["total"], 2);
+        let node = crate::support::api::id();
+        let block = api.beat(&node, &json!({})).await;
+        assert_eq!(api.report(&node, &block, 200).await.0, 200);
+        assert_eq!(counts(&api.post(&path, &pages(["http://a.test/3"])).await.1), [1, 0, 0, 0]);
+    });
+}
