@@ -139,7 +139,12 @@ function formOf(base, isNew) {
     Object.values(kinds).map(one => one.element), schedule.element,
     h("fieldset", {}, h("legend", {}, "Rules"), fold("Overlap, retries, timeouts, alerts, keeping", grid(policies)),
       fold("What follows, other properties", successors.element, others.element)), summary);
-  return { element, ready, said, fail, clear: () => { summary.hidden = true; for (const one of controls()) one.fail?.(""); } };
+  const clear = () => {
+    schedule.settle();
+    summary.hidden = true;
+    for (const one of controls()) one.fail?.("");
+  };
+  return { element, ready, said, fail, clear };
 }
 
 const options = (id, values) => h("datalist", { id }, values.map(([value, label]) => h("option", { value, label })));

@@ -106,10 +106,16 @@ export function scheduleOf() {
     timer = setTimeout(ask, WAIT);
   }
 
+  // Nothing more is asked about what was typed so far: an answer that came later would take away what the form says of it.
+  const settle = () => {
+    clearTimeout(timer);
+    asked.abort();
+  };
+
   const element = h("fieldset", { oninput: look, onchange: look }, h("legend", {}, "Schedule"), triggers.element, h("div", { class: "grid" }, zone.element), note,
     h("details", {}, h("summary", {}, "Bounds, daylight saving, blackouts"), h("div", { class: "grid" }, more.map(one => one.element))), coming);
   return {
-    element, read, fields: all, note,
+    element, read, settle, fields: all, note,
     write(schedule) {
       base = schedule ?? {};
       triggers.write(base.triggers ?? []);

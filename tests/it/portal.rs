@@ -383,11 +383,21 @@ fn a_form_keeps_what_is_typed_and_says_what_is_wrong_with_it() {
         browser.fill_in("Runs", "at intervals").await;
         browser.click("Create the job").await;
         assert_eq!(browser.gives("the marked field", marked, json!([])).await, "a value is expected");
+        // The broker's answer about the schedule comes late: after the form has said what is wrong.
+        let delay = "const real = window.fetch; window.fetch = async (path, options) => { \
+            const answer = await real(path, options); \
+            if (String(path).endsWith('/jobs/preview')) await new Promise(go => { window.letGo = go; }); \
+            return answer; }; window.undelay = () => { window.fetch = real; };";
+        browser.run(delay, json!([])).await;
         browser.fill("Every", "1h").await;
+        browser.gives("an answer to hold back", "return Boolean(window.letGo);", json!([])).await;
         browser.click("Bounds, daylight saving, blackouts").await;
         browser.fill_in("Not after", "12").await;
         browser.click("Create the job").await;
         browser.sees("the date is not complete").await;
+        let let_go = "window.undelay(); window.letGo(); return new Promise(done => setTimeout(done, 100));";
+        browser.run(let_go, json!([])).await;
+        assert!(browser.text().await.contains("the date is not complete"), "a late answer took it away");
         assert_eq!(api.get("/api/v1/jobs").await.1["items"], json!([]), "nothing is stored");
         let end = "const label = [...document.querySelectorAll('label')].find(e => e.textContent === 'Not after'); \
             document.getElementById(label.htmlFor).value = '2099-12-31T12:00';";
