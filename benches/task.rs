@@ -110,14 +110,14 @@ fn main() -> Result<(), Failure> {
     println!("{:<34} {:>12} {:>14} {:>14} {:>12}", "part", "tasks/s", "broker ms/1k", "worker ms/1k", "sum ms/1k");
     if options.wants("calls") {
         let name = format!("one a call, {} connections", options.callers);
-        row(&name, &many(&options, |house, job| fast(house, job, options.tasks, options.callers, 1))?);
+        row(&name, &many(&options, |context, job| fast(context, job, options.tasks, options.callers, 1))?);
     }
     if options.wants("batches") {
         let name = format!("{} a call, {} connections", options.batch, options.batchers);
-        row(&name, &many(&options, |house, job| fast(house, job, options.tasks, options.batchers, options.batch))?);
+        row(&name, &many(&options, |context, job| fast(context, job, options.tasks, options.batchers, options.batch))?);
     }
     if options.wants("pace") {
-        let mut runs = many(&options, |house, job| pace(house, job, &options))?;
+        let mut runs = many(&options, |context, job| pace(context, job, &options))?;
         row(&format!("{} tasks a second", options.rate), &runs);
         println!("\n{:<34} {:>12} {:>14} {:>14}", "latency, ms", "p50", "p99", "most");
         for (name, of) in [("trigger to start", 0), ("trigger to settled result", 1)] {
@@ -138,24 +138,24 @@ struct Run {
 }
 
 /// A broker with one job, and workers that watch it.
-struct House {
+struct BrokerContext {
     broker: Process,
     workers: Workers,
     address: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
-fn many(options: &Options, part: impl Fn(&mut House, &str) -> Result<Run, Failure>) -> Result<Vec<Run>, Failure> {
+fn many(options: &Options, part: impl Fn(&mut BrokerContext, &str) -> Result<Run, Failure>) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for _ in 0..options.runs.max(1) {
         let folder = tempfile::tempdir_in(&options.dir)?;
         let (broker, address) = process::broker(&folder.path().join("b.db")).map_err(|error| error.to_string())?;
         let workers = Workers::start(address, options.workers, options.slots)?;
-        let mut house = House { broker, workers, address, _folder: folder };
+        let mut context = BrokerContext { broker, workers, address, _folder: folder };
         let job = make_job(address)?;
         // Caches, pools and the first pages of the database are not what is measured.
-        fast(&mut house, &job, 2_000, 4, 1)?;
-        runs.push(part(&mut house, &job)?);
+        fast(&mut context, &job, 2_000, 4, 1)?;
+        runs.push(part(&mut context, &job)?);
     }
     Ok(runs)
 }
@@ -169,7 +169,7 @@ fn make_job(address: SocketAddr) -> Result<String, Failure> {
 }
 
 /// Triggers as fast as answers come, `batch` at a time, and waits until all is settled.
-fn fast(house: &mut House, job: &str, tasks: u64, connections: u64, batch: u64) -> Result<Run, Failure> {
+fn fast(context: &mut BrokerContext, job: &str, tasks: u64, connections: u64, batch: u64) -> Result<Run, Failure> {
     let calls = tasks.div_ceil(batch);
     let (path, body) = match batch {
         1 => (format!("POST /api/v1/jobs/{job}/trigger"), "{}".to_owned()),
@@ -178,21 +178,21 @@ fn fast(house: &mut House, job: &str, tasks: u64, connections: u64, batch: u64) 
     let head = format!("{path} HTTP/1.1\r\nContent-Type: application/json\r\n");
     let next = AtomicU64::new(0);
     let caller = || -> Result<(), Failure> {
-        let mut http = Http::connect(house.address)?;
+        let mut http = Http::connect(context.address)?;
         while next.fetch_add(1, Ordering::Relaxed) < calls {
             trigger(&mut http, &head, &body, batch)?;
         }
         Ok(())
     };
-    let before = house.cpu();
+    let before = context.cpu();
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..connections).map(|_| scope.spawn(caller)).collect();
         callers.into_iter().try_for_each(|caller| caller.join().map_err(|_| Failure::from("a caller panicked"))?)
     })?;
-    house.workers.wait(calls * batch)?;
+    context.workers.wait(calls * batch)?;
     let took = begun.elapsed();
-    Ok(house.run(before, calls * batch, took, [Vec::new(), Vec::new()]))
+    Ok(context.run(before, calls * batch, took, [Vec::new(), Vec::new()]))
 }
 
 /// One call, again while the broker is too busy for it. All that it was to trigger must be.
@@ -212,13 +212,13 @@ fn trigger(http: &mut Http, head: &str, body: &str, batch: u64) -> Result<(), Fa
 }
 
 /// Triggers so many a second, and asks when each began and was settled.
-fn pace(house: &mut House, job: &str, options: &Options) -> Result<Run, Failure> {
-    let mut http = Http::connect(house.address)?;
+fn pace(context: &mut BrokerContext, job: &str, options: &Options) -> Result<Run, Failure> {
+    let mut http = Http::connect(context.address)?;
     let line = format!("POST /api/v1/jobs/{job}/trigger");
     let tasks = options.rate * options.seconds;
     let mut begun_us = HashMap::new();
-    house.workers.record()?;
-    let before = house.cpu();
+    context.workers.record()?;
+    let before = context.cpu();
     let begun = Instant::now();
     for n in 0..tasks {
         let due = begun + Duration::from_micros(n * 1_000_000 / options.rate);
@@ -228,21 +228,21 @@ fn pace(house: &mut House, job: &str, options: &Options) -> Result<Run, Failure>
         let identity = run["identity"].as_str().ok_or_else(|| format!("no run was made: {status} {run}"))?;
         begun_us.insert(identity.to_owned(), at);
     }
-    house.workers.wait(tasks)?;
+    context.workers.wait(tasks)?;
     let took = begun.elapsed();
     let mut late_us = [Vec::new(), Vec::new()];
-    for (identity, started, settled) in house.workers.times()? {
+    for (identity, started, settled) in context.workers.times()? {
         let Some(at) = begun_us.remove(&identity) else { return Err(format!("{identity} was done twice, or is not ours").into()) };
         late_us[0].push(u32::try_from(started.saturating_sub(at)).unwrap_or(u32::MAX));
         late_us[1].push(u32::try_from(settled.saturating_sub(at)).unwrap_or(u32::MAX));
     }
     match begun_us.len() {
-        0 => Ok(house.run(before, tasks, took, late_us)),
+        0 => Ok(context.run(before, tasks, took, late_us)),
         lost => Err(format!("{lost} tasks were not done").into()),
     }
 }
 
-impl House {
+impl BrokerContext {
     /// CPU seconds so far: the broker's, the workers'.
     fn cpu(&self) -> [f64; 2] {
         [self.broker.pid(), self.workers.pid()].map(process::cpu_seconds)

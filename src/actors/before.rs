@@ -1,6 +1,6 @@
 //! What was there when the last broker ended, and comes back before long.
 
-use super::house::House;
+use super::context::BrokerContext;
 use crate::domain::time::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Before {
     pub nodes: usize,
 }
 
-impl House {
+impl BrokerContext {
     /// With what was there before this broker.
     #[must_use]
     pub fn with_before(mut self, before: Before) -> Self {

@@ -1,4 +1,4 @@
-//! What a broker knows of who leads: itself or another. Written by the program, read by the desk.
+//! What a broker knows of who leads: itself or another. Written by the program, read by the service.
 
 use crate::store::Member;
 use std::sync::{PoisonError, RwLock};

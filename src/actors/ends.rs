@@ -1,6 +1,6 @@
 //! The end of a run without blocks, of whatever kind: what is stored of it, and what is done when it is stored.
 
-use super::house::House;
+use super::context::BrokerContext;
 use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::store::FinishRun;
@@ -39,11 +39,11 @@ impl End {
     }
 
     /// It is stored: the run is as it says, and is counted.
-    pub(super) fn apply(self, run: &mut Run, house: &House) {
+    pub(super) fn apply(self, run: &mut Run, context: &BrokerContext) {
         run.update_by = self.by(run);
         (run.state, run.reason, run.result) = (self.state, self.reason, self.result);
         (run.not_before, run.finish_time) = (None, Some(self.now));
-        house.counts.ended(run.state);
-        log::info!("run ended run={} state={} attempt={}", run.identity, run.state.name(), run.attempt);
+        context.counts.ended(run.state);
+        log::info!("run ended run_id={} state={} attempt={}", run.identity, run.state.name(), run.attempt);
     }
 }

@@ -1,7 +1,7 @@
 //! Which runs have something at a node or a worker. News of a node or a worker goes to those runs and to no others, so it
 //! costs what it concerns, however many runs are open.
 
-use super::house::Directory;
+use super::context::AddressBook;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -46,7 +46,7 @@ impl<K: Eq + Hash + Copy> RunsByPeer<K> {
 /// The peers that one run has something at. Dropped with the run's actor, it takes the run off their lists.
 #[derive(Debug)]
 pub struct Involved {
-    directory: Arc<Directory>,
+    addresses: Arc<AddressBook>,
     run: Identity,
     nodes: HashSet<NodeId>,
     /// A few: a list is smaller than a set, and most tasks have one.
@@ -56,21 +56,21 @@ pub struct Involved {
 impl Involved {
     /// Those of a run that has nothing anywhere yet.
     #[must_use]
-    pub fn new(directory: &Arc<Directory>, run: Identity) -> Self {
-        Self { directory: Arc::clone(directory), run, nodes: HashSet::new(), workers: Vec::new() }
+    pub fn new(addresses: &Arc<AddressBook>, run: Identity) -> Self {
+        Self { addresses: Arc::clone(addresses), run, nodes: HashSet::new(), workers: Vec::new() }
     }
 
     /// The run has something at this node.
     pub fn add_node(&mut self, node: NodeId) {
         if self.nodes.insert(node) {
-            self.directory.runs_by_node.enter(node, self.run);
+            self.addresses.runs_by_node.enter(node, self.run);
         }
     }
 
     /// The run has nothing at this node any more.
     pub fn remove_node(&mut self, node: NodeId) {
         if self.nodes.remove(&node) {
-            self.directory.runs_by_node.leave(node, self.run);
+            self.addresses.runs_by_node.leave(node, self.run);
         }
     }
 
@@ -78,7 +78,7 @@ impl Involved {
     pub fn add_worker(&mut self, worker: WorkerId) {
         if !self.workers.contains(&worker) {
             self.workers.push(worker);
-            self.directory.runs_by_worker.enter(worker, self.run);
+            self.addresses.runs_by_worker.enter(worker, self.run);
         }
     }
 
@@ -86,7 +86,7 @@ impl Involved {
     pub fn remove_worker(&mut self, worker: WorkerId) {
         if let Some(place) = self.workers.iter().position(|known| *known == worker) {
             self.workers.swap_remove(place);
-            self.directory.runs_by_worker.leave(worker, self.run);
+            self.addresses.runs_by_worker.leave(worker, self.run);
         }
     }
 }
@@ -94,10 +94,10 @@ impl Involved {
 impl Drop for Involved {
     fn drop(&mut self) {
         for node in &self.nodes {
-            self.directory.runs_by_node.leave(*node, self.run);
+            self.addresses.runs_by_node.leave(*node, self.run);
         }
         for worker in &self.workers {
-            self.directory.runs_by_worker.leave(*worker, self.run);
+            self.addresses.runs_by_worker.leave(*worker, self.run);
         }
     }
 }
@@ -109,21 +109,21 @@ mod tests {
 
     #[test]
     fn a_run_is_listed_where_it_has_something_and_nowhere_after_its_end() {
-        let directory = Arc::new(Directory::default());
+        let addresses = Arc::new(AddressBook::default());
         let (node, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
         let worker = WorkerId(Uuid::from_u128(3));
         let run = Identity(Uuid::from_u128(4));
-        let mut involved = Involved::new(&directory, run);
+        let mut involved = Involved::new(&addresses, run);
         involved.add_node(node);
         involved.add_node(other);
         involved.add_node(node);
         involved.add_worker(worker);
-        assert_eq!(directory.runs_by_node.of(node), [run]);
-        assert_eq!(directory.runs_by_worker.of(worker), [run]);
+        assert_eq!(addresses.runs_by_node.of(node), [run]);
+        assert_eq!(addresses.runs_by_worker.of(worker), [run]);
         involved.remove_node(node);
-        assert_eq!(directory.runs_by_node.of(node), []);
-        assert_eq!(directory.runs_by_node.of(other), [run]);
+        assert_eq!(addresses.runs_by_node.of(node), []);
+        assert_eq!(addresses.runs_by_node.of(other), [run]);
         drop(involved);
-        assert!(directory.runs_by_node.inner().is_empty() && directory.runs_by_worker.inner().is_empty());
+        assert!(addresses.runs_by_node.inner().is_empty() && addresses.runs_by_worker.inner().is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! The packages that the broker keeps, as the desk sees them: files beside the database, and who may touch them when.
+//! The packages that the broker keeps, as the service sees them: files beside the database, and who may touch them when.
 
-use super::house::House;
+use super::context::BrokerContext;
 use super::reply::problem_of;
 use crate::domain::application::PACKAGES;
 use crate::domain::time::Timestamp;
@@ -77,7 +77,7 @@ impl Packages {
     /// It is no package, or the disk or the store refuses.
     pub async fn finish(
         &self,
-        house: &House,
+        context: &BrokerContext,
         incoming: Incoming,
         name: Option<String>,
         media_type: String,
@@ -91,15 +91,15 @@ impl Packages {
         crate::fault::point("package.named");
         let creation_time = Timestamp::now().0;
         let row = PackageRow { sha256, size: size as i64, name, media_type, create_by, creation_time };
-        house.store.write(InsertPackage(row)).await.map(output).map_err(|e| problem_of(&e))
+        context.store.write(InsertPackage(row)).await.map(output).map_err(|e| problem_of(&e))
     }
 
     /// All of them, the newest first.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn list(&self, house: &House) -> Result<Vec<PackageOutput>, Problem> {
-        let rows = house.store.read(ListPackages).await.map_err(|e| problem_of(&e))?;
+    pub async fn list(&self, context: &BrokerContext) -> Result<Vec<PackageOutput>, Problem> {
+        let rows = context.store.read(ListPackages).await.map_err(|e| problem_of(&e))?;
         Ok(rows.into_iter().map(output).collect())
     }
 
@@ -107,9 +107,9 @@ impl Packages {
     ///
     /// # Errors
     /// There is none of this hash.
-    pub async fn open(&self, house: &House, sha256: &str) -> Result<(PackageOutput, File), Problem> {
+    pub async fn open(&self, context: &BrokerContext, sha256: &str) -> Result<(PackageOutput, File), Problem> {
         let sha256 = sha256.to_ascii_lowercase();
-        let row = house.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
+        let row = context.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
         let row = row.ok_or_else(|| unknown(&sha256))?;
         let files = self.files.clone();
         let file = blocking(move || files.open(&sha256)).await?;
@@ -120,10 +120,10 @@ impl Packages {
     ///
     /// # Errors
     /// There is none of this hash, or a job or a run that is not over uses it.
-    pub async fn remove(&self, house: &House, sha256: &str) -> Result<(), Problem> {
+    pub async fn remove(&self, context: &BrokerContext, sha256: &str) -> Result<(), Problem> {
         let sha256 = sha256.to_ascii_lowercase();
         let _names = self.names.lock().await;
-        match house.store.write(DeletePackage(sha256.clone())).await {
+        match context.store.write(DeletePackage(sha256.clone())).await {
             Err(StoreError::NotFound) => return Err(unknown(&sha256)),
             Err(StoreError::Conflict(why)) => return Err(Problem::conflict("package-used", why)),
             other => other.map_err(|e| problem_of(&e))?,

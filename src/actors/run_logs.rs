@@ -1,7 +1,7 @@
 //! Lines for the logs of runs: checked, and taken in within bounds, whichever road they come by.
 
+use super::context::BrokerContext;
 use super::followers::{Size, full};
-use super::house::House;
 use super::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::time::Timestamp;
@@ -69,7 +69,7 @@ pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Re
     input.into_iter().enumerate().map(line).collect()
 }
 
-impl House {
+impl BrokerContext {
     /// Takes in the lines that the log of a run has room for; those who follow are rung. If the size of the log is known,
     /// they are on their way when this returns: ahead of whatever is written afterwards.
     ///
@@ -82,20 +82,20 @@ impl House {
         lines: Vec<NewLine>,
         now: Timestamp,
     ) -> impl Future<Output = Result<LogAccepted, Problem>> + use<> + 'static {
-        let house = self.clone();
+        let context = self.clone();
         let entered = if self.followers.knows(run_no) { Ok(self.enter_lines(run_no, lines, now)) } else { Err(lines) };
         async move {
             let (accepted, written) = match entered {
                 Ok(entered) => entered,
                 Err(lines) => {
-                    let (count, bytes) = house.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
-                    house.followers.learn(run_no, Size::read(count, bytes));
-                    house.enter_lines(run_no, lines, now)
+                    let (count, bytes) = context.store.read(LogSize { run_no }).await.map_err(|e| problem_of(&e))?;
+                    context.followers.learn(run_no, Size::read(count, bytes));
+                    context.enter_lines(run_no, lines, now)
                 }
             };
             if let Some(written) = written {
                 written.await.map_err(|e| problem_of(&e))?;
-                house.followers.ring(identity);
+                context.followers.ring(identity);
             }
             Ok(accepted)
         }

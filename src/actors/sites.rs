@@ -1,6 +1,6 @@
 //! What the runs of a broker share of sites: whose turn it is where, and what robots.txt says.
 
-use super::house::Times;
+use super::context::Times;
 use crate::domain::robots::Robots;
 use crate::domain::sites::{Board, Ended, Outcome, SiteRule};
 use crate::domain::time::Timestamp;

@@ -30,7 +30,7 @@ impl Holdings {
     /// Holds a block. An older hand-out of it is aborted.
     pub fn hold(&self, holding: Holding, is_paced: bool, task: AbortHandle) {
         if let Some(old) = self.tasks_by_block.borrow_mut().insert(holding.block_id, Held { holding, is_paced, task }) {
-            log::info!("a newer hand-out replaces an older one block={} attempt={}", old.holding.block_id, old.holding.attempt);
+            log::info!("a newer hand-out replaces an older one block_id={} attempt={}", old.holding.block_id, old.holding.attempt);
             old.task.abort();
         }
     }

@@ -246,13 +246,13 @@ impl Agent {
     fn take(self: &Rc<Self>, block: Block, bulk: Option<Bytes>) {
         let holding = socket::holding(&block);
         if !self.holdings.is_news(&holding) {
-            log::debug!("a block comes again block={} attempt={}", block.block_id, block.attempt);
+            log::debug!("a block comes again block_id={} attempt={}", block.block_id, block.attempt);
             return;
         }
         let is_paced = block.pace.is_some();
         let most = if is_paced { self.config.max_sites } else { self.config.max_process_count };
         if self.holdings.count(is_paced) >= (most * (1 + MOST_WAITING)) as usize {
-            log::warn!("a block too many is not taken block={}", block.block_id);
+            log::warn!("a block too many is not taken block_id={}", block.block_id);
             return;
         }
         let task = actix_rt::spawn(Rc::clone(self).carry_out(holding.clone(), block, bulk));

@@ -70,7 +70,7 @@ impl Reports {
     /// Adds what became of a request.
     pub fn add(&mut self, json: &str, outcome: Outcome) {
         let Some(request_id) = request_id(json) else {
-            log::warn!("a request without an id is left out of the results block={}", self.index.block_id);
+            log::warn!("a request without an id is left out of the results block_id={}", self.index.block_id);
             return;
         };
         let Outcome { mut answer, tries, time } = outcome;
@@ -132,7 +132,7 @@ impl Reports {
 
     /// The last report with a word on what kept the block from being downloaded as a whole.
     pub fn failed(self, exception: String) -> Parcel {
-        log::warn!("block not downloaded block={} reason={exception}", self.index.block_id);
+        log::warn!("block not downloaded block_id={} reason={exception}", self.index.block_id);
         let mut part = Part::new(&self.index, &self.account);
         for entry in &self.open.pack.index().results {
             part.pack.push(entry.clone(), &Head::default(), &[]);

@@ -66,18 +66,18 @@ impl Reporter {
             let (why, asked_for) = match posted {
                 Verdict::Accepted => {
                     if is_delayed {
-                        log::info!("results accepted after a delay block={block_id}");
+                        log::info!("results accepted after a delay block_id={block_id}");
                     }
                     return true;
                 }
                 Verdict::Refused(why) => {
-                    log::warn!("results refused block={block_id} part={} reason={why}", parcel.is_part());
+                    log::warn!("results refused block_id={block_id} part={} reason={why}", parcel.is_part());
                     return false;
                 }
                 Verdict::Again(why, asked_for) => (why, asked_for),
             };
             if !is_delayed {
-                log::warn!("results not delivered yet, trying on block={block_id} reason={why}");
+                log::warn!("results not delivered yet, trying on block_id={block_id} reason={why}");
                 is_delayed = true;
             }
             // One that stands by asks for patience too; the socket finds the one that leads.

@@ -175,7 +175,7 @@ fn receive(agent: &Rc<Agent>, message: ToNode, bulk: Option<Bytes>, course: &mut
     let programs = &agent.programs;
     match message {
         ToNode::Block(block) if matches!(course, Course::On) => agent.take(*block, bulk),
-        ToNode::Block(block) => log::debug!("a block comes while the agent ends block={}", block.block_id),
+        ToNode::Block(block) => log::debug!("a block comes while the agent ends block_id={}", block.block_id),
         ToNode::Drop { block_id, attempt } => agent.holdings.drop_block(block_id, attempt),
         ToNode::Error(problem) => log::warn!("the broker could not take a message reason={problem}"),
         ToNode::Welcome { .. } => {}

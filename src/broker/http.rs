@@ -32,12 +32,12 @@ const ALLOW_HALF_CLOSED: bool = false;
 
 /// Where the broker listens, and what it shows there.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Listener {
     listener: TcpListener,
     tls: Option<rustls::ServerConfig>,
 }
 
-impl Door {
+impl Listener {
     /// Listens; to be called inside a runtime.
     pub(super) async fn open(config: &BrokerConfig) -> Result<Self, BootError> {
         if let Some(files) = &config.tls {
@@ -102,13 +102,13 @@ impl Serving {
 }
 
 /// Serves the whole table.
-pub(super) fn serve(config: &BrokerConfig, door: &Door, edge: Edge) -> std::io::Result<Serving> {
+pub(super) fn serve(config: &BrokerConfig, door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (routes(edge.clone()), edge.traffic.clone());
     start(config.threads, door, traffic, move || App::new().wrap(from_fn(shell)).configure(routes.clone()))
 }
 
 /// Serves what a broker has that stands by.
-pub(super) fn serve_standby(door: &Door, edge: Edge) -> std::io::Result<Serving> {
+pub(super) fn serve_standby(door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (standby_routes(edge.clone()), edge.traffic.clone());
     start(1, door, traffic, move || App::new().wrap(from_fn(gate)).wrap(from_fn(shell)).configure(routes.clone()))
 }
@@ -126,7 +126,12 @@ fn set_up(connection: &TcpStream) {
     }
 }
 
-fn start<T, B>(threads: usize, door: &Door, traffic: Traffic, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<Serving>
+fn start<T, B>(
+    threads: usize,
+    door: &Listener,
+    traffic: Traffic,
+    app: impl Fn() -> App<T> + Send + Clone + 'static,
+) -> std::io::Result<Serving>
 where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,
@@ -143,7 +148,12 @@ where
 
 /// What `HttpServer` of actix-web does, with our own connections below it, and without HTTP/2: there, actix-http goes on with a
 /// request whose caller has hung up, and what a poll would have brought is lost to it.
-fn server<T, B>(threads: usize, door: &Door, traffic: Traffic, app: impl Fn() -> App<T> + Send + Clone + 'static) -> std::io::Result<Server>
+fn server<T, B>(
+    threads: usize,
+    door: &Listener,
+    traffic: Traffic,
+    app: impl Fn() -> App<T> + Send + Clone + 'static,
+) -> std::io::Result<Server>
 where
     T: ServiceFactory<ServiceRequest, Config = (), Response = ServiceResponse<B>, Error = Error, InitError = ()> + 'static,
     B: MessageBody + 'static,

@@ -1,15 +1,15 @@
 //! The broker that leads: all actors, the whole API.
 
-use super::lease::Keeper;
+use super::lease::LeaseRenewer;
 use super::{BootError, WRITE_QUEUE, http};
 use crate::actors::before::Before;
 use crate::actors::brokers::{Brokers, Role};
 use crate::actors::budget::Budget;
 use crate::actors::callback::Outbound;
-use crate::actors::desk::Desk;
-use crate::actors::house::{House, Times};
+use crate::actors::context::{BrokerContext, Times};
 use crate::actors::packages::Packages;
 use crate::actors::registry::{Registry, RegistryHandle};
+use crate::actors::service::Service;
 use crate::config::broker::BrokerConfig;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::sites::SiteState;
@@ -38,27 +38,27 @@ pub(super) struct Leader {
 type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>, Before);
 
 impl Leader {
-    pub(super) async fn start(config: &BrokerConfig, door: &http::Door, me: Member, leadership: Leadership) -> Result<Self, BootError> {
+    pub(super) async fn start(config: &BrokerConfig, door: &http::Listener, me: Member, leadership: Leadership) -> Result<Self, BootError> {
         let failed = |e| BootError::Store(config.database.clone(), e);
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };
-        let keeper = Keeper { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms };
+        let keeper = LeaseRenewer { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms };
         let keeper = actix::spawn(keeper.keep());
         let (open_runs, unsettled, before) = left_open(&store).await.map_err(failed)?;
-        let house = house(config, store.clone(), Brokers::new(me.clone(), role)).with_before(before);
+        let context = context(config, store.clone(), Brokers::new(me.clone(), role)).with_before(before);
         let sites = store.read(LoadSites).await.map_err(failed)?;
-        load_sites(&house, sites).await.map_err(failed)?;
+        load_sites(&context, sites).await.map_err(failed)?;
         if !open_runs.is_empty() {
             // Nodes may have turns of the last broker, and go on with them for so long.
             let now = Timestamp::steady();
-            house.sites.board().quiet(now, now.plus_ms(house.sites.right_ms as i64));
+            context.sites.board().quiet(now, now.plus_ms(context.sites.right_ms as i64));
             log::info!("taking over runs that are not over: {}", open_runs.len());
         }
-        let registry = Registry::start(&house, open_runs);
+        let registry = Registry::start(&context, open_runs);
         for (job, run) in unsettled {
             registry.job_unsettled(job, run);
         }
-        let server = http::serve(config, door, edge(config, Desk::new(house))).map_err(|e| BootError::Listen(config.listen, e))?;
+        let server = http::serve(config, door, edge(config, Service::new(context))).map_err(|e| BootError::Listen(config.listen, e))?;
         Ok(Self { me, server, registry, store, keeper })
     }
 
@@ -86,12 +86,12 @@ impl Leader {
 }
 
 /// What is known of sites. Holds that are over are forgotten: nobody may have asked their sites since.
-async fn load_sites(house: &House, sites: Vec<(Arc<str>, SiteState)>) -> Result<(), StoreError> {
+async fn load_sites(context: &BrokerContext, sites: Vec<(Arc<str>, SiteState)>) -> Result<(), StoreError> {
     let now = Timestamp::steady();
     let (over, known): (Vec<_>, Vec<_>) = sites.into_iter().partition(|(_, state)| state.is_forgettable(now));
-    house.sites.board().load(known, now);
+    context.sites.board().load(known, now);
     for (name, _) in over {
-        house.store.write(KeepSite { name, state: None, now: Timestamp::now() }).await?;
+        context.store.write(KeepSite { name, state: None, now: Timestamp::now() }).await?;
     }
     Ok(())
 }
@@ -100,8 +100,8 @@ pub(super) fn store_config(config: &BrokerConfig) -> StoreConfig {
     StoreConfig { database: config.database.clone(), write_queue: WRITE_QUEUE, readers: 1, accept_lost_data: config.accept_lost_data }
 }
 
-pub(super) fn house(config: &BrokerConfig, store: Store, brokers: Brokers) -> House {
-    House::new(store, times(config), Arc::new(brokers))
+pub(super) fn context(config: &BrokerConfig, store: Store, brokers: Brokers) -> BrokerContext {
+    BrokerContext::new(store, times(config), Arc::new(brokers))
         .with_settings(config.alerts.clone(), config.keep)
         .with_outbound(Outbound::new(config.targets()))
         .with_site_rules(config.site_rules.clone())
@@ -109,9 +109,9 @@ pub(super) fn house(config: &BrokerConfig, store: Store, brokers: Brokers) -> Ho
         .with_lease(config.lease.ttl_ms)
 }
 
-pub(super) fn edge(config: &BrokerConfig, desk: Desk) -> Edge {
+pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
     Edge {
-        desk,
+        service,
         tokens: config.tokens.clone(),
         guard: Guard::default(),
         owners: Owners::default(),

@@ -11,14 +11,14 @@ use tokio::time::{sleep, timeout};
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What it takes to renew.
-pub(super) struct Keeper {
+pub(super) struct LeaseRenewer {
     pub(super) store: Store,
     pub(super) me: Member,
     pub(super) leadership: Leadership,
     pub(super) ttl_ms: u64,
 }
 
-impl Keeper {
+impl LeaseRenewer {
     /// Renews until it is over; says why. At once for the first time, since a lease that was taken over from one that hangs
     /// has no lock yet, and one under which the tables were brought up to date is long.
     pub(super) async fn keep(self) -> String {
@@ -65,7 +65,7 @@ impl Keeper {
     }
 
     fn renewal(&self, is_locked: bool) -> impl Future<Output = Result<(), StoreError>> + use<> {
-        self.store.insist(RenewLease { me: self.me.clone(), ttl_ms: self.ttl_ms, is_locked, now: Timestamp::now() })
+        self.store.write_unbounded(RenewLease { me: self.me.clone(), ttl_ms: self.ttl_ms, is_locked, now: Timestamp::now() })
     }
 
     fn deposed(&self) -> String {

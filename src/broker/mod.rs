@@ -14,7 +14,7 @@ use crate::domain::ids::BrokerId;
 use crate::domain::leader::Reason;
 use crate::domain::time::Timestamp;
 use crate::store::{Leadership, Look, Member, StoreError};
-use http::Door;
+use http::Listener;
 use lead::Leader;
 use standby::{Candidate, Standby};
 use std::net::SocketAddr;
@@ -56,7 +56,7 @@ pub struct Broker {
     /// Under which URL it is found from this machine.
     pub url: String,
     config: BrokerConfig,
-    door: http::Door,
+    door: http::Listener,
     me: Member,
     part: Part,
 }
@@ -90,7 +90,7 @@ impl Broker {
             e => BootError::Store(config.database.clone(), e),
         };
         let deaf = |e| BootError::Listen(config.listen, e);
-        let door = Door::open(config).await?;
+        let door = Listener::open(config).await?;
         let (address, url) = (door.address().map_err(deaf)?, door.url().map_err(deaf)?);
         let me = member(&url, advertised(config, address, door.speaks_tls()));
         let mut candidate = Candidate::new(config, me.clone()).map_err(failed)?;

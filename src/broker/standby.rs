@@ -1,10 +1,10 @@
 //! The broker that stands by: it watches the leader from a thread of its own, serves what can be read, and takes over.
 
 use super::clock::Steady;
-use super::lead::{edge, house, store_config};
+use super::lead::{context, edge, store_config};
 use super::{BootError, http};
 use crate::actors::brokers::{Brokers, Role};
-use crate::actors::desk::Desk;
+use crate::actors::service::Service;
 use crate::config::broker::BrokerConfig;
 use crate::domain::leader::{Reason, Tenure, Watch};
 use crate::store::{Leadership, Look, Member, Seat, Store, StoreError, StoredLease, Tables};
@@ -53,11 +53,11 @@ impl Candidate {
 }
 
 impl Standby {
-    pub(super) fn start(config: &BrokerConfig, door: &http::Door, me: Member, candidate: Candidate) -> Result<Self, BootError> {
+    pub(super) fn start(config: &BrokerConfig, door: &http::Listener, me: Member, candidate: Candidate) -> Result<Self, BootError> {
         let store = Store::stand_by(&store_config(config)).map_err(|e| BootError::Store(config.database.clone(), e))?;
         let role = Role::Standby { leader: None, term: 0, can_read: false };
-        let house = house(config, store, Brokers::new(me, role));
-        let brokers = Arc::clone(&house.brokers);
+        let context = context(config, store, Brokers::new(me, role));
+        let brokers = Arc::clone(&context.brokers);
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (tell, won) = oneshot::channel();
         let vigil = Vigil {
@@ -70,7 +70,7 @@ impl Standby {
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.clone(), e.into()))?;
-        let server = http::serve_standby(door, edge(config, Desk::new(house))).map_err(|e| BootError::Listen(config.listen, e))?;
+        let server = http::serve_standby(door, edge(config, Service::new(context))).map_err(|e| BootError::Listen(config.listen, e))?;
         Ok(Self { server, brokers, is_stopped, thread, won })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Without a limit a peer that does not read keeps what was written to it in memory, and what it was given from others, for ever.
 
-use crate::actors::outlet::Line;
+use crate::actors::session_sender::Line;
 use crate::edge::traffic::Open;
 use std::io;
 use std::pin::Pin;

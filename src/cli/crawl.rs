@@ -1,6 +1,6 @@
 //! `webloom crawl` and `webloom demo`: broker, agent and worker in one process.
 
-use super::house::House;
+use super::local_broker::LocalBroker;
 use super::say;
 use crate::config::agent::AgentConfig;
 use crate::config::broker::{BrokerConfig, IN_FLIGHT_BYTES, SchedulerNet, Times};
@@ -59,21 +59,21 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
     config.validate().map_err(|e| e.to_string())
 }
 
-/// Starts the house, crawls, and gives the house back for whatever comes after.
-async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(House, Summary), String> {
+/// Starts the local broker, crawls, and gives the local broker back for whatever comes after.
+async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(LocalBroker, Summary), String> {
     let mut state = State::prepare(options).map_err(|e| e.to_string())?;
-    let mut house = House::start(broker_config(listen, state.database())?).await?;
+    let mut local_broker = LocalBroker::start(broker_config(listen, state.database())?).await?;
     let mut agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
     // What is cut off is downloaded again by --resume; whoever presses Ctrl-C waits for it.
     agent.waits.drain = DRAIN;
-    let driven = match house.start_agent(agent) {
-        Ok(()) => drive(&house.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
+    let driven = match local_broker.start_agent(agent) {
+        Ok(()) => drive(&local_broker.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
         Err(error) => Err(error),
     };
     match driven {
-        Ok(summary) => Ok((house, summary)),
+        Ok(summary) => Ok((local_broker, summary)),
         Err(error) => {
-            house.end().await;
+            local_broker.end().await;
             Err(error)
         }
     }
@@ -94,8 +94,8 @@ pub fn crawl(args: CrawlArgs) -> Result<(), String> {
             let mut state = State::prepare(options).map_err(|e| e.to_string())?;
             drive(broker, options.token.as_deref(), options, &mut state, stop_signal()).await.map_err(|e| e.to_string())?
         } else {
-            let (house, summary) = crawl_in_house(options, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-            house.end().await;
+            let (local_broker, summary) = crawl_in_house(options, SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+            local_broker.end().await;
             summary
         };
         match summary.outcome {
@@ -135,7 +135,7 @@ async fn show(args: &DemoArgs, site: Site, folder: &std::path::Path) -> Result<(
     let options = CrawlOptions { output, state: Some(folder.to_owned()), fresh: true, ..CrawlOptions::new(url) };
     crate::private::make_folder(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     say(&format!("a small site was generated and is served at {}: crawling it", site.url()));
-    let (house, summary) = crawl_in_house(&options, args.listen).await?;
+    let (local_broker, summary) = crawl_in_house(&options, args.listen).await?;
     let done = match &summary.outcome {
         Outcome::Finished if (summary.pages, summary.failed) == (Site::PAGES, Site::MISSING) => {
             say(&format!("all {} pages were found, and the {} links that lead nowhere", summary.pages, summary.failed));
@@ -152,9 +152,9 @@ async fn show(args: &DemoArgs, site: Site, folder: &std::path::Path) -> Result<(
         Outcome::Failed(reason) => Err(reason.clone()),
     };
     if done.is_ok() && !args.exit && summary.outcome == Outcome::Finished {
-        say(&format!("open {} in a browser to see the crawl: its run, its pages and its log; press Ctrl-C to end", house.url()));
+        say(&format!("open {} in a browser to see the crawl: its run, its pages and its log; press Ctrl-C to end", local_broker.url()));
         stop_signal().await;
     }
-    house.end().await;
+    local_broker.end().await;
     done
 }

@@ -51,7 +51,7 @@ pub fn serve() -> io::Result<(Site, Server)> {
     let app = || {
         App::new()
             .route("/", web::get().to(home))
-            .route("/shelf/{n}", web::get().to(shelf))
+            .route("/address_map/{n}", web::get().to(address_map))
             .route("/article/{n}", web::get().to(article))
             .route("/slow", web::get().to(slow))
             .route("/compressed", web::get().to(compressed))
@@ -79,7 +79,7 @@ fn document(title: &str, body: &str) -> String {
 async fn home() -> HttpResponse {
     let mut body = String::from("<ul>");
     for n in 0..SHELVES {
-        let _ = write!(body, "<li><a href=\"shelf/{n}\">Shelf {n}</a>");
+        let _ = write!(body, "<li><a href=\"address_map/{n}\">AddressMap {n}</a>");
     }
     body.push_str(
         "<li><a href=slow>A slow page</a><li><a href=compressed>A compressed page</a><li><a href='caf%C3%A9'>Une page ancienne</a>\
@@ -88,7 +88,7 @@ async fn home() -> HttpResponse {
     html("The weaver's library", &body)
 }
 
-async fn shelf(n: web::Path<u32>) -> HttpResponse {
+async fn address_map(n: web::Path<u32>) -> HttpResponse {
     let n = n.into_inner();
     if n >= SHELVES {
         return missing();
@@ -97,7 +97,7 @@ async fn shelf(n: web::Path<u32>) -> HttpResponse {
     for article in (n..ARTICLES).step_by(SHELVES as usize) {
         let _ = write!(body, "<li><a href=\"../article/{article}#top\">{}</a>", title(article));
     }
-    html(&format!("Shelf {n}"), &body)
+    html(&format!("AddressMap {n}"), &body)
 }
 
 async fn article(n: web::Path<u32>) -> HttpResponse {
@@ -105,7 +105,7 @@ async fn article(n: web::Path<u32>) -> HttpResponse {
     if n >= ARTICLES {
         return missing();
     }
-    let mut body = format!("<p><a href={}>Next</a> <a href=../shelf/{}>Shelf</a>", (n + 1) % ARTICLES, n % SHELVES);
+    let mut body = format!("<p><a href={}>Next</a> <a href=../address_map/{}>AddressMap</a>", (n + 1) % ARTICLES, n % SHELVES);
     if n % 140 == 7 {
         let _ = write!(body, " <a href=../missing/{n}>Gone</a>");
     }
@@ -150,5 +150,5 @@ async fn old() -> HttpResponse {
 }
 
 fn missing() -> HttpResponse {
-    HttpResponse::NotFound().content_type("text/html").body(document("Not on any shelf", ""))
+    HttpResponse::NotFound().content_type("text/html").body(document("Not on any address_map", ""))
 }

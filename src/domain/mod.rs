@@ -1,4 +1,4 @@
-//! Values and decisions: what the house talks about, and the pure cores that decide.
+//! Values and decisions: what the program talks about, and the pure cores that decide.
 //!
 //! Nothing here does I/O, reads a clock or knows an actor: time comes in as a [`time::Timestamp`], what to do goes out
 //! as a value. This is where property tests and simulations live.
@@ -16,6 +16,8 @@ pub mod canonical;
 #[cfg(feature = "broker")]
 pub mod cron;
 pub mod download_targets;
+#[cfg(feature = "broker")]
+pub mod explain;
 pub mod fingerprint;
 pub mod frontier;
 pub mod guards;
@@ -37,8 +39,6 @@ pub mod secrets;
 pub mod seen;
 pub mod settings;
 pub mod sites;
-#[cfg(feature = "broker")]
-pub mod standing;
 pub mod targets;
 pub mod task;
 pub mod time;

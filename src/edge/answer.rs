@@ -1,7 +1,7 @@
 //! Bodies of answers: counted until they are sent, and with a receipt where it matters that they arrive.
 
 use crate::actors::budget::Charge;
-use crate::actors::desk::Receipt;
+use crate::actors::service::Receipt;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use bytes::Bytes;
 use std::convert::Infallible;

@@ -7,7 +7,7 @@ use super::Edge;
 use super::auth::Caller;
 use super::error::Failure;
 use crate::actors::budget::{Budget, Charge};
-use crate::actors::desk::NumberedId;
+use crate::actors::service::NumberedId;
 use crate::domain::ids::{InvalidId, NumberOr};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_object;
@@ -294,5 +294,5 @@ pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpReques
 pub async fn id<T: NumberedId + FromStr<Err = InvalidId>>(edge: &Edge, request: &HttpRequest, name: &str) -> Result<T, Failure> {
     let text = request.match_info().get(name).unwrap_or_default();
     let named: NumberOr<T> = text.parse().map_err(|e: InvalidId| Failure(Problem::malformed(e.to_string()).at(name)))?;
-    Ok(edge.desk.meant(named).await.map_err(|problem| problem.at(name))?)
+    Ok(edge.service.meant(named).await.map_err(|problem| problem.at(name))?)
 }

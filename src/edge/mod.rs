@@ -1,6 +1,6 @@
 //! HTTP and WebSocket: turns requests into messages, and answers into JSON; nothing more.
 //!
-//! It asks the [`Desk`] and never touches the store. Every error leaves as problem details (RFC 9457).
+//! It asks the [`Service`] and never touches the store. Every error leaves as problem details (RFC 9457).
 
 mod access;
 mod answer;
@@ -23,7 +23,7 @@ pub use attempts::Guard;
 pub use owners::Owners;
 
 use crate::actors::budget::Budget;
-use crate::actors::desk::Desk;
+use crate::actors::service::Service;
 use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
 use actix_web::web::{self, ServiceConfig};
@@ -34,7 +34,7 @@ use traffic::Traffic;
 #[derive(Debug, Clone)]
 pub struct Edge {
     /// The actors.
-    pub desk: Desk,
+    pub service: Service,
     /// Who may do what.
     pub tokens: Tokens,
     /// Keeps count of those who may not.

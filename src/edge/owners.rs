@@ -49,7 +49,7 @@ pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failu
     }
     let (mine, others): (Vec<_>, Vec<_>) = edge.tokens.owners(&peer.to_string()).into_iter().partition(|(owner, _)| *owner == key);
     let Some((_, mine)) = mine.into_iter().next() else { return Err(Problem::unknown_token().into()) };
-    if !edge.desk.claim_id(peer, mine, others.into_iter().map(|(_, owner)| owner).collect()).await? {
+    if !edge.service.claim_id(peer, mine, others.into_iter().map(|(_, owner)| owner).collect()).await? {
         return Err(foreign(peer));
     }
     edge.owners.set(peer, key);
@@ -62,7 +62,7 @@ pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failu
 /// It belongs to another token.
 pub async fn may_speak_for(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failure> {
     let Some(key) = caller.token else { return Ok(()) };
-    let Some(stored) = edge.desk.owner_of(peer).await? else { return Ok(()) };
+    let Some(stored) = edge.service.owner_of(peer).await? else { return Ok(()) };
     let owner = edge.tokens.owners(&peer.to_string()).into_iter().find(|(_, owner)| *owner == stored);
     if owner.is_none_or(|(owner, _)| owner == key) { Ok(()) } else { Err(foreign(peer)) }
 }

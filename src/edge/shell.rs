@@ -1,4 +1,4 @@
-//! Around every call: it counts as one that is at work, what it answers counts until it is sent, and the answer has the headers
+//! RunView every call: it counts as one that is at work, what it answers counts until it is sent, and the answer has the headers
 //! that browsers and caches go by.
 
 use super::Edge;

@@ -23,20 +23,20 @@ pub fn standby_routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
 
 /// For what the leader alone can do.
 pub(super) async fn refuse(edge: web::Data<Edge>) -> Result<&'static str, Failure> {
-    edge.desk.must_lead()?;
+    edge.service.must_lead()?;
     Ok("")
 }
 
-/// Around every request: none is served from tables that this program does not know, and no connection outlives a refusal or
+/// RunView every request: none is served from tables that this program does not know, and no connection outlives a refusal or
 /// the day on which this broker leads, so that the next call of its client finds what it has become.
 ///
 /// # Errors
 /// As the service has it.
 pub async fn gate(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, Error> {
     let edge = request.app_data::<web::Data<Edge>>();
-    let makes_way = edge.is_some_and(|edge| edge.desk.makes_way());
+    let makes_way = edge.is_some_and(|edge| edge.service.makes_way());
     let can_read = match edge {
-        Some(edge) if !ALWAYS.contains(&request.path()) => edge.desk.can_read(),
+        Some(edge) if !ALWAYS.contains(&request.path()) => edge.service.can_read(),
         _ => Ok(()),
     };
     let mut response = match can_read {

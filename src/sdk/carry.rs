@@ -91,7 +91,7 @@ pub(crate) async fn carry(
                         }
                     },
                     Err(error) => {
-                        log::warn!("blocks cannot be read and are asked for again run={}: {error}", run.identity());
+                        log::warn!("blocks cannot be read and are asked for again run_id={}: {error}", run.identity());
                         tokio::time::sleep(PAUSE).await;
                     }
                 }
@@ -136,7 +136,7 @@ async fn start(run: &RunContext, spider: &dyn AnySpider) -> Result<(), Error> {
             Ok(abort) => return Err(Error::Aborted(abort.0)),
             Err(error) if matches!(error.downcast_ref(), Some(Error::RunOver)) => return Err(Error::RunOver),
             Err(error) => {
-                log::error!("run cannot be started run={}: {error}", run.identity());
+                log::error!("run cannot be started run_id={}: {error}", run.identity());
                 run.client.start_returned(run.identity(), Some(&error.to_string())).await?;
             }
         },
@@ -145,7 +145,7 @@ async fn start(run: &RunContext, spider: &dyn AnySpider) -> Result<(), Error> {
     Ok(())
 }
 
-/// Hands a block to the spider and acknowledges it.
+/// RunsInFlight a block to the spider and acknowledges it.
 async fn handle(run: &RunContext, spider: &dyn AnySpider, block: FinishedBlock) -> (BlockId, Result<(), Error>) {
     (block.block_id, handle_and_acknowledge(run, spider, &block).await)
 }
@@ -163,7 +163,7 @@ async fn handle_and_acknowledge(run: &RunContext, spider: &dyn AnySpider, block:
         Err(Error::Refused(problem)) if problem.status == 404 => Ok(()),
         // Better without what follows than again and again.
         Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
-            log::error!("requests that follow are refused run={} block={}: {problem}", run.identity(), block.block_id);
+            log::error!("requests that follow are refused run_id={} block_id={}: {problem}", run.identity(), block.block_id);
             spider.error(&run.failed(None, &Box::new(problem).into()));
             over_by_or_done(Follow::new(run).acknowledge(block.block_id).await.map(drop))
         }

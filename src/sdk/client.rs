@@ -158,7 +158,14 @@ impl Client {
     ///
     /// # Errors
     /// The broker's refusal.
-    pub async fn insist(&self, method: Method, path: &str, body: Option<Bytes>, accept: &str, limit: Duration) -> Result<Answer, Error> {
+    pub async fn send_until_answered(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+        accept: &str,
+        limit: Duration,
+    ) -> Result<Answer, Error> {
         let mut backoff = Backoff::default();
         let mut told = false;
         loop {
@@ -177,37 +184,39 @@ impl Client {
         }
     }
 
-    /// Sends and reads JSON, as [`Client::insist`] does.
+    /// Sends and reads JSON, as [`Client::send_until_answered`] does.
     ///
     /// # Errors
     /// The broker's refusal, or an answer that cannot be read.
     pub async fn json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&serde_json::Value>) -> Result<T, Error> {
         let body = body.map(|value| Bytes::from(value.to_string()));
-        let answer = self.insist(method, path, body, "application/json", CALL_TIMEOUT).await?;
+        let answer = self.send_until_answered(method, path, body, "application/json", CALL_TIMEOUT).await?;
         read(&answer)
     }
 
     pub(crate) async fn push(&self, run: Identity, requests: Bytes) -> Result<Pushed, Error> {
-        let answer = self.insist(Method::POST, &format!("/requestqueue/{run}"), Some(requests), "application/json", CALL_TIMEOUT).await?;
+        let answer = self
+            .send_until_answered(Method::POST, &format!("/requestqueue/{run}"), Some(requests), "application/json", CALL_TIMEOUT)
+            .await?;
         read(&answer)
     }
 
     pub(crate) async fn acknowledge(&self, run: Identity, body: Bytes) -> Result<Pushed, Error> {
         let path = format!("/requestqueue/{run}/ack");
-        read(&self.insist(Method::POST, &path, Some(body), "application/json", CALL_TIMEOUT).await?)
+        read(&self.send_until_answered(Method::POST, &path, Some(body), "application/json", CALL_TIMEOUT).await?)
     }
 
     /// Waits for finished blocks, at most `most` of them.
     pub(crate) async fn poll(&self, run: Identity, worker: WorkerId, most: usize) -> Result<Answer, Error> {
         let path = format!("/requestqueue/{run}?wait={POLL_WAIT_S}&max={most}&worker={worker}");
-        self.insist(Method::GET, &path, None, BULK, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
+        self.send_until_answered(Method::GET, &path, None, BULK, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
     }
 
     /// Says that the first requests of a run are pushed, or why they are not.
     pub(crate) async fn start_returned(&self, run: Identity, error: Option<&str>) -> Result<(), Error> {
         let path = format!("/api/v1/runs/{run}/start-returned");
         let body = serde_json::json!({ "error": error }).to_string();
-        self.insist(Method::POST, &path, Some(Bytes::from(body)), "application/json", CALL_TIMEOUT).await.map(drop)
+        self.send_until_answered(Method::POST, &path, Some(Bytes::from(body)), "application/json", CALL_TIMEOUT).await.map(drop)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 
 /// The runs in hand.
-pub(super) struct Hands {
+pub(super) struct RunsInFlight {
     worker: WorkerId,
     in_flight: usize,
     client: Rc<Client>,
@@ -30,7 +30,7 @@ pub(super) struct Hands {
 /// A run that was carried out, and how that ended.
 pub(super) type Carried = (Identity, Result<(), Error>);
 
-impl Hands {
+impl RunsInFlight {
     pub(super) fn new(
         worker: WorkerId,
         in_flight: usize,
@@ -87,10 +87,10 @@ impl Hands {
             return;
         }
         let Some(spider) = self.spiders.get(&order.class_name).cloned() else {
-            log::warn!("run of a class that is not watched run={identity} class={}", order.class_name);
+            log::warn!("run of a class that is not watched run_id={identity} class={}", order.class_name);
             return;
         };
-        log::info!("run begins run={identity} class={} again={}", order.class_name, order.start_returned);
+        log::info!("run begins run_id={identity} class={} again={}", order.class_name, order.start_returned);
         let run = Rc::new(RunContext::new(order, Rc::clone(&self.client)));
         let (halt, halted) = watch::channel(None);
         self.runs.insert(identity, (Rc::clone(&run), halt));
@@ -114,7 +114,7 @@ impl Hands {
                 match done {
                     // These concern the worker; anything else only this run.
                     Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
-                        log::error!("run cannot be gone on with run={identity}: {problem}");
+                        log::error!("run cannot be gone on with run_id={identity}: {problem}");
                         Ok(())
                     }
                     done => done,

@@ -61,12 +61,12 @@ pub trait Spider: 'static {
     /// A page, or a block, could not be handled; it is not tried again. By default it is logged.
     fn on_error(&self, failed: &Failed<'_>) {
         let page = failed.page.map_or("a whole block", Page::url);
-        log::error!("page cannot be handled run={} page={page}: {}", failed.run.identity(), failed.error);
+        log::error!("page cannot be handled run_id={} page={page}: {}", failed.run.identity(), failed.error);
     }
 
     /// The run is over, or was stopped.
     fn ended(&self, run: &RunContext, state: RunState) {
-        log::info!("run ended run={} state={}", run.identity(), state.name());
+        log::info!("run ended run_id={} state={}", run.identity(), state.name());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::error::Error;
-use super::hands::Hands;
+use super::hands::RunsInFlight;
 use super::signal::stop_signal;
 use super::socket::Session;
 use super::spider::{AnySpider, Spider};
@@ -259,7 +259,7 @@ impl Worker {
             orders: send,
             leave: Notify::new(),
         };
-        let mut hands = Hands::new(id, self.in_flight, client, spiders, known, self.ready);
+        let mut hands = RunsInFlight::new(id, self.in_flight, client, spiders, known, self.ready);
         let keep = async {
             tokio::select! {
                 left = session.keep() => left,

@@ -76,7 +76,7 @@ impl Gauge {
     }
 
     /// A place in the queue, whatever is there.
-    pub(super) fn insist(self: &Arc<Self>, bytes: usize) -> Waiting {
+    pub(super) fn write_unbounded(self: &Arc<Self>, bytes: usize) -> Waiting {
         self.depth.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
         Waiting { gauge: Arc::clone(self), bytes }

@@ -6,6 +6,7 @@
 //!
 //! Nothing here decides anything; see `domain` for that.
 
+mod candidate;
 mod columns;
 mod dialect;
 mod error;
@@ -18,7 +19,6 @@ mod op;
 mod persistence;
 mod reader;
 mod schema;
-mod seat;
 mod segments;
 mod writer;
 
@@ -89,11 +89,11 @@ pub use worker_records::*;
 pub use workers::*;
 pub use workflow::*;
 
+pub use candidate::{Leadership, Look, Seat, Tables};
 pub use error::StoreError;
 pub use gauge::StoreStats;
 use op::Probe;
 pub use op::{Barrier, ReadOp, Source, Tx, WriteOp};
-pub use seat::{Leadership, Look, Seat, Tables};
 
 use crate::domain::ids::BrokerId;
 use crate::domain::leader::Watch;
@@ -219,8 +219,8 @@ impl Store {
 
     /// As [`Store::write`], and never refused as busy: for what follows from something that was taken on already, of which
     /// each run and each job has one at a time.
-    pub fn insist<O: WriteOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
-        let waiting = self.gauge.insist(op.weight());
+    pub fn write_unbounded<O: WriteOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
+        let waiting = self.gauge.write_unbounded(op.weight());
         let answer = self.enter(op, waiting);
         async move { answer?.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer is gone".into()))) }
     }

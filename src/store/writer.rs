@@ -4,12 +4,12 @@
 //! connection is opened anew, and the operations of a spoilt batch are done one by one, so that the guilty one is found
 //! and the others are written.
 
+use super::candidate::Leadership;
 use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::gauge::Gauge;
 use super::op::Tx;
 use super::persistence::{Batch, Slot};
-use super::seat::Leadership;
 use super::segments::{Segments, Settlement};
 use crate::fault;
 use actix::prelude::*;

@@ -223,7 +223,15 @@ wait_for_worker() {
     done
     echo "no worker watches $2"; cat "$LOGS/$1"; exit 1
 }
-stop() { kill -INT -- "-${pids[$1]}" 2>/dev/null || true; wait "${pids[$1]}" || true; unset "pids[$1]"; }
+stop() {
+    local i
+    kill -INT -- "-${pids[$1]}" 2>/dev/null || true
+    # A test command in the background of a shell ignores SIGINT, and so does all that it starts.
+    for i in $(seq 200); do kill -0 "${pids[$1]}" 2>/dev/null || break; sleep 0.05; done
+    kill -TERM -- "-${pids[$1]}" 2>/dev/null || true
+    wait "${pids[$1]}" || true
+    unset "pids[$1]"
+}
 end() {
     local code=$? pid
     for pid in "${pids[@]}"; do kill -KILL -- "-$pid" 2>/dev/null || true; done

@@ -7,7 +7,7 @@ use crate::domain::ids::ChannelId;
 use crate::protocol::alerts::AlertTestOutput;
 use actix::Message;
 
-/// From the desk: send a message to this channel at once.
+/// From the service: send a message to this channel at once.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct TestChannel {

@@ -12,9 +12,9 @@ pub use mail::check_address;
 pub use message::{AlertsHandle, TestChannel};
 pub use webhook::target_of;
 
-use super::house::House;
+use super::context::BrokerContext;
 use super::reply::{Reply, problem_of};
-use super::supervision::Notice;
+use super::supervision::ExitGuard;
 use crate::domain::alert::MOST_ATTEMPTS;
 use crate::domain::ids::ChannelId;
 use crate::domain::time::Timestamp;
@@ -58,8 +58,8 @@ impl Senders {
 /// See the module's text.
 #[derive(Debug)]
 pub struct AlertActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     senders: Rc<Senders>,
     /// Messages that are being sent, by channel.
     busy: HashMap<ChannelId, usize>,
@@ -79,10 +79,10 @@ impl Message for Look {
 impl AlertActor {
     /// An actor that has looked at nothing yet.
     #[must_use]
-    pub fn new(notice: Notice, house: House) -> Self {
+    pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
         let senders =
-            Rc::new(Senders { outbound: std::sync::Arc::clone(&house.outbound), mail: mail::Mail::new(house.alerts.mail.as_ref()) });
-        Self { notice, house, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now() }
+            Rc::new(Senders { outbound: std::sync::Arc::clone(&context.outbound), mail: mail::Mail::new(context.alerts.mail.as_ref()) });
+        Self { guard, context, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now() }
     }
 
     /// Settles whom to tell of what is new, and sends what is due.
@@ -94,7 +94,7 @@ impl AlertActor {
         self.is_looking = true;
         let watch = Instant::now() >= self.watch_after;
         let free = MOST_AT_ONCE - self.busy.values().sum::<usize>().min(MOST_AT_ONCE);
-        let look = find_messages(self.house.clone(), watch, free, self.busy.clone());
+        let look = find_messages(self.context.clone(), watch, free, self.busy.clone());
         ctx.spawn(wrap_future(look).map(|(found, watched), this: &mut Self, ctx: &mut Context<Self>| {
             this.is_looking = false;
             if let Some(took) = watched {
@@ -105,7 +105,7 @@ impl AlertActor {
                 // The next look finds it again.
                 Err(error) => {
                     log::warn!("alerts could not be looked for: {error}");
-                    this.notice.stats().set_error(error.to_string());
+                    this.guard.stats().set_error(error.to_string());
                 }
             }
             if std::mem::take(&mut this.rang) {
@@ -117,7 +117,7 @@ impl AlertActor {
     fn send(&mut self, message: Claimed, ctx: &mut Context<Self>) {
         let channel = message.channel.id;
         *self.busy.entry(channel).or_default() += 1;
-        let (senders, store) = (Rc::clone(&self.senders), self.house.store.clone());
+        let (senders, store) = (Rc::clone(&self.senders), self.context.store.clone());
         let sent = async move {
             let error = senders.send(&message).await.err();
             if let Some(error) = &error {
@@ -137,7 +137,7 @@ impl AlertActor {
 
 /// The messages that may be sent now, and how long it took to look for what nobody does.
 async fn find_messages(
-    house: House,
+    context: BrokerContext,
     watch: bool,
     free: usize,
     busy: HashMap<ChannelId, usize>,
@@ -145,20 +145,20 @@ async fn find_messages(
     let mut watched = None;
     if watch {
         let begin = Instant::now();
-        if let Err(error) = look_for_silence(&house.store).await {
+        if let Err(error) = look_for_silence(&context.store).await {
             return (Err(error), Some(begin.elapsed()));
         }
         watched = Some(begin.elapsed());
     }
-    (claim(&house, free, busy).await, watched)
+    (claim(&context, free, busy).await, watched)
 }
 
-async fn claim(house: &House, free: usize, busy: HashMap<ChannelId, usize>) -> Result<Vec<Claimed>, StoreError> {
-    let store = &house.store;
+async fn claim(context: &BrokerContext, free: usize, busy: HashMap<ChannelId, usize>) -> Result<Vec<Claimed>, StoreError> {
+    let store = &context.store;
     // Read before anything is written: a broker at rest is to leave its disk alone.
     let due = store.read(LookForAlerts { now: Timestamp::now() }).await?;
     if due.events {
-        while store.write(ExpandEvents { gather_ms: house.alerts.gather_ms, now: Timestamp::now() }).await? {}
+        while store.write(ExpandEvents { gather_ms: context.alerts.gather_ms, now: Timestamp::now() }).await? {}
     }
     if free == 0 || !(due.events || due.messages) {
         return Ok(Vec::new());
@@ -194,12 +194,12 @@ async fn settle(store: &Store, message: &Claimed, error: Option<String>) {
 }
 
 /// Sends a message to a channel at once and says what came of it.
-async fn test(house: House, senders: Rc<Senders>, id: ChannelId) -> Result<AlertTestOutput, Problem> {
-    let found = house.store.read(GetChannel(id)).await.map_err(|e| problem_of(&e))?;
+async fn test(context: BrokerContext, senders: Rc<Senders>, id: ChannelId) -> Result<AlertTestOutput, Problem> {
+    let found = context.store.read(GetChannel(id)).await.map_err(|e| problem_of(&e))?;
     let channel = found.ok_or_else(|| Problem::not_found(format!("there is no channel {id}")))?;
     let (now, reason) = (Timestamp::now(), "a test of this channel".to_owned());
     let detail = serde_json::json!({ "reason": reason }).to_string();
-    let event = house.store.write(InsertTest { channel: id, detail, now }).await.map_err(|e| problem_of(&e))?;
+    let event = context.store.write(InsertTest { channel: id, detail, now }).await.map_err(|e| problem_of(&e))?;
     let stored = StoredEvent {
         id: event,
         event: "test".to_owned(),
@@ -212,7 +212,7 @@ async fn test(house: House, senders: Rc<Senders>, id: ChannelId) -> Result<Alert
     let message = Claimed { event: stored, channel, events: 1, attempt: MOST_ATTEMPTS };
     let error = senders.send(&message).await.err();
     let time = Timestamp::now().since_ms(now);
-    settle(&house.store, &message, error.clone()).await;
+    settle(&context.store, &message, error.clone()).await;
     Ok(AlertTestOutput { ok: error.is_none(), error, time, id: event })
 }
 
@@ -220,13 +220,13 @@ impl Actor for AlertActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let resumed = self.house.store.write(ResumeAlerts);
+        let resumed = self.context.store.write(ResumeAlerts);
         ctx.wait(wrap_future(resumed).map(|resumed, this: &mut Self, ctx: &mut Context<Self>| {
             if let Err(error) = resumed {
-                this.notice.stats().set_error(error.to_string());
+                this.guard.stats().set_error(error.to_string());
                 return ctx.stop(); // and the next one tries again, after a pause
             }
-            let (bell, own) = (this.house.alarms.clone(), ctx.address());
+            let (bell, own) = (this.context.alarms.clone(), ctx.address());
             ctx.spawn(wrap_future(async move {
                 loop {
                     // A ring and a second that passed are the same here.
@@ -250,8 +250,8 @@ impl Handler<Look> for AlertActor {
 impl Handler<TestChannel> for AlertActor {
     type Result = ();
     fn handle(&mut self, TestChannel { id, reply }: TestChannel, ctx: &mut Self::Context) {
-        self.notice.message("alerts.test");
-        let tested = test(self.house.clone(), Rc::clone(&self.senders), id);
+        self.guard.message("alerts.test");
+        let tested = test(self.context.clone(), Rc::clone(&self.senders), id);
         ctx.spawn(wrap_future(async move { reply_with(reply, tested.await) }));
     }
 }

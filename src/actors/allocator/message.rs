@@ -6,11 +6,11 @@ use crate::actors::supervision::Link;
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::WorkerId;
 use crate::domain::task::TaskSettings;
-use crate::domain::task::roster::{Ask, Asker, Hand, Refusal};
+use crate::domain::task::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
 use actix::Message;
 use std::sync::Arc;
 
-/// From a task: it wants a worker. Answered by `Granted` when there is a place, and by `Nobody` at once if no worker may
+/// From a task: it wants a worker. Answered by `Granted` when there is a permit, and by `Nobody` at once if no worker may
 /// have it; then it waits all the same.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -34,11 +34,11 @@ pub struct OccupyPlace {
     pub worker: WorkerId,
     /// Which instance.
     pub instance: u32,
-    /// Where the place goes.
+    /// Where the permit goes.
     pub task: TaskHandle,
 }
 
-/// From a [`Place`]: it is free again.
+/// From a [`WorkerPermit`]: it is free again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleasePlace {
@@ -55,7 +55,7 @@ pub struct HandHere {
     /// Who.
     pub worker: WorkerId,
     /// What it says of itself.
-    pub hand: Box<Hand>,
+    pub hand: Box<WorkerCapacity>,
     /// It can be reached.
     pub open: bool,
     /// An operator lets it have nothing new.
@@ -99,7 +99,7 @@ pub struct ListHands {
     pub reply: Reply<Vec<WorkerId>>,
 }
 
-/// From the desk: why has a task no worker?
+/// From the service: why has a task no worker?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ExplainAsk {
@@ -109,15 +109,15 @@ pub struct ExplainAsk {
     pub reply: Reply<Vec<Refusal>>,
 }
 
-/// A place at a worker for one task, counted off with a grant. It goes back when it is dropped, on whatever way.
+/// A permit at a worker for one task, counted off with a grant. It goes back when it is dropped, on whatever way.
 #[derive(Debug)]
-pub struct Place {
+pub struct WorkerPermit {
     worker: WorkerId,
     life: u64,
     allocator: AllocatorHandle,
 }
 
-impl Place {
+impl WorkerPermit {
     pub(super) fn new(worker: WorkerId, life: u64, allocator: AllocatorHandle) -> Self {
         Self { worker, life, allocator }
     }
@@ -129,7 +129,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerPermit {
     fn drop(&mut self) {
         self.allocator.0.tell(ReleasePlace { worker: self.worker, life: self.life });
     }
@@ -153,7 +153,7 @@ impl AllocatorHandle {
         self.0.tell(OccupyPlace { worker, instance, task });
     }
     /// See [`HandHere`].
-    pub fn hand_here(&self, worker: WorkerId, hand: Hand, open: bool, barred: bool) {
+    pub fn hand_here(&self, worker: WorkerId, hand: WorkerCapacity, open: bool, barred: bool) {
         self.0.tell(HandHere { worker, hand: Box::new(hand), open, barred });
     }
     /// See [`OpenHand`].

@@ -1,16 +1,17 @@
-//! Gives tasks places at workers: the shell around a [`Roster`].
+//! Gives tasks places at workers: the shell around a [`WorkerPool`].
 //!
 //! Owns nothing that is stored: if it dies, a new one is told everything again by the workers and the tasks.
 
 mod message;
 
 pub use message::{
-    AllocatorHandle, AskPlace, BarHand, ExplainAsk, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, Place, ReleasePlace, WithdrawAsk,
+    AllocatorHandle, AskPlace, BarHand, ExplainAsk, HandGone, HandHere, ListHands, OccupyPlace, OpenHand, ReleasePlace, WithdrawAsk,
+    WorkerPermit,
 };
 
-use super::supervision::{Link, Notice};
+use super::supervision::{ExitGuard, Link};
 use super::task::TaskHandle;
-use crate::domain::task::roster::{Asked, Asker, Grant, Roster};
+use crate::domain::task::worker_pool::{Asked, Asker, Grant, WorkerPool};
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 /// See the module's text.
 #[derive(Debug)]
 pub struct Allocator {
-    notice: Notice,
-    roster: Roster,
+    guard: ExitGuard,
+    worker_pool: WorkerPool,
     /// Where grants go, for those who wait.
     askers: HashMap<Asker, TaskHandle>,
 }
@@ -27,21 +28,21 @@ pub struct Allocator {
 impl Allocator {
     /// One that knows nobody yet.
     #[must_use]
-    pub fn new(notice: Notice) -> Self {
-        Self { notice, roster: Roster::default(), askers: HashMap::new() }
+    pub fn new(guard: ExitGuard) -> Self {
+        Self { guard, worker_pool: WorkerPool::default(), askers: HashMap::new() }
     }
 
-    fn place(&self, grant: Grant, ctx: &Context<Self>) -> Place {
-        let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())));
-        Place::new(grant.worker, grant.life, this)
+    fn permit(&self, grant: Grant, ctx: &Context<Self>) -> WorkerPermit {
+        let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
+        WorkerPermit::new(grant.worker, grant.life, this)
     }
 
     fn tell(&mut self, grants: Vec<Grant>, ctx: &Context<Self>) {
         for grant in grants {
-            let place = self.place(grant, ctx);
-            // Without an asker the place goes back as it is dropped.
+            let permit = self.permit(grant, ctx);
+            // Without an asker the permit goes back as it is dropped.
             if let Some(task) = self.askers.remove(&grant.asker) {
-                task.granted(grant.asker.1, place);
+                task.granted(grant.asker.1, permit);
             }
         }
     }
@@ -58,13 +59,13 @@ impl Actor for Allocator {
 impl Handler<AskPlace> for Allocator {
     type Result = ();
     fn handle(&mut self, AskPlace { ask, task }: AskPlace, ctx: &mut Self::Context) {
-        self.notice.message("allocator.ask");
+        self.guard.message("allocator.ask");
         let (asker, handler) = (ask.asker, Arc::clone(&ask.handler));
-        match self.roster.ask(*ask) {
-            Asked::Granted(grant) => task.granted(asker.1, self.place(grant, ctx)),
+        match self.worker_pool.ask(*ask) {
+            Asked::Granted(grant) => task.granted(asker.1, self.permit(grant, ctx)),
             Asked::Waits => drop(self.askers.insert(asker, task)),
             Asked::Nobody => {
-                let is_watched = self.roster.watches(&handler);
+                let is_watched = self.worker_pool.watches(&handler);
                 task.nobody(asker.1, is_watched);
                 self.askers.insert(asker, task);
             }
@@ -75,8 +76,8 @@ impl Handler<AskPlace> for Allocator {
 impl Handler<WithdrawAsk> for Allocator {
     type Result = ();
     fn handle(&mut self, WithdrawAsk(asker): WithdrawAsk, _: &mut Self::Context) {
-        self.notice.message("allocator.withdraw");
-        self.roster.withdraw(asker);
+        self.guard.message("allocator.withdraw");
+        self.worker_pool.withdraw(asker);
         self.askers.remove(&asker);
     }
 }
@@ -84,10 +85,10 @@ impl Handler<WithdrawAsk> for Allocator {
 impl Handler<OccupyPlace> for Allocator {
     type Result = ();
     fn handle(&mut self, OccupyPlace { worker, instance, task }: OccupyPlace, ctx: &mut Self::Context) {
-        self.notice.message("allocator.occupy");
-        if let Some(life) = self.roster.occupy(worker) {
-            let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())));
-            task.occupied(instance, Place::new(worker, life, this));
+        self.guard.message("allocator.occupy");
+        if let Some(life) = self.worker_pool.occupy(worker) {
+            let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
+            task.occupied(instance, WorkerPermit::new(worker, life, this));
         }
     }
 }
@@ -95,8 +96,8 @@ impl Handler<OccupyPlace> for Allocator {
 impl Handler<ReleasePlace> for Allocator {
     type Result = ();
     fn handle(&mut self, ReleasePlace { worker, life }: ReleasePlace, ctx: &mut Self::Context) {
-        self.notice.message("allocator.release");
-        let grants = self.roster.release(worker, life);
+        self.guard.message("allocator.release");
+        let grants = self.worker_pool.release(worker, life);
         self.tell(grants, ctx);
     }
 }
@@ -104,8 +105,8 @@ impl Handler<ReleasePlace> for Allocator {
 impl Handler<HandHere> for Allocator {
     type Result = ();
     fn handle(&mut self, HandHere { worker, hand, open, barred }: HandHere, ctx: &mut Self::Context) {
-        self.notice.message("allocator.hand_here");
-        let grants = self.roster.join(worker, *hand, open, barred);
+        self.guard.message("allocator.hand_here");
+        let grants = self.worker_pool.join(worker, *hand, open, barred);
         self.tell(grants, ctx);
     }
 }
@@ -113,8 +114,8 @@ impl Handler<HandHere> for Allocator {
 impl Handler<OpenHand> for Allocator {
     type Result = ();
     fn handle(&mut self, OpenHand { worker, open }: OpenHand, ctx: &mut Self::Context) {
-        self.notice.message("allocator.open_hand");
-        let grants = self.roster.set_open(worker, open);
+        self.guard.message("allocator.open_hand");
+        let grants = self.worker_pool.set_open(worker, open);
         self.tell(grants, ctx);
     }
 }
@@ -122,8 +123,8 @@ impl Handler<OpenHand> for Allocator {
 impl Handler<BarHand> for Allocator {
     type Result = ();
     fn handle(&mut self, BarHand { worker, barred }: BarHand, ctx: &mut Self::Context) {
-        self.notice.message("allocator.bar_hand");
-        let grants = self.roster.bar(worker, barred);
+        self.guard.message("allocator.bar_hand");
+        let grants = self.worker_pool.bar(worker, barred);
         self.tell(grants, ctx);
     }
 }
@@ -131,8 +132,8 @@ impl Handler<BarHand> for Allocator {
 impl Handler<HandGone> for Allocator {
     type Result = ();
     fn handle(&mut self, HandGone(worker): HandGone, ctx: &mut Self::Context) {
-        self.notice.message("allocator.hand_gone");
-        let (grants, orphans) = self.roster.leave(worker);
+        self.guard.message("allocator.hand_gone");
+        let (grants, orphans) = self.worker_pool.leave(worker);
         self.tell(grants, ctx);
         for asker in orphans {
             if let Some(task) = self.askers.get(&asker) {
@@ -145,15 +146,15 @@ impl Handler<HandGone> for Allocator {
 impl Handler<ListHands> for Allocator {
     type Result = ();
     fn handle(&mut self, ListHands { handler, settings, reply }: ListHands, _: &mut Self::Context) {
-        self.notice.message("allocator.list");
-        reply.send(Ok(self.roster.all(&handler, &settings)));
+        self.guard.message("allocator.list");
+        reply.send(Ok(self.worker_pool.all(&handler, &settings)));
     }
 }
 
 impl Handler<ExplainAsk> for Allocator {
     type Result = ();
     fn handle(&mut self, ExplainAsk { ask, reply }: ExplainAsk, _: &mut Self::Context) {
-        self.notice.message("allocator.explain");
-        reply.send(Ok(self.roster.explain(&ask)));
+        self.guard.message("allocator.explain");
+        reply.send(Ok(self.worker_pool.explain(&ask)));
     }
 }

@@ -4,7 +4,7 @@ use super::ApplicationActor;
 use crate::actors::chance;
 use crate::actors::ends::End;
 use crate::actors::run::stored_output;
-use crate::domain::application::life::Phase;
+use crate::domain::application::state_machine::Phase;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
@@ -19,7 +19,7 @@ impl ApplicationActor {
 
     /// What the run brought: how many nodes were asked for and taken, and how their programs ended.
     fn result(&self) -> String {
-        let ends = self.life.as_ref().map_or(&[][..], |life| life.instances());
+        let ends = self.machine.as_ref().map_or(&[][..], |life| life.instances());
         let ended = |state| ends.iter().filter(|instance| instance.phase == Phase::Over(state)).count();
         let mut out = json!({
             "attempt": self.run.attempt,
@@ -28,7 +28,7 @@ impl ApplicationActor {
             "failed": ended(RunState::Failed),
             "stopped": ended(RunState::Stopped),
         });
-        if let Some(remark) = self.run.reason.as_ref().filter(|_| self.life.is_some()) {
+        if let Some(remark) = self.run.reason.as_ref().filter(|_| self.machine.is_some()) {
             out["partial"] = remark.as_str().into();
         }
         out.to_string()
@@ -46,17 +46,17 @@ impl ApplicationActor {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
         // That it had fewer nodes than it asked for is worth saying also if all went well on them.
-        let (result, reason) = (Some(self.result()), reason.or_else(|| self.run.reason.take().filter(|_| self.life.is_some())));
+        let (result, reason) = (Some(self.result()), reason.or_else(|| self.run.reason.take().filter(|_| self.machine.is_some())));
         let end = End { state, reason, result, now: Timestamp::now() };
         let write = end.write(&self.run, self.epoch);
         crate::fault::point("application.end");
-        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
-            end.apply(&mut this.run, &this.house);
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, follow, ctx| {
+            end.apply(&mut this.run, &this.context);
             for reply in this.stops.drain(..) {
                 reply.send(Ok(stored_output(&this.run)));
             }
-            this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
-            this.notice.finish();
+            this.context.registry().run_ended(this.run.identity, this.run.job_id, follow);
+            this.guard.finish();
             ctx.stop();
         });
     }
@@ -70,11 +70,11 @@ impl ApplicationActor {
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
-        log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
+        log::warn!("an attempt of a run failed run_id={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
         let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason };
-        Self::then(ctx, self.house.store.insist(write), |this, (), ctx| {
-            this.house.registry().run_begins_anew(this.run.identity);
-            this.notice.finish();
+        Self::then(ctx, self.context.store.write_unbounded(write), |this, (), ctx| {
+            this.context.registry().run_begins_anew(this.run.identity);
+            this.guard.finish();
             ctx.stop();
         });
     }

@@ -9,7 +9,7 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 use actix::Message;
 
-/// From the desk or the run's job: end it, on all its nodes.
+/// From the service or the run's job: end it, on all its nodes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopApplication {
@@ -24,7 +24,7 @@ pub struct StopApplication {
 /// From the registry: the turn of a run that waited for it may have come.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SeeTurn;
+pub struct CheckQueue;
 
 /// From a node: where a program of the run is.
 #[derive(Debug, Message)]
@@ -70,7 +70,7 @@ pub struct NodeLost {
 #[derive(Debug, Clone)]
 pub struct ApplicationHandle(pub(in crate::actors) Link<ApplicationActor>);
 
-/// From the desk: where is the run?
+/// From the service: where is the run?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeApplication(pub Reply<RunOutput>);
@@ -90,9 +90,9 @@ impl ApplicationHandle {
         self.0.tell(StopApplication { reason, by, reply });
         answer
     }
-    /// See [`SeeTurn`].
-    pub fn see_turn(&self) {
-        self.0.tell(SeeTurn);
+    /// See [`CheckQueue`].
+    pub fn check_queue(&self) {
+        self.0.tell(CheckQueue);
     }
     /// See [`ProgramReported`].
     pub fn reported(&self, node: NodeId, report: ProgramReport) {

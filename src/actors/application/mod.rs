@@ -1,6 +1,6 @@
 //! A run of an application: programs on one node or on many.
 //!
-//! `domain/application/life` decides; this shell stores and sends. Where the instances are to be is on disk before a node
+//! `domain/application/state_machine` decides; this shell stores and sends. Where the instances are to be is on disk before a node
 //! hears of it, and that a program is over before its node may forget it. So an actor that is built anew takes the same
 //! instances over, asks for them, and starts none twice.
 
@@ -11,17 +11,17 @@ mod output;
 mod reports;
 
 pub use message::{
-    ApplicationHandle, DescribeApplication, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, SeeTurn, StopApplication,
+    ApplicationHandle, CheckQueue, DescribeApplication, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, StopApplication,
 };
 
+use super::context::BrokerContext;
 use super::followers::Size;
-use super::house::House;
 use super::reply::Reply;
 use super::run::stored_output;
-use super::supervision::Notice;
+use super::supervision::ExitGuard;
 use crate::domain::application::ApplicationSettings;
 use crate::domain::application::choice::Chosen;
-use crate::domain::application::life::{Effect, Event, Life, Phase, Rules};
+use crate::domain::application::state_machine::{Effect, Event, Phase, Rules, StateMachine};
 use crate::domain::ids::NodeId;
 use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::time::Timestamp;
@@ -47,15 +47,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// See the module's text.
 #[derive(Debug)]
 pub struct ApplicationActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     run: Run,
     epoch: i64,
     settings: Option<Arc<ApplicationSettings>>,
     /// Its arguments, before placeholders are filled in.
     words: Vec<String>,
     /// None until its nodes are chosen.
-    life: Option<Life>,
+    machine: Option<StateMachine>,
     instances: Vec<Place>,
     ticks: u32,
     /// When it began to wait for nodes that are about to connect.
@@ -100,12 +100,12 @@ impl LoadedApplication {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn load(house: &House, run: Run, epoch: i64) -> Result<Self, StoreError> {
-        let mut instances = house.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+    pub async fn load(context: &BrokerContext, run: Run, epoch: i64) -> Result<Self, StoreError> {
+        let mut instances = context.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
         // Those of an attempt that failed stay for who looks until the next one has its nodes.
         instances.retain(|row| row.attempt == run.attempt);
-        let (lines, bytes) = house.store.read(LogSize { run_no: run.no }).await?;
-        house.followers.learn(run.no, Size::read(lines, bytes));
+        let (lines, bytes) = context.store.read(LogSize { run_no: run.no }).await?;
+        context.followers.learn(run.no, Size::read(lines, bytes));
         Ok(Self { run, epoch, instances })
     }
 
@@ -119,18 +119,18 @@ impl LoadedApplication {
 impl ApplicationActor {
     /// The actor of a run.
     #[must_use]
-    pub fn new(notice: Notice, house: House, loaded: LoadedApplication) -> Self {
+    pub fn new(guard: ExitGuard, context: BrokerContext, loaded: LoadedApplication) -> Self {
         let LoadedApplication { run, epoch, instances: rows } = loaded;
         let settings = run.rules.application.clone();
         let instances = rows.iter().map(|row| Place { result: row.result.clone(), start_time: row.start_time, next_line: row.lines });
         let mut this = Self {
-            notice,
-            house,
+            guard,
+            context,
             run,
             epoch,
             settings,
             words: Vec::new(),
-            life: None,
+            machine: None,
             instances: instances.collect(),
             ticks: 0,
             waits_since: None,
@@ -148,7 +148,7 @@ impl ApplicationActor {
         Rules {
             grace: self.settings.as_ref().map_or(0, |settings| settings.grace),
             timeout: self.run.rules.timeout,
-            liveness: self.house.times.node_offline,
+            liveness: self.context.times.node_offline,
         }
     }
 
@@ -170,13 +170,13 @@ impl ApplicationActor {
             };
             (NodeId(row.peer.unwrap_or_default()), phase, row.reason)
         });
-        let (life, effects) = Life::restore(stored.collect(), self.rules(), began, stop, now);
-        for (nth, instance) in life.instances().iter().enumerate() {
+        let (machine, effects) = StateMachine::restore(stored.collect(), self.rules(), began, stop, now);
+        for (nth, instance) in machine.instances().iter().enumerate() {
             if !matches!(instance.phase, Phase::Over(_)) {
-                self.house.fleet.take(instance.node, self.program(nth));
+                self.context.fleet.take(instance.node, self.program(nth));
             }
         }
-        self.life = Some(life);
+        self.machine = Some(machine);
         effects
     }
 
@@ -194,8 +194,8 @@ impl ApplicationActor {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
             Ok(value) => done(this, value, ctx),
             Err(error) => {
-                log::error!("the actor of an application ends and is built anew run={}: the store: {error}", this.run.identity);
-                this.notice.stats().set_error(format!("the store: {error}"));
+                log::error!("the actor of an application ends and is built anew run_id={}: the store: {error}", this.run.identity);
+                this.guard.stats().set_error(format!("the store: {error}"));
                 ctx.stop();
             }
         }));
@@ -203,7 +203,7 @@ impl ApplicationActor {
 
     /// Its turn has come: chooses nodes, and stores where it will be.
     fn begin(&mut self, ctx: &mut Context<Self>) {
-        if self.ending || self.life.is_some() {
+        if self.ending || self.machine.is_some() {
             return;
         }
         let Some(settings) = self.settings.clone() else {
@@ -214,10 +214,10 @@ impl ApplicationActor {
             Err(detail) => return self.end(RunState::Failed, Some(format!("the arguments: {detail}")), ctx),
         }
         let now = Timestamp::now();
-        let chosen = self.house.fleet.choose(&settings, self.run.identity, self.run.attempt);
+        let chosen = self.context.fleet.choose(&settings, self.run.identity, self.run.attempt);
         let remark = chosen.remark();
         if chosen.is_partial() && self.waits_for_nodes(&chosen) {
-            self.house.fleet.leave(self.run.identity);
+            self.context.fleet.leave(self.run.identity);
             self.run.reason = remark.map(|remark| format!("waits for nodes that are about to connect: {remark}"));
             ctx.run_later(LOOK_AGAIN, Self::begin);
             return;
@@ -228,22 +228,22 @@ impl ApplicationActor {
         }
         if self.run.start_time.is_none() {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
+            self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         (self.run.state, self.run.reason, self.run.not_before) = (RunState::Scheduled, remark.clone(), None);
         let (no, epoch, attempt) = (self.run.no, self.epoch, self.run.attempt);
         let peers = chosen.nodes.iter().map(|node| node.0).collect();
         let write = PlaceRun { no, epoch, attempt, peers, reason: remark, now };
         self.ending = true; // Nothing else is decided before that is on disk.
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             crate::fault::point("application.placed");
             this.ending = false;
             this.instances = vec![Place::default(); chosen.nodes.len()];
-            let (life, effects) = Life::begin(&chosen.nodes, this.rules(), Timestamp::steady());
-            this.life = Some(life);
+            let (machine, effects) = StateMachine::begin(&chosen.nodes, this.rules(), Timestamp::steady());
+            this.machine = Some(machine);
             this.carry_out(effects, ctx);
             this.remind();
-            this.house.followers.ring(this.run.identity);
+            this.context.followers.ring(this.run.identity);
             if let Some(stop) = this.stop_reason.take() {
                 this.stop_all(stop, ctx);
             }
@@ -256,13 +256,13 @@ impl ApplicationActor {
         let waited = now.since_ms(*self.waits_since.get_or_insert(now));
         let is_greeting = chosen.left_out.unknown > 0 && waited < NODES_RETURN_MS;
         let is_older = self.epoch > Run::FIRST_EPOCH;
-        let is_missing = is_older || self.house.directory.nodes.count() < self.house.before.nodes;
-        is_greeting || is_missing && now.since_ms(self.house.began) < NODES_RETURN_MS
+        let is_missing = is_older || self.context.addresses.nodes.count() < self.context.before.nodes;
+        is_greeting || is_missing && now.since_ms(self.context.began) < NODES_RETURN_MS
     }
 
     fn happens(&mut self, event: Event, ctx: &mut Context<Self>) {
-        if let Some(life) = &mut self.life {
-            let effects = life.handle(event, Timestamp::steady());
+        if let Some(machine) = &mut self.machine {
+            let effects = machine.handle(event, Timestamp::steady());
             self.carry_out(effects, ctx);
         }
     }
@@ -281,7 +281,7 @@ impl ApplicationActor {
 
     /// Stores where an instance is now.
     fn store(&mut self, nth: usize, ctx: &mut Context<Self>) {
-        let Some(instance) = self.life.as_ref().and_then(|life| life.instances().get(nth)) else { return };
+        let Some(instance) = self.machine.as_ref().and_then(|machine| machine.instances().get(nth)) else { return };
         let now = Timestamp::now();
         let (state, is_over) = match instance.phase {
             Phase::Over(state) => (state, true),
@@ -289,7 +289,7 @@ impl ApplicationActor {
             Phase::Told | Phase::Accepted => (RunState::Scheduled, false),
         };
         if is_over {
-            self.house.fleet.give_back(instance.node, self.program(nth));
+            self.context.fleet.give_back(instance.node, self.program(nth));
         } else if state == RunState::Running {
             self.run.state = RunState::Running;
         }
@@ -304,8 +304,8 @@ impl ApplicationActor {
             start_time: place.start_time,
             finish_time: is_over.then_some(now),
         };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
-            this.house.followers.ring(this.run.identity);
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
+            this.context.followers.ring(this.run.identity);
             if is_over {
                 this.happens(Event::Stored(nth), ctx);
             }
@@ -315,13 +315,13 @@ impl ApplicationActor {
     /// Ends all its programs; that it is to end is stored first, so that it does after a crash too.
     fn stop_all(&mut self, reason: String, ctx: &mut Context<Self>) {
         let write = AskExit { no: self.run.no, epoch: self.epoch, reason: reason.clone(), by: self.run.update_by.clone() };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| this.happens(Event::Stop(reason), ctx));
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| this.happens(Event::Stop(reason), ctx));
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        let Some(life) = &self.life else { return };
-        let is_there = |node: &NodeId| self.house.directory.nodes.get(*node).is_some();
-        let here = life.instances().iter().map(|instance| instance.node).filter(is_there).collect();
+        let Some(machine) = &self.machine else { return };
+        let is_there = |node: &NodeId| self.context.addresses.nodes.get(*node).is_some();
+        let here = machine.instances().iter().map(|instance| instance.node).filter(is_there).collect();
         self.happens(Event::Tick(here), ctx);
         self.ticks += 1;
         if self.ticks.is_multiple_of(REMIND) {
@@ -348,12 +348,12 @@ impl Actor for ApplicationActor {
     }
 }
 
-impl Handler<SeeTurn> for ApplicationActor {
+impl Handler<CheckQueue> for ApplicationActor {
     type Result = ();
-    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
-        self.notice.message("application.see_turn");
+    fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
+        self.guard.message("application.check_queue");
         if self.run.is_queued() {
-            Self::then(ctx, self.house.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
+            Self::then(ctx, self.context.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
                 if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
                     this.run.not_before = None;
                     this.begin(ctx);
@@ -366,8 +366,8 @@ impl Handler<SeeTurn> for ApplicationActor {
 impl Handler<StopApplication> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, StopApplication { reason, by, reply }: StopApplication, ctx: &mut Self::Context) {
-        self.notice.message("application.stop");
-        let is_placing = self.ending && self.life.is_none() && self.run.state == RunState::Scheduled;
+        self.guard.message("application.stop");
+        let is_placing = self.ending && self.machine.is_none() && self.run.state == RunState::Scheduled;
         if self.again {
             return reply.send(Err(Problem::busy("the run is about to be tried again")));
         }
@@ -378,7 +378,7 @@ impl Handler<StopApplication> for ApplicationActor {
             self.run.update_by = by;
         }
         self.stops.push(reply);
-        match &self.life {
+        match &self.machine {
             None if is_placing => drop(self.stop_reason.get_or_insert(reason)),
             None => self.end(RunState::Stopped, Some(reason), ctx),
             Some(_) if self.stops.len() == 1 => self.stop_all(reason, ctx),
@@ -390,7 +390,7 @@ impl Handler<StopApplication> for ApplicationActor {
 impl Handler<DescribeApplication> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, DescribeApplication(reply): DescribeApplication, _: &mut Self::Context) {
-        self.notice.message("application.describe");
+        self.guard.message("application.describe");
         reply.send(Ok(stored_output(&self.run)));
     }
 }

@@ -1,7 +1,7 @@
 //! What the nodes are told.
 
 use super::ApplicationActor;
-use crate::domain::application::life::Phase;
+use crate::domain::application::state_machine::Phase;
 use crate::domain::application::{Place, expand};
 use crate::domain::ids::NodeId;
 use crate::protocol::application::{Package, ProgramLimits, ProgramOrder, ProgramRef};
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 impl ApplicationActor {
     /// Tells the node of an instance. What is lost on the way is told again.
     pub(super) fn send(&self, nth: usize, message: &ToNode) {
-        if let Some(instance) = self.life.as_ref().and_then(|life| life.instances().get(nth)) {
+        if let Some(instance) = self.machine.as_ref().and_then(|life| life.instances().get(nth)) {
             self.tell_node(instance.node, message);
         }
     }
 
     pub(super) fn tell_node(&self, node: NodeId, message: &ToNode) {
-        if let Some(node) = self.house.directory.nodes.get(node) {
+        if let Some(node) = self.context.addresses.nodes.get(node) {
             node.command(message.clone());
         }
     }
@@ -36,7 +36,7 @@ impl ApplicationActor {
 
     /// Reminds each node of what it is expected to have, so that it tells of what it lists and what it does not.
     pub(super) fn remind(&self) {
-        let Some(life) = &self.life else { return };
+        let Some(life) = &self.machine else { return };
         let mut expected: BTreeMap<NodeId, Vec<ProgramRef>> = BTreeMap::new();
         for (nth, instance) in life.instances().iter().enumerate() {
             let programs = expected.entry(instance.node).or_default();
@@ -45,7 +45,7 @@ impl ApplicationActor {
             }
         }
         for (node, programs) in expected {
-            if let Some(node) = self.house.directory.nodes.get(node) {
+            if let Some(node) = self.context.addresses.nodes.get(node) {
                 node.expect_programs(self.run.identity, programs);
             }
         }

@@ -25,7 +25,7 @@ fn kept(instance: u32, mut line: LogInput, now: Timestamp) -> NewLine {
 impl Handler<ProgramOutputCame> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, ProgramOutputCame { node, output }: ProgramOutputCame, ctx: &mut Self::Context) {
-        self.notice.message("application.output");
+        self.guard.message("application.output");
         let (program, end) = (output.program, output.first.saturating_add(output.lines.len() as u64));
         let Some(nth) = self.meant(node, program) else {
             // Nobody wants them; its node is not to wait for ever for somebody to take them.
@@ -43,17 +43,17 @@ impl Handler<ProgramOutputCame> for ApplicationActor {
         let mut lines: Vec<NewLine> = new.map(|line| kept(program.instance, line, now)).collect();
         let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
         // What does not fit is counted and dropped: a program does not wait for a log that is full.
-        let room = self.house.followers.make_room(self.run.no, &lengths);
+        let room = self.context.followers.make_room(self.run.no, &lengths);
         lines.truncate(room.taken);
         if room.filled {
             lines.push(NewLine { at: now, level: WARNING, source: "broker".to_owned(), text: crate::actors::followers::full() });
         }
         let is_more = !lines.is_empty();
         let write = TakeOutput { no: self.run.no, epoch: self.epoch, instance: program.instance, next: end, lines };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), _| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), _| {
             this.tell_node(node, &ToNode::OutputTaken { program, next: end });
             if is_more {
-                this.house.followers.ring(this.run.identity);
+                this.context.followers.ring(this.run.identity);
             }
         });
     }

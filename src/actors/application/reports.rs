@@ -1,7 +1,7 @@
 //! What the nodes say.
 
 use super::{ApplicationActor, NodeLost, ProgramReported, ProgramsListed};
-use crate::domain::application::life::{Event, Phase, Word};
+use crate::domain::application::state_machine::{Event, Phase, Word};
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramRef, ProgramReport, ProgramState};
@@ -13,7 +13,7 @@ impl ApplicationActor {
     /// Which instance a node means; none if the run does not count on that program there.
     pub(super) fn meant(&self, node: NodeId, program: ProgramRef) -> Option<usize> {
         let nth = program.instance as usize;
-        let instance = self.life.as_ref()?.instances().get(nth)?;
+        let instance = self.machine.as_ref()?.instances().get(nth)?;
         (program == self.program(nth) && instance.node == node).then_some(nth)
     }
 
@@ -26,7 +26,7 @@ impl ApplicationActor {
     }
 
     fn is_over(&self, nth: usize) -> bool {
-        self.life.as_ref().is_some_and(|life| matches!(life.instances()[nth].phase, Phase::Over(_)))
+        self.machine.as_ref().is_some_and(|life| matches!(life.instances()[nth].phase, Phase::Over(_)))
     }
 }
 
@@ -61,7 +61,7 @@ fn result(report: &ProgramReport) -> String {
 impl Handler<ProgramReported> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, ProgramReported { node, report }: ProgramReported, ctx: &mut Self::Context) {
-        self.notice.message("application.report");
+        self.guard.message("application.report");
         let Some(nth) = self.meant(node, report.program) else {
             let is_over = !matches!(report.state, ProgramState::Accepted | ProgramState::Running);
             // Told to end what is over, a node says again that it is over.
@@ -87,7 +87,7 @@ impl Handler<ProgramReported> for ApplicationActor {
                 let wall = report.exit.as_ref().map_or(0, |exit| i64::try_from(exit.wall_ms).unwrap_or(0));
                 place.start_time = Some(now.plus_ms(-wall));
                 if is_first && self.run.attempt == 1 {
-                    self.house.lateness.started(now.since_ms(self.run.wanted_at()) - wall);
+                    self.context.lateness.started(now.since_ms(self.run.wanted_at()) - wall);
                 }
             }
         }
@@ -98,7 +98,7 @@ impl Handler<ProgramReported> for ApplicationActor {
 impl Handler<ProgramsListed> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, ProgramsListed { node, programs }: ProgramsListed, ctx: &mut Self::Context) {
-        self.notice.message("application.listed");
+        self.guard.message("application.listed");
         if self.ending {
             return;
         }
@@ -116,7 +116,7 @@ impl Handler<ProgramsListed> for ApplicationActor {
 impl Handler<NodeLost> for ApplicationActor {
     type Result = ();
     fn handle(&mut self, NodeLost { node, last_heard }: NodeLost, ctx: &mut Self::Context) {
-        self.notice.message("application.node_lost");
+        self.guard.message("application.node_lost");
         self.happens(Event::NodeGone(node, last_heard), ctx);
     }
 }

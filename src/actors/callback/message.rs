@@ -6,7 +6,7 @@ use crate::actors::supervision::Link;
 use crate::protocol::api::RunOutput;
 use actix::Message;
 
-/// From the desk or the run's job: end it, and drop the request if one is under way.
+/// From the service or the run's job: end it, and drop the request if one is under way.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopCallback {
@@ -21,13 +21,13 @@ pub struct StopCallback {
 /// From the registry: the turn of a run that waited for it may have come.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SeeTurn;
+pub struct CheckQueue;
 
 /// A callback run, for other rooms.
 #[derive(Debug, Clone)]
 pub struct CallbackHandle(pub(in crate::actors) Link<CallbackActor>);
 
-/// From the desk: where is the run?
+/// From the service: where is the run?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeCallback(pub Reply<RunOutput>);
@@ -47,8 +47,8 @@ impl CallbackHandle {
         self.0.tell(StopCallback { reason, by, reply });
         answer
     }
-    /// See [`SeeTurn`].
-    pub fn see_turn(&self) {
-        self.0.tell(SeeTurn);
+    /// See [`CheckQueue`].
+    pub fn check_queue(&self) {
+        self.0.tell(CheckQueue);
     }
 }

@@ -9,14 +9,14 @@ mod message;
 mod outbound;
 mod request;
 
-pub use message::{CallbackHandle, DescribeCallback, SeeTurn, StopCallback};
+pub use message::{CallbackHandle, CheckQueue, DescribeCallback, StopCallback};
 pub use outbound::Outbound;
 pub(in crate::actors) use outbound::{addresses, to};
 
+use super::context::BrokerContext;
 use super::ends::End;
-use super::house::House;
 use super::run::stored_output;
-use super::supervision::Notice;
+use super::supervision::ExitGuard;
 use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
@@ -34,8 +34,8 @@ const USUAL_TIMEOUT: u64 = 30_000;
 /// See the module's text.
 #[derive(Debug)]
 pub struct CallbackActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     run: Run,
     epoch: i64,
     /// The wait for a slot, or the request.
@@ -51,8 +51,8 @@ pub struct CallbackActor {
 impl CallbackActor {
     /// The actor of a run that is owned under this epoch.
     #[must_use]
-    pub fn new(notice: Notice, house: House, run: Run, epoch: i64) -> Self {
-        Self { notice, house, run, epoch, work: None, ending: false, again: false, next: None }
+    pub fn new(guard: ExitGuard, context: BrokerContext, run: Run, epoch: i64) -> Self {
+        Self { guard, context, run, epoch, work: None, ending: false, again: false, next: None }
     }
 
     /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
@@ -65,8 +65,8 @@ impl CallbackActor {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
             Ok(value) => done(this, value, ctx),
             Err(error) => {
-                log::error!("the actor of a callback ends and is built anew run={}: the store: {error}", this.run.identity);
-                this.notice.stats().set_error(format!("the store: {error}"));
+                log::error!("the actor of a callback ends and is built anew run_id={}: the store: {error}", this.run.identity);
+                this.guard.stats().set_error(format!("the store: {error}"));
                 ctx.stop();
             }
         }));
@@ -78,7 +78,7 @@ impl CallbackActor {
             return;
         }
         self.run.reason = Some("waits until fewer requests of other runs are under way".to_owned());
-        let outbound = self.house.outbound.clone();
+        let outbound = self.context.outbound.clone();
         let slot = wrap_future(async move { outbound.slot().await });
         self.work = Some(ctx.spawn(slot.map(|slot, this: &mut Self, ctx: &mut Context<Self>| this.order(slot, ctx))));
     }
@@ -91,11 +91,11 @@ impl CallbackActor {
         let is_first = self.run.start_time.is_none();
         if is_first {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
+            self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         let (no, may_be_late) = (self.run.no, self.run.may_be_late());
         let write = BeginRun { no, epoch: self.epoch, state: RunState::Running, worker: None, may_be_late, now };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| this.send(slot, is_first, ctx));
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| this.send(slot, is_first, ctx));
     }
 
     fn send(&mut self, slot: Slot, is_first: bool, ctx: &mut Context<Self>) {
@@ -104,15 +104,15 @@ impl CallbackActor {
         }
         crate::fault::point("callback.send");
         let timeout = self.run.rules.timeout.unwrap_or(USUAL_TIMEOUT);
-        let (run, house) = (self.run.clone(), self.house.clone());
+        let (run, context) = (self.run.clone(), self.context.clone());
         let attempt = async move {
-            let attempt = request::attempt(&house.outbound.targets, &run, timeout).await;
+            let attempt = request::attempt(&context.outbound.targets, &run, timeout).await;
             drop(slot);
             attempt
         };
         let attempt = wrap_future(attempt).map(move |attempt, this: &mut Self, ctx: &mut Context<Self>| {
             if let Some(ms) = attempt.first_sign_ms.filter(|_| is_first) {
-                this.house.lateness.started(ms);
+                this.context.lateness.started(ms);
             }
             this.answered(attempt, ctx);
         });
@@ -161,11 +161,11 @@ impl CallbackActor {
         let mut write = end.write(&self.run, self.epoch);
         write.follow |= next.is_some();
         let write = WithNext { end: write, no: self.run.no, next };
-        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
-            end.apply(&mut this.run, &this.house);
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, follow, ctx| {
+            end.apply(&mut this.run, &this.context);
             done(Ok(stored_output(&this.run)));
-            this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
-            this.notice.finish();
+            this.context.registry().run_ended(this.run.identity, this.run.job_id, follow);
+            this.guard.finish();
             ctx.stop();
         });
     }
@@ -176,11 +176,11 @@ impl CallbackActor {
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
-        log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
+        log::warn!("an attempt of a run failed run_id={} next={attempt} in_ms={pause}: {reason}", self.run.identity);
         let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason };
-        Self::then(ctx, self.house.store.insist(write), |this, (), ctx| {
-            this.house.registry().run_begins_anew(this.run.identity);
-            this.notice.finish();
+        Self::then(ctx, self.context.store.write_unbounded(write), |this, (), ctx| {
+            this.context.registry().run_begins_anew(this.run.identity);
+            this.guard.finish();
             ctx.stop();
         });
     }
@@ -199,12 +199,12 @@ impl Actor for CallbackActor {
     }
 }
 
-impl Handler<SeeTurn> for CallbackActor {
+impl Handler<CheckQueue> for CallbackActor {
     type Result = ();
-    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
-        self.notice.message("callback.see_turn");
+    fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
+        self.guard.message("callback.check_queue");
         if self.run.is_queued() {
-            Self::then(ctx, self.house.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
+            Self::then(ctx, self.context.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
                 if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
                     this.run.not_before = None;
                     this.begin(ctx);
@@ -217,7 +217,7 @@ impl Handler<SeeTurn> for CallbackActor {
 impl Handler<StopCallback> for CallbackActor {
     type Result = ();
     fn handle(&mut self, StopCallback { reason, by, reply }: StopCallback, ctx: &mut Self::Context) {
-        self.notice.message("callback.stop");
+        self.guard.message("callback.stop");
         if self.again {
             return reply.send(Err(Problem::busy("the run is about to be tried again")));
         }
@@ -232,7 +232,7 @@ impl Handler<StopCallback> for CallbackActor {
 impl Handler<DescribeCallback> for CallbackActor {
     type Result = ();
     fn handle(&mut self, DescribeCallback(reply): DescribeCallback, _: &mut Self::Context) {
-        self.notice.message("callback.describe");
+        self.guard.message("callback.describe");
         reply.send(Ok(stored_output(&self.run)));
     }
 }

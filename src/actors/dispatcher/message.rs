@@ -51,7 +51,7 @@ pub struct NodeOpen {
     pub open: bool,
 }
 
-/// From a node: a block has left it. From a [`Place`] that no block has taken.
+/// From a node: a block has left it. From a [`NodePermit`] that no block has taken.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Credit(pub NodeId, pub Room);
@@ -78,7 +78,7 @@ pub struct PullBlock {
 /// A node's room for one block, counted off with a grant. Dropped before a block has arrived at the node, on whatever
 /// way, it goes back to the dispatcher that counted it off: a later dispatcher never did.
 #[derive(Debug)]
-pub struct Place {
+pub struct NodePermit {
     node: NodeId,
     room: Room,
     /// The node keeps the pace of a site by itself.
@@ -86,7 +86,7 @@ pub struct Place {
     dispatcher: Option<DispatcherHandle>,
 }
 
-impl Place {
+impl NodePermit {
     pub(super) fn new(node: NodeId, room: Room, keeps_pace: bool, dispatcher: DispatcherHandle) -> Self {
         Self { node, room, keeps_pace, dispatcher: Some(dispatcher) }
     }
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for NodePermit {
     fn drop(&mut self) {
         if let Some(dispatcher) = self.dispatcher.take() {
             dispatcher.credit(self.node, self.room);

@@ -4,11 +4,11 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, Place, PullBlock, RunGone, RunReady};
+pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady};
 
 use super::node::NodeHandle;
 use super::run::RunHandle;
-use super::supervision::{Link, Notice};
+use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::{Identity, NodeId};
 use crate::domain::matchmaker::Matchmaker;
 use crate::domain::node::Room;
@@ -25,7 +25,7 @@ struct KnownNode {
 /// See the module's text.
 #[derive(Debug)]
 pub struct Dispatcher {
-    notice: Notice,
+    guard: ExitGuard,
     blocks: Matchmaker,
     sites: Matchmaker,
     runs: HashMap<Identity, RunHandle>,
@@ -35,9 +35,9 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// One that knows nobody yet.
     #[must_use]
-    pub fn new(notice: Notice) -> Self {
+    pub fn new(guard: ExitGuard) -> Self {
         Self {
-            notice,
+            guard,
             blocks: Matchmaker::new(Room::Block),
             sites: Matchmaker::new(Room::Site),
             runs: HashMap::new(),
@@ -55,11 +55,11 @@ impl Dispatcher {
                         let other = if room == Room::Block { &mut self.sites } else { &mut self.blocks };
                         other.debit(grant.node);
                     }
-                    let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())));
-                    run.grant(node.handle.clone(), Place::new(grant.node, room, node.keeps_pace, this));
+                    let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
+                    run.grant(node.handle.clone(), NodePermit::new(grant.node, room, node.keeps_pace, this));
                 }
                 // Runs and nodes enter the matchmaker together with their handles.
-                _ => log::error!("a grant without a handle run={} node={}", grant.run, grant.node),
+                _ => log::error!("a grant without a handle run_id={} node={}", grant.run, grant.node),
             }
         }
     }
@@ -83,7 +83,7 @@ impl Actor for Dispatcher {
 impl Handler<RunReady> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: RunReady, ctx: &mut Self::Context) {
-        self.notice.message("dispatcher.run_ready");
+        self.guard.message("dispatcher.run_ready");
         let (group, os) = (m.node_group.as_deref(), m.os.as_deref());
         self.blocks.run_ready(m.identity, m.priority, m.ready, group, os);
         if m.sites > 0 || self.sites.knows(m.identity) {
@@ -97,7 +97,7 @@ impl Handler<RunReady> for Dispatcher {
 impl Handler<RunGone> for Dispatcher {
     type Result = ();
     fn handle(&mut self, RunGone(identity): RunGone, _: &mut Self::Context) {
-        self.notice.message("dispatcher.run_gone");
+        self.guard.message("dispatcher.run_gone");
         self.blocks.run_gone(identity);
         self.sites.run_gone(identity);
         self.runs.remove(&identity);
@@ -107,7 +107,7 @@ impl Handler<RunGone> for Dispatcher {
 impl Handler<NodeOpen> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: NodeOpen, ctx: &mut Self::Context) {
-        self.notice.message("dispatcher.node_open");
+        self.guard.message("dispatcher.node_open");
         let keeps_pace = m.facts.max_sites.is_some();
         self.nodes.insert(m.facts.node_id, KnownNode { handle: m.node, keeps_pace });
         self.sites.node_changed(m.facts.clone(), m.free_sites, m.open);
@@ -119,7 +119,7 @@ impl Handler<NodeOpen> for Dispatcher {
 impl Handler<Credit> for Dispatcher {
     type Result = ();
     fn handle(&mut self, Credit(node, room): Credit, ctx: &mut Self::Context) {
-        self.notice.message("dispatcher.credit");
+        self.guard.message("dispatcher.credit");
         self.of(room).credit(node);
         if self.nodes.get(&node).is_some_and(|node| !node.keeps_pace) {
             self.of(if room == Room::Block { Room::Site } else { Room::Block }).credit(node);
@@ -131,7 +131,7 @@ impl Handler<Credit> for Dispatcher {
 impl Handler<NodeGone> for Dispatcher {
     type Result = ();
     fn handle(&mut self, NodeGone(node): NodeGone, _: &mut Self::Context) {
-        self.notice.message("dispatcher.node_gone");
+        self.guard.message("dispatcher.node_gone");
         self.blocks.node_gone(node);
         self.sites.node_gone(node);
         self.nodes.remove(&node);
@@ -141,7 +141,7 @@ impl Handler<NodeGone> for Dispatcher {
 impl Handler<PullBlock> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: PullBlock, _: &mut Self::Context) {
-        self.notice.message("dispatcher.pull");
+        self.guard.message("dispatcher.pull");
         let (blocks, sites) = (&mut self.blocks, &mut self.sites);
         let found = blocks.pull(&m.facts, &m.without).map(|run| (run, Room::Block));
         let found = found.or_else(|| sites.pull(&m.facts, &m.without).map(|run| (run, Room::Site)));

@@ -5,8 +5,8 @@
 
 mod rounds;
 
-use super::house::House;
-use super::supervision::Notice;
+use super::context::BrokerContext;
+use super::supervision::ExitGuard;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, fut::wrap_future};
 use rounds::Broom;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// See the module's text.
 #[derive(Debug)]
 pub struct Janitor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     /// Away while it sweeps.
     broom: Option<Broom>,
 }
@@ -24,14 +24,14 @@ pub struct Janitor {
 impl Janitor {
     /// A janitor that has cleaned nothing yet.
     #[must_use]
-    pub fn new(notice: Notice, house: House) -> Self {
-        let broom = Some(Broom::new(house.store.clone(), house.keep, Arc::clone(&house.packages)));
-        Self { notice, house, broom }
+    pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
+        let broom = Some(Broom::new(context.store.clone(), context.keep, Arc::clone(&context.packages)));
+        Self { guard, context, broom }
     }
 
     fn clean(&mut self, ctx: &mut Context<Self>) {
-        self.notice.stats().told();
-        self.notice.message("janitor.clean");
+        self.guard.stats().told();
+        self.guard.message("janitor.clean");
         let Some(mut broom) = self.broom.take() else { return };
         let round = async move {
             let result = broom.sweep().await;
@@ -45,7 +45,7 @@ impl Janitor {
                 // The next round finds it again.
                 Err(error) => {
                     log::warn!("the cleaning ended early: {error}");
-                    this.notice.stats().set_error(error.to_string());
+                    this.guard.stats().set_error(error.to_string());
                 }
             }
             this.clean_later(ctx);
@@ -54,7 +54,7 @@ impl Janitor {
 
     /// The pause begins with the end of a round, so that rounds never meet.
     fn clean_later(&self, ctx: &mut Context<Self>) {
-        ctx.run_later(Duration::from_millis(self.house.keep.every_ms), Self::clean);
+        ctx.run_later(Duration::from_millis(self.context.keep.every_ms), Self::clean);
     }
 }
 

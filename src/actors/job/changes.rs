@@ -2,8 +2,8 @@
 
 use super::fires::stop_all;
 use super::input::apply;
+use super::loaded::LoadedJob;
 use super::message::JobChange;
-use super::room::Room;
 use super::successors::flow_problem;
 use crate::actors::reply::problem_of;
 use crate::domain::job::Job;
@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{Action, FlowFault, StoreError, UpdateJob};
 
-impl Room {
+impl LoadedJob {
     /// Changes the job, and says how it is then.
     pub(super) async fn change(&mut self, change: JobChange, by: Option<String>) -> Result<Job, Problem> {
         let restores = matches!(change, JobChange::Restore);
@@ -76,18 +76,18 @@ impl Room {
         let events: Vec<_> = given_up.iter().map(|reason| known.event("disabled", None, now, reason)).collect();
         let alarm = !events.is_empty();
         let update = UpdateJob { job: job.clone(), action, was, state, next_at, events };
-        let written = self.house.store.write(update).await;
+        let written = self.context.store.write(update).await;
         // Whatever came of it: what is known of the job is read anew.
         let open = self.known.take().map(|known| known.open.all()).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
-        if let Some(scheduler) = self.house.scheduler() {
+        if let Some(scheduler) = self.context.scheduler() {
             scheduler.planned(self.id, next_at);
         }
         if alarm {
-            self.house.alarm();
+            self.context.alarm();
         }
         if stops {
-            stop_all(&self.house, &open, "its job was disabled", job.update_by.as_deref()).await;
+            stop_all(&self.context, &open, "its job was disabled", job.update_by.as_deref()).await;
         }
         Ok(job)
     }

@@ -1,16 +1,16 @@
 //! From a due instant or a trigger to a run.
 
 use super::input::arguments_text;
+use super::loaded::{Known, LoadedJob, Texts, of_property};
 use super::message::{TriggerOrder, Triggered};
-use super::room::{Known, Room, Texts, of_property};
-use crate::actors::house::House;
+use crate::actors::context::BrokerContext;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{BROKER, Run, RunRules, RunState};
 use crate::domain::schedule::{
-    AHEAD_MS, Circumstances, Fate, Kind, Overlap, Policies, Row, SMALL_STEP_MS, Step, decide, decide_ahead, may_be_ahead,
+    AHEAD_MS, Circumstances, FireOutcome, Kind, Overlap, Policies, Row, SMALL_STEP_MS, Step, decide, decide_ahead, may_be_ahead,
 };
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Why a run is stopped for the sake of another one.
 const REPLACED: &str = "another run of the job replaces it";
 
-impl Room {
+impl LoadedJob {
     /// Deals with all that is due or about to be, and says when the job comes next.
     pub(super) async fn due(&mut self) {
         let mut result = self.settle_soon(Timestamp::now()).await;
@@ -36,7 +36,7 @@ impl Room {
             Ok(Soon::Waits) => self.announce_next(true),
             Ok(Soon::Settled) => self.announce(),
             // The scheduler asks again before long.
-            Err(problem) => log::error!("what is due could not be dealt with job={}: {problem}", self.id),
+            Err(problem) => log::error!("what is due could not be dealt with job_id={}: {problem}", self.id),
         }
     }
 
@@ -59,7 +59,7 @@ impl Room {
         if may_leave || !known.may_be_ahead() {
             return Ok(Soon::Waits);
         }
-        let fired_ahead = fired_ahead(&self.house, known).await?;
+        let fired_ahead = fired_ahead(&self.context, known).await?;
         let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
         match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {
             Some(step) => self.write(step, now).await.map(|()| Soon::Settled),
@@ -85,7 +85,7 @@ impl Room {
             self.known().await?;
             let known = self.known.as_ref().expect("it was read just now");
             let was = known.stored.state;
-            let fired_ahead = fired_ahead(&self.house, known).await?;
+            let fired_ahead = fired_ahead(&self.context, known).await?;
             let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
             let mut step = decide(&known.plan, &known.rules, &was, &given, now);
             if let Some(after) = step.rewind {
@@ -95,7 +95,7 @@ impl Room {
                     was.latest()
                 );
                 let before = ListFires { job_id: known.job.id, from: None, to: Some(after), verdict: None, ascending: false, limit: 1 };
-                let row = self.house.store.read(before).await.map_err(|e| problem_of(&e))?.pop();
+                let row = self.context.store.read(before).await.map_err(|e| problem_of(&e))?.pop();
                 if let Some(row) = row.filter(|row| row.planned_until > after) {
                     step.rewind_around(row.planned_at);
                 }
@@ -120,9 +120,9 @@ impl Room {
     }
 
     async fn write(&mut self, step: Step, now: Timestamp) -> Result<(), Problem> {
-        let Self { house, known, .. } = self;
+        let Self { context, known, .. } = self;
         let known = known.as_mut().expect("it was decided on what is known");
-        let stopped = if step.replace { stop_all(house, &known.open.all(), REPLACED, Some(BROKER)).await } else { Vec::new() };
+        let stopped = if step.replace { stop_all(context, &known.open.all(), REPLACED, Some(BROKER)).await } else { Vec::new() };
         let (rows, starting) = known.new_fires(&step.rows, now)?;
         let is_open = known.open.len() > stopped.len() || starting > 0;
         let next_at = known.next_at(&step.state, is_open);
@@ -143,13 +143,13 @@ impl Room {
             events,
             now,
         };
-        let written = self.house.store.insist(write).await;
+        let written = self.context.store.write_unbounded(write).await;
         let runs = match written {
             Ok(runs) => runs,
             Err(error) => return Err(self.forget(&error)),
         };
         for (verdict, instants) in verdicts {
-            self.house.counts.fired(verdict, instants);
+            self.context.counts.fired(verdict, instants);
         }
         let known = self.known.as_mut().expect("it is still known");
         known.stored = StoredPlan { state: step.state, next_at };
@@ -159,7 +159,7 @@ impl Room {
             self.begin(run, &properties, now);
         }
         if missed > 0 {
-            self.house.alarm();
+            self.context.alarm();
         }
         Ok(())
     }
@@ -167,16 +167,16 @@ impl Room {
     /// A run was made: it gets its actor, unless it waits for its turn.
     pub(super) fn begin(&mut self, run: Run, properties: &Texts, now: Timestamp) {
         if let Some(planned) = run.planned_at {
-            self.house.lateness.recorded(now.since_ms(planned));
+            self.context.lateness.recorded(now.since_ms(planned));
         }
         if run.state.is_final() {
-            return self.house.registry().run_ended(run.identity, run.job_id, run.follow);
+            return self.context.registry().run_ended(run.identity, run.job_id, run.follow);
         }
         if let Some(known) = &mut self.known {
             known.open.push(OpenRun { identity: run.identity, not_before: run.not_before, is_ahead: run.is_ahead() });
         }
         if !run.is_queued() {
-            self.house.registry().start_new_run(run, Arc::clone(properties));
+            self.context.registry().start_new_run(run, Arc::clone(properties));
         }
     }
 
@@ -188,7 +188,7 @@ impl Room {
         let input = &order.input;
         if let Some(planned_at) = input.fire_time {
             // Told twice, an instant gets the same answer twice, whatever has become of the job meanwhile.
-            match self.house.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
+            match self.context.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
                 Some(Some(identity)) => return Ok(Triggered { identity, run: None }),
                 Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was skipped before"))),
                 None => {}
@@ -196,7 +196,7 @@ impl Room {
         }
         if let Some(key) = &input.idempotency_key {
             // So does a key; before anything is stopped or turned away for its sake.
-            let known = self.house.store.read(RunOfKey { job_id: id, key: key.clone() }).await.map_err(|e| problem_of(&e))?;
+            let known = self.context.store.read(RunOfKey { job_id: id, key: key.clone() }).await.map_err(|e| problem_of(&e))?;
             if let Some(run) = known {
                 return Ok(Triggered { identity: run.identity, run: None });
             }
@@ -213,7 +213,7 @@ impl Room {
             Admission::No(rule, reason) => {
                 if let Some(planned_at) = input.fire_time {
                     let skip = RecordSkip { job_id: id, version, planned_at, rule, reason: reason.clone(), now };
-                    self.house.store.write(skip).await.map_err(|e| problem_of(&e))?;
+                    self.context.store.write(skip).await.map_err(|e| problem_of(&e))?;
                 }
                 return Err(Problem::conflict(rule, reason));
             }
@@ -225,8 +225,8 @@ impl Room {
         let properties = known.properties();
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
         // What follows from the end of a run was taken on with that run.
-        let store = &self.house.store;
-        let inserted = if order.after.is_some() { store.insist(insert).await } else { store.write(insert).await };
+        let store = &self.context.store;
+        let inserted = if order.after.is_some() { store.write_unbounded(insert).await } else { store.write(insert).await };
         self.made(inserted, &properties, now)
     }
 
@@ -293,7 +293,7 @@ impl Room {
             Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
             Overlap::Replace => {
                 let open = known.open.all();
-                let stopped = stop_all(&self.house, &open, REPLACED, Some(BROKER)).await;
+                let stopped = stop_all(&self.context, &open, REPLACED, Some(BROKER)).await;
                 let known = self.living().await?;
                 stopped.into_iter().for_each(|run| known.open.remove(run));
                 Admission::Now
@@ -303,7 +303,7 @@ impl Room {
 }
 
 /// Instants with a run that come again: only where the clock went back are there any.
-async fn fired_ahead(house: &House, known: &Known) -> Result<Vec<Timestamp>, Problem> {
+async fn fired_ahead(context: &BrokerContext, known: &Known) -> Result<Vec<Timestamp>, Problem> {
     if !known.stored.state.may_have_fired_ahead() {
         return Ok(Vec::new());
     }
@@ -311,7 +311,7 @@ async fn fired_ahead(house: &House, known: &Known) -> Result<Vec<Timestamp>, Pro
     let from = Some(decided.plus_ms(1));
     let verdict = Some("fired".to_owned());
     let ahead = ListFires { job_id: known.job.id, from, to: None, verdict, ascending: true, limit: 100_000 };
-    let rows = house.store.read(ahead).await.map_err(|e| problem_of(&e))?;
+    let rows = context.store.read(ahead).await.map_err(|e| problem_of(&e))?;
     Ok(rows.into_iter().map(|row| row.planned_at).collect())
 }
 
@@ -330,13 +330,13 @@ enum Admission {
 }
 
 /// Stops runs, all at once, and says which are over.
-pub(super) async fn stop_all(house: &House, open: &[Identity], reason: &str, by: Option<&str>) -> Vec<Identity> {
+pub(super) async fn stop_all(context: &BrokerContext, open: &[Identity], reason: &str, by: Option<&str>) -> Vec<Identity> {
     let stops = open.iter().map(|identity| async move {
-        let stopped = house.stop_run(*identity, reason.to_owned(), by.map(str::to_owned)).await;
+        let stopped = context.stop_run(*identity, reason.to_owned(), by.map(str::to_owned)).await;
         match stopped {
             Ok(_) => Some(*identity),
             Err(problem) => {
-                log::warn!("a run could not be stopped run={identity}: {problem}");
+                log::warn!("a run could not be stopped run_id={identity}: {problem}");
                 None
             }
         }
@@ -367,7 +367,7 @@ impl Known {
         // Few, and nearly always one.
         let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
         for row in rows {
-            if let Fate::Fire { queued } = row.fate {
+            if let FireOutcome::Fire { queued } = row.fate {
                 let mut run = self.planned_run(now, queued);
                 run.not_before = run.not_before.or((row.at > now).then_some(row.at));
                 runs.push((row.at, Box::new(run)));
@@ -384,10 +384,10 @@ impl Known {
             instants: row.instants,
             kind: row.kind,
             outcome: match &row.fate {
-                Fate::Fire { .. } => Outcome::Fired(runs.next().expect("it was made above, in this order").1),
-                Fate::Skipped => Outcome::Skipped,
-                Fate::Missed => Outcome::Missed,
-                Fate::Merged(into) => Outcome::Merged(into.map_or(waiting, |at| identities.get(&at).copied())),
+                FireOutcome::Fire { .. } => Outcome::Fired(runs.next().expect("it was made above, in this order").1),
+                FireOutcome::Skipped => Outcome::Skipped,
+                FireOutcome::Missed => Outcome::Missed,
+                FireOutcome::Merged(into) => Outcome::Merged(into.map_or(waiting, |at| identities.get(&at).copied())),
             },
             rule: row.rule,
             reason: row.reason.clone(),

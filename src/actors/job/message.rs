@@ -1,7 +1,7 @@
 //! What a job's actor is told, and its handle.
 
 use super::JobActor;
-use super::room::Loaded;
+use super::loaded::Loaded;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
 use crate::domain::ids::Identity;
@@ -13,7 +13,7 @@ use crate::protocol::problem::Problem;
 use crate::store::NextAsked;
 use actix::Message;
 
-/// From the desk: run the job now. Answered when the run is stored and has its actor.
+/// From the service: run the job now. Answered when the run is stored and has its actor.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Trigger {
@@ -32,7 +32,7 @@ pub struct Triggered {
     pub run: Option<Box<RunOutput>>,
 }
 
-/// From the desk: run the job so many times. Each trigger has its own answer.
+/// From the service: run the job so many times. Each trigger has its own answer.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct TriggerBatch {
@@ -81,7 +81,7 @@ pub struct RunOver {
 #[rtype(result = "()")]
 pub struct RunLeft(pub Identity);
 
-/// From the desk: the job is to be otherwise. Answered when it is stored.
+/// From the service: the job is to be otherwise. Answered when it is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Change {
@@ -121,7 +121,7 @@ pub enum JobChange {
     Restore,
 }
 
-/// From the desk: a run wants its job to be run next at this time.
+/// From the service: a run wants its job to be run next at this time.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AskNext {
@@ -133,7 +133,7 @@ pub struct AskNext {
     pub reply: Reply<Option<Timestamp>>,
 }
 
-/// From the desk: make runs for a past range of the plan.
+/// From the service: make runs for a past range of the plan.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Backfill {
@@ -145,7 +145,7 @@ pub struct Backfill {
     pub reply: Reply<BackfillOutput>,
 }
 
-/// From the desk: run the dead runs again.
+/// From the service: run the dead runs again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Redrive {
@@ -162,15 +162,15 @@ pub struct Redrive {
 #[rtype(result = "()")]
 pub struct Prepare(pub Box<Loaded>);
 
-/// From the desk: the stored job was changed without its actor, by a change of its group.
+/// From the service: the stored job was changed without its actor, by a change of its group.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Forget;
+pub struct Invalidate;
 
-/// From the registry: it was idle and is in no directory any more.
+/// From the registry: it was idle and is in the address book no more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Rest;
+pub struct Passivate;
 
 /// A job, for other rooms.
 #[derive(Debug, Clone)]
@@ -235,12 +235,12 @@ impl JobHandle {
     pub fn prepare(&self, loaded: Box<Loaded>) {
         self.0.tell(Prepare(loaded));
     }
-    /// See [`Forget`].
+    /// See [`Invalidate`].
     pub fn forget(&self) {
-        self.0.tell(Forget);
+        self.0.tell(Invalidate);
     }
-    /// See [`Rest`].
+    /// See [`Passivate`].
     pub fn rest(&self) {
-        self.0.tell(Rest);
+        self.0.tell(Passivate);
     }
 }

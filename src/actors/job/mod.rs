@@ -1,39 +1,39 @@
 //! A job with something to do: an instant of its plan, a trigger, the end of a run, a change. One after the other: between
 //! the look at how things are and the write that follows nobody else comes.
 //!
-//! Started on demand, gone when idle. What it knows of the job stands in a `Room`; what it decides is decided by
+//! Started on demand, gone when idle. What it knows of the job stands in a `LoadedJob`; what it decides is decided by
 //! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
 
+mod backfill;
 mod changes;
 mod fires;
 mod input;
+mod loaded;
 mod message;
 mod open;
-mod past;
-mod room;
 mod settling;
 mod successors;
 mod withdrawal;
 
+pub use backfill::redriven;
 pub use changes::conflict;
 pub use input::{apply, arguments_of, check_trigger, job_from};
+pub use loaded::Loaded;
 pub use message::{
-    AskNext, Backfill, Change, Due, Forget, JobChange, JobHandle, Prepare, Redrive, Rest, RunLeft, RunOver, Trigger, TriggerBatch,
+    AskNext, Backfill, Change, Due, Invalidate, JobChange, JobHandle, Passivate, Prepare, Redrive, RunLeft, RunOver, Trigger, TriggerBatch,
     TriggerOrder, Triggered,
 };
-pub use past::redriven;
-pub use room::Loaded;
 pub use successors::flow_problem;
 
-use super::house::House;
+use super::context::BrokerContext;
 use super::reply::Reply;
-use super::supervision::Notice;
+use super::supervision::ExitGuard;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{InsertRuns, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
-use room::Room;
+use loaded::LoadedJob;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use successors::{Succession, SuccessorsBegun};
@@ -43,15 +43,15 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long it may still be sent something after that.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-type LateWork = Box<dyn FnOnce(&mut Room)>;
+type LateWork = Box<dyn FnOnce(&mut LoadedJob)>;
 
 /// See the module's text.
 pub struct JobActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     id: JobId,
     /// Away while something is being done with it.
-    room: Option<Room>,
+    room: Option<LoadedJob>,
     /// What came of triggers while the room was away, for when it is back: in the turn in which `wait` is called, actix still
     /// polls what was spawned before.
     late: Vec<LateWork>,
@@ -59,7 +59,7 @@ pub struct JobActor {
     writing: usize,
     /// Runs that ended and whose successors have not all answered.
     succeeded: BTreeSet<Identity>,
-    /// It is in no directory any more, and goes when what it is at is done.
+    /// It is in the address book no more, and goes when what it is at is done.
     resting: bool,
     last_used: Timestamp,
 }
@@ -67,11 +67,11 @@ pub struct JobActor {
 impl JobActor {
     /// The actor of a job; it need not be stored.
     #[must_use]
-    pub fn new(notice: Notice, house: House, id: JobId) -> Self {
-        let room = Some(Room::new(house.clone(), id));
+    pub fn new(guard: ExitGuard, context: BrokerContext, id: JobId) -> Self {
+        let room = Some(LoadedJob::new(context.clone(), id));
         Self {
-            notice,
-            house,
+            guard,
+            context,
             id,
             room,
             late: Vec::new(),
@@ -84,7 +84,7 @@ impl JobActor {
 
     fn rest_if_idle(&mut self, ctx: &mut Context<Self>) {
         if self.resting && self.room.is_some() && self.writing == 0 && self.succeeded.is_empty() {
-            self.notice.finish();
+            self.guard.finish();
             ctx.stop();
         }
     }
@@ -94,9 +94,9 @@ impl JobActor {
         &mut self,
         op: O,
         ctx: &mut Context<Self>,
-        done: impl FnOnce(&mut Room, Result<O::Output, StoreError>) + 'static,
+        done: impl FnOnce(&mut LoadedJob, Result<O::Output, StoreError>) + 'static,
     ) {
-        let written = self.house.store.write(op);
+        let written = self.context.store.write(op);
         self.writing += 1;
         ctx.spawn(wrap_future(written).map(move |result, this: &mut Self, ctx: &mut Context<Self>| {
             this.writing -= 1;
@@ -113,10 +113,10 @@ impl JobActor {
         &mut self,
         place: &'static str,
         ctx: &mut Context<Self>,
-        work: impl AsyncFnOnce(&mut Room) -> T + 'static,
+        work: impl AsyncFnOnce(&mut LoadedJob) -> T + 'static,
         done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
     ) {
-        self.notice.message(place);
+        self.guard.message(place);
         self.last_used = Timestamp::steady();
         let mut room = self.room.take().expect("`wait` lets nothing in before the room is back");
         let work = async move {
@@ -148,7 +148,7 @@ impl Actor for JobActor {
         ctx.run_interval(IDLE / 2, |this, _| {
             let idle = Timestamp::steady().since_ms(this.last_used) > IDLE.as_millis() as i64;
             if idle && this.room.is_some() && !this.resting {
-                this.house.registry().job_idle(this.id);
+                this.context.registry().job_idle(this.id);
             }
         });
     }
@@ -159,7 +159,7 @@ impl Handler<Trigger> for JobActor {
     fn handle(&mut self, Trigger { order, reply }: Trigger, ctx: &mut Self::Context) {
         let now = Timestamp::now();
         if let Some(quick) = self.room.as_ref().and_then(|room| room.quick(&order, now)) {
-            self.notice.message("job.trigger");
+            self.guard.message("job.trigger");
             self.last_used = Timestamp::steady();
             match quick {
                 Ok((insert, properties)) => {
@@ -180,7 +180,7 @@ impl Handler<TriggerBatch> for JobActor {
         let quick = self.room.as_ref().and_then(|room| orders.iter().map(|order| room.quick(order, now)).collect::<Option<Vec<_>>>());
         let Some(quick) = quick else {
             // One after the other: each may depend on the one before.
-            let work = async move |room: &mut Room| {
+            let work = async move |room: &mut LoadedJob| {
                 let mut done = Vec::with_capacity(orders.len());
                 for order in orders {
                     done.push(room.trigger(order).await.map(|triggered| triggered.identity));
@@ -189,7 +189,7 @@ impl Handler<TriggerBatch> for JobActor {
             };
             return self.with_room("job.trigger_batch", ctx, work, answer(reply));
         };
-        self.notice.message("job.trigger_batch");
+        self.guard.message("job.trigger_batch");
         self.last_used = Timestamp::steady();
         let mut refused = Vec::new();
         let taken = quick.into_iter().enumerate().filter_map(|(i, order)| order.map_err(|problem| refused.push((i, problem))).ok());
@@ -216,7 +216,7 @@ impl Handler<RunLeft> for JobActor {
             // Somebody's turn may have come.
             return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity), false).await, nothing);
         }
-        self.notice.message("job.run_left");
+        self.guard.message("job.run_left");
         if let Some(known) = self.room.as_mut().and_then(|room| room.known.as_mut()) {
             known.open.remove(identity);
         }
@@ -233,7 +233,7 @@ impl Handler<Due> for JobActor {
 impl Handler<RunOver> for JobActor {
     type Result = ();
     fn handle(&mut self, RunOver { identity, follow }: RunOver, ctx: &mut Self::Context) {
-        let work = async move |room: &mut Room| {
+        let work = async move |room: &mut LoadedJob| {
             if identity.is_none() {
                 // Nobody knows which: what the room takes to be at work may be over.
                 room.known = None;
@@ -247,7 +247,7 @@ impl Handler<RunOver> for JobActor {
         self.with_room("job.run_over", ctx, work, |this: &mut Self, succession: Option<Succession>, ctx| {
             if let Some(succession) = succession {
                 this.succeeded.insert(succession.run());
-                succession.begin(&this.house, this.id, ctx.address().recipient());
+                succession.begin(&this.context, this.id, ctx.address().recipient());
             }
         });
     }
@@ -292,7 +292,7 @@ impl Handler<Redrive> for JobActor {
 impl Handler<Prepare> for JobActor {
     type Result = ();
     fn handle(&mut self, Prepare(loaded): Prepare, _: &mut Self::Context) {
-        self.notice.message("job.prepare");
+        self.guard.message("job.prepare");
         self.last_used = Timestamp::steady();
         if let Some(room) = &mut self.room {
             room.prepare(*loaded);
@@ -300,15 +300,15 @@ impl Handler<Prepare> for JobActor {
     }
 }
 
-impl Handler<Forget> for JobActor {
+impl Handler<Invalidate> for JobActor {
     type Result = ();
-    fn handle(&mut self, _: Forget, ctx: &mut Self::Context) {
-        let work = async move |room: &mut Room| {
+    fn handle(&mut self, _: Invalidate, ctx: &mut Self::Context) {
+        let work = async move |room: &mut LoadedJob| {
             // What was decided ahead of its time was decided on that.
             if room.known.is_some()
                 && let Err(problem) = room.withdraw().await
             {
-                log::warn!("a fire could not be taken back job={}: {problem}", room.id);
+                log::warn!("a fire could not be taken back job_id={}: {problem}", room.id);
             }
             room.known = None;
         };
@@ -316,12 +316,12 @@ impl Handler<Forget> for JobActor {
     }
 }
 
-impl Handler<Rest> for JobActor {
+impl Handler<Passivate> for JobActor {
     type Result = ();
-    fn handle(&mut self, _: Rest, ctx: &mut Self::Context) {
-        self.notice.message("job.rest");
+    fn handle(&mut self, _: Passivate, ctx: &mut Self::Context) {
+        self.guard.message("job.rest");
         self.resting = true;
-        // Somebody may have found it in the directory just before it was taken out.
+        // Somebody may have found it in the address book just before it was taken out.
         ctx.run_later(LAST_WORDS, |this, ctx| this.rest_if_idle(ctx));
     }
 }

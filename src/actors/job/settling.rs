@@ -1,7 +1,7 @@
 //! After the end of a run: failures are counted, the plan goes on, the next run in the queue has its turn.
 
+use super::loaded::LoadedJob;
 use super::message::JobChange;
-use super::room::Room;
 use super::successors::{Succession, SuccessorsBegun};
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{DataOf, GetRun, NewLine, NextAsked, NextOf, SettleRun, StoredPlan};
 
-impl Room {
+impl LoadedJob {
     /// A run of the job is over. Gives back what begins after it: the end is dealt with when that has begun.
     pub(super) async fn run_over(&mut self, identity: Option<Identity>, follow: bool) -> Option<Succession> {
         self.deal_with_end(identity, follow, None).await
@@ -54,7 +54,7 @@ impl Room {
         let ended = match identity.filter(|_| follow) {
             None => None,
             Some(identity) => {
-                let run = self.house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+                let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
                 run.filter(|run| run.state.is_final())
             }
         };
@@ -72,7 +72,7 @@ impl Room {
         }
         if ended.as_ref().is_some_and(|run| run.kind == JobKind::Task) {
             // It may have left something for the next one.
-            let data = self.house.store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
+            let data = self.context.store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
             self.known().await?.data = data.into_values().next();
         }
         if let (Some(run), None) = (&ended, &begun) {
@@ -85,7 +85,7 @@ impl Room {
         let lines = begun.unwrap_or_default();
         let has_lines = !lines.is_empty();
         let asked = match ended.as_ref().filter(|run| matches!(run.kind, JobKind::Task | JobKind::Callback)) {
-            Some(run) => self.house.store.read(NextOf(run.no)).await.map_err(|e| problem_of(&e))?,
+            Some(run) => self.context.store.read(NextOf(run.no)).await.map_err(|e| problem_of(&e))?,
             None => None,
         };
         if asked.is_some() {
@@ -119,20 +119,20 @@ impl Room {
         let alarm = !events.is_empty();
         let ended = ended.map(|run| run.identity);
         let settle = SettleRun { ended, job_id: known.job.id, was, state, next_at, release, events, lines, now };
-        if let Err(error) = self.house.store.insist(settle).await {
+        if let Err(error) = self.context.store.write_unbounded(settle).await {
             return Err(self.forget(&error));
         }
         let known = self.known().await?;
         known.stored = StoredPlan { state, next_at };
         if let Some(identity) = release {
             known.open.release(identity);
-            drop(self.house.registry().start_run(identity));
+            drop(self.context.registry().start_run(identity));
         }
         if alarm {
-            self.house.alarm();
+            self.context.alarm();
         }
         if let Some(identity) = ended.filter(|_| has_lines) {
-            self.house.followers.ring(identity);
+            self.context.followers.ring(identity);
         }
         self.announce();
         Ok(None)
@@ -156,7 +156,7 @@ impl Room {
         } else {
             return Ok(());
         };
-        log::warn!("a job is disabled job={} change={change:?}", self.id);
+        log::warn!("a job is disabled job_id={} change={change:?}", self.id);
         self.change(change, Some(BROKER.to_owned())).await.map(drop)
     }
 
@@ -174,7 +174,7 @@ impl Room {
         let next_at = known.next_at(&state, known.open_counts().any());
         let asked = crate::store::MovePlan { job_id: known.job.id, was, state, next_at };
         log::info!("a run asks for a time job_id={} run_id={identity} at={}", self.id, next.at);
-        if let Err(error) = self.house.store.insist(asked).await {
+        if let Err(error) = self.context.store.write_unbounded(asked).await {
             return Err(self.forget(&error));
         }
         self.known().await?.stored = StoredPlan { state, next_at };

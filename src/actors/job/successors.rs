@@ -1,8 +1,8 @@
 //! After the end of a run: the jobs that are named as its successors are triggered, with what it brought.
 
+use super::loaded::LoadedJob;
 use super::message::{TriggerOrder, Triggered};
-use super::room::Room;
-use crate::actors::house::House;
+use crate::actors::context::BrokerContext;
 use crate::actors::reply::{Answer, problem_of, reply};
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{Successor, limits};
@@ -69,9 +69,9 @@ impl Succession {
 
     /// Triggers the jobs, and sends what came of it. The job's actor does other things meanwhile: a successor may be busy for long.
     /// Done twice, it makes no second run.
-    pub(super) fn begin(self, house: &House, job: JobId, told: Recipient<SuccessorsBegun>) {
+    pub(super) fn begin(self, context: &BrokerContext, job: JobId, told: Recipient<SuccessorsBegun>) {
         let Self { run, order, jobs } = self;
-        let answers = jobs.iter().map(|(name, job)| trigger(house, name, *job, order.clone())).collect();
+        let answers = jobs.iter().map(|(name, job)| trigger(context, name, *job, order.clone())).collect();
         Answer::then_all(answers, move |begun| {
             let names = jobs.into_iter().map(|(name, _)| name);
             told.do_send(SuccessorsBegun { run, lines: lines(job, run, names.zip(begun)) });
@@ -79,11 +79,11 @@ impl Succession {
     }
 }
 
-fn trigger(house: &House, name: &str, job: Option<JobId>, order: TriggerOrder) -> Answer<Triggered> {
+fn trigger(context: &BrokerContext, name: &str, job: Option<JobId>, order: TriggerOrder) -> Answer<Triggered> {
     let (reply, answer) = reply();
     match job {
         None => reply.send(Err(Problem::not_found(format!("there is no job `{name}` any more")))),
-        Some(job) => house.registry().open_job(job).then(move |opened| match opened {
+        Some(job) => context.registry().open_job(job).then(move |opened| match opened {
             Ok(job) => job.trigger(order).then(move |made| reply.send(made)),
             Err(problem) => reply.send(Err(problem)),
         }),
@@ -112,7 +112,7 @@ fn lines(job: JobId, run: Identity, begun: impl Iterator<Item = (String, Result<
     later.map_or(Ok(lines), Err)
 }
 
-impl Room {
+impl LoadedJob {
     /// What begins after this end, if anything does.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Room {
         if names.is_empty() {
             return Ok(None);
         }
-        let found = self.house.store.read(FindJobs(names.clone())).await.map_err(|e| problem_of(&e))?;
+        let found = self.context.store.read(FindJobs(names.clone())).await.map_err(|e| problem_of(&e))?;
         let input = TriggerInput {
             arguments: run.result.as_deref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
             idempotency_key: Some(format!("after:{}", run.identity)),
@@ -137,10 +137,10 @@ impl Room {
 
     /// Deals with an end again that could not be dealt with now.
     pub(super) fn settle_later(&self, identity: Option<Identity>) {
-        let (house, job) = (self.house.clone(), self.id);
+        let (context, job) = (self.context.clone(), self.id);
         actix::spawn(async move {
             tokio::time::sleep(AGAIN).await;
-            house.registry().job_unsettled(job, identity);
+            context.registry().job_unsettled(job, identity);
         });
     }
 }

@@ -1,8 +1,8 @@
 //! What was decided ahead of its time is taken back when something comes that was not foreseen: a change of the job, a trigger, a
 //! run that says when the next is to be. So all of that counts at once, up to the very instant.
 
-use super::room::Room;
-use crate::actors::house::House;
+use super::loaded::LoadedJob;
+use crate::actors::context::BrokerContext;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::schedule::{Ahead, Kind, withdrawn};
@@ -13,17 +13,17 @@ use crate::store::{ListFires, StoredPlan, WithdrawFire};
 /// A run whose actor has gone so that the run may be taken back. Whatever comes of that: what is stored of it then is what its next
 /// actor begins with, and if there is nothing there is none.
 struct Held<'a> {
-    house: &'a House,
+    context: &'a BrokerContext,
     identity: Identity,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.house.registry().run_begins_anew(self.identity);
+        self.context.registry().run_begins_anew(self.identity);
     }
 }
 
-impl Room {
+impl LoadedJob {
     /// Takes back what was decided ahead of its time and has not begun.
     pub(super) async fn withdraw(&mut self) -> Result<(), Problem> {
         let now = Timestamp::now();
@@ -31,18 +31,18 @@ impl Room {
         let (decided, changed) = (known.stored.state.decided_until, known.job.update_time);
         // If it stood once when the job was changed, the plan goes on from there.
         let Some((identity, at)) = known.open.ahead_at(now).filter(|(_, at)| *at <= decided && *at > changed) else { return Ok(()) };
-        let house = self.house.clone();
+        let context = self.context.clone();
         // Its actor may be on its way. If there is none, what is decided stands.
-        match house.registry().start_run(identity).wait().await {
+        match context.registry().start_run(identity).wait().await {
             Ok(at_work) if at_work.withdraw().await => {}
             _ => return Ok(()),
         }
-        let _held = Held { house: &house, identity };
+        let _held = Held { context: &context, identity };
         let job_id = self.id;
         let rows = |verdict| ListFires { job_id, from: None, to: Some(at), verdict, ascending: false, limit: 2 };
-        let mut fired = house.store.read(rows(Some("fired".to_owned()))).await.map_err(|e| problem_of(&e))?.into_iter();
+        let mut fired = context.store.read(rows(Some("fired".to_owned()))).await.map_err(|e| problem_of(&e))?.into_iter();
         let Some(row) = fired.next().filter(|row| row.planned_at == at && row.run == Some(identity)) else { return Ok(()) };
-        let before = house.store.read(rows(None)).await.map_err(|e| problem_of(&e))?.into_iter().nth(1).map(|row| row.planned_until);
+        let before = context.store.read(rows(None)).await.map_err(|e| problem_of(&e))?.into_iter().nth(1).map(|row| row.planned_until);
         let known = self.known().await?;
         let ahead = Ahead {
             at,
@@ -54,7 +54,7 @@ impl Room {
         let state = withdrawn(&was, &ahead, now);
         let next_at = known.next_at(&state, known.open.len() > 1);
         let write = WithdrawFire { job_id, identity, planned_at: at, was, state, next_at };
-        if let Err(error) = house.store.insist(write).await {
+        if let Err(error) = context.store.write_unbounded(write).await {
             // Whether it is withdrawn or not, it does no harm to be told once too often.
             known.stored.next_at = Some(at);
             self.announce_next(true);
@@ -63,7 +63,7 @@ impl Room {
         let known = self.known().await?;
         known.stored = StoredPlan { state, next_at };
         known.open.remove(identity);
-        house.followers.ring(identity);
+        context.followers.ring(identity);
         // Not at once again: what was not foreseen comes first.
         self.announce_next(true);
         Ok(())

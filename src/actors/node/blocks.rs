@@ -1,8 +1,8 @@
 //! Blocks on their way to a node, and off its hands.
 
 use super::{BlockDone, Held, Holds, NodeActor, SendBlock};
-use crate::actors::dispatcher::Place;
-use crate::actors::outlet::Frame;
+use crate::actors::dispatcher::NodePermit;
+use crate::actors::session_sender::Frame;
 use crate::domain::ids::BlockId;
 use crate::domain::node::Room;
 use crate::protocol::frame;
@@ -16,8 +16,8 @@ impl NodeActor {
         // One that holds more than it takes, having come back while others were on their way, gets no more for a while.
         if let Some(held) = self.held.remove(&block_id)
             && self.free(held.room) > 0
-            && self.outlet.is_some()
-            && let Some(dispatcher) = self.house.dispatcher()
+            && self.sender.is_some()
+            && let Some(dispatcher) = self.context.dispatcher()
         {
             dispatcher.credit(self.id(), held.room);
         }
@@ -38,18 +38,18 @@ pub fn with_requests(mut block: Block, requests: &[u8], raw_length: u32) -> Resu
 impl Handler<SendBlock> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
-        self.notice.message("node.send_block");
+        self.guard.message("node.send_block");
         // What was counted off is what is given back when the block leaves.
         let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
         let before = self.held.get(&m.block.block_id).map(|held| held.room);
-        let room = m.place.as_ref().map(Place::room).or(before).unwrap_or(usual);
+        let room = m.permit.as_ref().map(NodePermit::room).or(before).unwrap_or(usual);
         let (block_id, held) = (m.block.block_id, Held { identity: m.block.identity, attempt: m.block.attempt, room });
         if self.held.insert(block_id, held).is_none()
-            && let Some(place) = m.place
+            && let Some(permit) = m.permit
         {
-            place.taken();
+            permit.taken();
         }
-        let Some(outlet) = &self.outlet else {
+        let Some(sender) = &self.sender else {
             // A node that only calls gets it with its next call. One whose session is gone says with its first heartbeat
             // what it has not got.
             if self.closed_at.is_none() {
@@ -58,12 +58,12 @@ impl Handler<SendBlock> for NodeActor {
             return;
         };
         if self.binary {
-            outlet.send(Frame::Binary(Bytes::from(frame::binary(&ToNode::Block(Box::new(m.block)), &m.requests))));
+            sender.send(Frame::Binary(Bytes::from(frame::binary(&ToNode::Block(Box::new(m.block)), &m.requests))));
             return;
         }
         match with_requests(m.block, &m.requests, m.raw_length) {
-            Ok(block) => outlet.send(Frame::Text(frame::text(&ToNode::Block(Box::new(block))))),
-            Err(error) => log::error!("the stored requests of a block cannot be read block={block_id}: {error}"),
+            Ok(block) => sender.send(Frame::Text(frame::text(&ToNode::Block(Box::new(block))))),
+            Err(error) => log::error!("the stored requests of a block cannot be read block_id={block_id}: {error}"),
         }
     }
 }
@@ -71,7 +71,7 @@ impl Handler<SendBlock> for NodeActor {
 impl Handler<Holds> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: Holds, ctx: &mut Self::Context) {
-        self.notice.message("node.holds");
+        self.guard.message("node.holds");
         let before = self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt, room: m.room });
         if before.is_some_and(|before| before.room != m.room) {
             // The dispatcher counted it as the other kind, and would never get that room back.
@@ -83,7 +83,7 @@ impl Handler<Holds> for NodeActor {
 impl Handler<BlockDone> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: BlockDone, _: &mut Self::Context) {
-        self.notice.message("node.block_done");
+        self.guard.message("node.block_done");
         if m.tell {
             self.send(&ToNode::Drop { block_id: m.block_id, attempt: m.attempt });
         }

@@ -1,9 +1,9 @@
 //! What a node's actor is told, and its handle.
 
 use super::NodeActor;
-use crate::actors::dispatcher::Place;
-use crate::actors::outlet::{Frame, Outlet};
+use crate::actors::dispatcher::NodePermit;
 use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::session_sender::{Frame, SessionSender};
 use crate::actors::supervision::Link;
 use crate::domain::ids::{BlockId, Identity};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, Room};
@@ -19,7 +19,7 @@ pub struct SessionOpened {
     /// What it said of itself.
     pub facts: NodeFacts,
     /// The way to it.
-    pub outlet: Outlet,
+    pub sender: SessionSender,
     /// It takes blocks as binary frames.
     pub binary: bool,
 }
@@ -56,8 +56,8 @@ pub struct SendBlock {
     pub requests: Bytes,
     /// Their length, decompressed.
     pub raw_length: u32,
-    /// The place that it takes; none if it is sent again.
-    pub place: Option<Place>,
+    /// The permit that it takes; none if it is sent again.
+    pub permit: Option<NodePermit>,
 }
 
 /// From a run: the node has a block of it (one that it pulled, or one that it held when the run was rebuilt).
@@ -86,7 +86,7 @@ pub struct BlockDone {
     pub tell: bool,
 }
 
-/// From the desk: the operator's word, as it is stored.
+/// From the service: the operator's word, as it is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetWork(pub Box<NodeRecord>);
@@ -126,7 +126,7 @@ pub struct Reannounce;
 #[rtype(result = "()")]
 pub struct HangUp(pub String);
 
-/// From the desk: how is it?
+/// From the service: how is it?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeNode(pub Reply<NodeDescription>);

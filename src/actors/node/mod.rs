@@ -3,8 +3,8 @@
 //! Promises: a node is never handed more blocks than it said it takes; when it is lost, each run whose blocks it held is
 //! told, once. It stores nothing but what operators look at: the record of the node and its statuses.
 
-mod beats;
 mod blocks;
+mod heartbeat;
 mod message;
 mod owners;
 mod programs;
@@ -17,10 +17,10 @@ pub use message::{
 pub use blocks::with_requests;
 pub use owners::NodeOwners;
 
+use super::context::BrokerContext;
 use super::dispatcher::NodeOpen;
-use super::house::House;
-use super::outlet::{Frame, Outlet};
-use super::supervision::{Link, Notice};
+use super::session_sender::{Frame, SessionSender};
+use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::{BlockId, Identity, NodeId};
 use crate::domain::node::{NodeFacts, NodeLoad, NodeRecord, NodeWork, Room};
 use crate::domain::time::Timestamp;
@@ -37,14 +37,14 @@ const FIRST_BEAT: Duration = Duration::from_millis(500);
 /// See the module's text.
 #[derive(Debug)]
 pub struct NodeActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     facts: NodeFacts,
     /// It may be given work.
     enabled: bool,
     /// What an operator wants of it besides: to drain, or to leave; and why.
     wanted: Option<(NodeWork, String)>,
-    outlet: Option<Outlet>,
+    sender: Option<SessionSender>,
     binary: bool,
     load: Option<NodeLoad>,
     last_heard: Timestamp,
@@ -67,19 +67,19 @@ struct Held {
 }
 
 impl NodeActor {
-    /// A node that has connected or called. `outlet` is its session, if it has one already.
+    /// A node that has connected or called. `sender` is its session, if it has one already.
     #[must_use]
-    pub fn new(notice: Notice, house: House, record: NodeRecord, session: Option<(Outlet, bool)>) -> Self {
+    pub fn new(guard: ExitGuard, context: BrokerContext, record: NodeRecord, session: Option<(SessionSender, bool)>) -> Self {
         let (enabled, wanted) = (record.is_open(), wanted(&record));
         let facts = record.facts;
-        let (outlet, binary) = session.map_or((None, false), |(outlet, binary)| (Some(outlet), binary));
+        let (sender, binary) = session.map_or((None, false), |(sender, binary)| (Some(sender), binary));
         Self {
-            notice,
-            house,
+            guard,
+            context,
             facts,
             enabled,
             wanted,
-            outlet,
+            sender,
             binary,
             load: None,
             last_heard: Timestamp::steady(),
@@ -97,7 +97,7 @@ impl NodeActor {
 
     fn link(&self, ctx: &Context<Self>) -> NodeHandle {
         use actix::AsyncContext as _;
-        NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.notice.stats())))
+        NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.guard.stats())))
     }
 
     /// Blocks of this kind that it could take besides those that it holds.
@@ -110,21 +110,21 @@ impl NodeActor {
 
     /// Tells the dispatcher what it may send.
     fn announce(&self, ctx: &Context<Self>) {
-        let Some(dispatcher) = self.house.dispatcher() else { return };
+        let Some(dispatcher) = self.context.dispatcher() else { return };
         let (free, free_sites) = (self.free(Room::Block), self.free(Room::Site));
-        let open = self.enabled && self.greeted && self.outlet.is_some();
+        let open = self.enabled && self.greeted && self.sender.is_some();
         self.show();
         dispatcher.node_open(NodeOpen { facts: self.facts.clone(), node: self.link(ctx), free, free_sites, open });
     }
 
     fn send(&self, message: &ToNode) {
-        if let Some(outlet) = &self.outlet {
-            outlet.send(Frame::Text(frame::text(message)));
+        if let Some(sender) = &self.sender {
+            sender.send(Frame::Text(frame::text(message)));
         }
     }
 
     fn welcome(&mut self, ctx: &mut Context<Self>) {
-        let times = self.house.times;
+        let times = self.context.times;
         self.send(&ToNode::Welcome {
             node_id: self.id(),
             heartbeat: times.node_heartbeat,
@@ -145,7 +145,7 @@ impl NodeActor {
     /// Looks whether the node is still there.
     fn watch(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let times = self.house.times;
+        let times = self.context.times;
         let silent = now.since_ms(self.last_heard) > times.node_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
         if silent || closed {
@@ -156,19 +156,19 @@ impl NodeActor {
     fn lost(&mut self, why: &str, ctx: &mut Context<Self>) {
         log::warn!("node lost node_id={} node={} held={}: {why}", self.id(), self.facts.shown_name(), self.held.len());
         for (block_id, held) in std::mem::take(&mut self.held) {
-            if let Some(run) = self.house.directory.runs.get(held.identity) {
+            if let Some(run) = self.context.addresses.runs.get(held.identity) {
                 run.node_lost(self.id(), block_id, held.attempt);
             }
         }
         self.lose_programs();
-        if let Some(outlet) = self.outlet.take() {
-            outlet.send(message::close(why));
+        if let Some(sender) = self.sender.take() {
+            sender.send(message::close(why));
         }
-        if let Some(dispatcher) = self.house.dispatcher() {
+        if let Some(dispatcher) = self.context.dispatcher() {
             dispatcher.node_gone(self.id());
         }
-        self.house.registry().node_gone(self.id());
-        self.notice.finish();
+        self.context.registry().node_gone(self.id());
+        self.guard.finish();
         ctx.stop();
     }
 }
@@ -178,10 +178,10 @@ impl Actor for NodeActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 12);
-        if self.outlet.is_some() {
+        if self.sender.is_some() {
             self.welcome(ctx);
         }
-        let period = (self.house.times.grace / 3).clamp(20, 1_000);
+        let period = (self.context.times.grace / 3).clamp(20, 1_000);
         ctx.run_interval(Duration::from_millis(period), Self::watch);
     }
 }
@@ -189,8 +189,8 @@ impl Actor for NodeActor {
 impl Handler<SessionOpened> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SessionOpened, ctx: &mut Self::Context) {
-        self.notice.message("node.session_opened");
-        if let Some(old) = self.outlet.replace(m.outlet) {
+        self.guard.message("node.session_opened");
+        if let Some(old) = self.sender.replace(m.sender) {
             log::info!("node connected anew, its old session is closed node={}", self.id());
             old.send(message::close("the node has connected anew"));
         }
@@ -205,9 +205,9 @@ impl Handler<SessionOpened> for NodeActor {
 impl Handler<SessionClosed> for NodeActor {
     type Result = ();
     fn handle(&mut self, SessionClosed(number): SessionClosed, ctx: &mut Self::Context) {
-        self.notice.message("node.session_closed");
-        if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
-            self.outlet = None;
+        self.guard.message("node.session_closed");
+        if self.sender.as_ref().is_some_and(|sender| sender.number == number) {
+            self.sender = None;
             self.closed_at = Some(Timestamp::steady());
             self.announce(ctx);
         }
@@ -217,7 +217,7 @@ impl Handler<SessionClosed> for NodeActor {
 impl Handler<SetWork> for NodeActor {
     type Result = ();
     fn handle(&mut self, SetWork(record): SetWork, ctx: &mut Self::Context) {
-        self.notice.message("node.set_work");
+        self.guard.message("node.set_work");
         (self.enabled, self.wanted) = (record.is_open(), wanted(&record));
         self.say_wanted();
         self.announce(ctx);
@@ -234,7 +234,7 @@ fn wanted(record: &NodeRecord) -> Option<(NodeWork, String)> {
 impl Handler<Reannounce> for NodeActor {
     type Result = ();
     fn handle(&mut self, _: Reannounce, ctx: &mut Self::Context) {
-        self.notice.message("node.reannounce");
+        self.guard.message("node.reannounce");
         self.announce(ctx);
     }
 }
@@ -242,12 +242,12 @@ impl Handler<Reannounce> for NodeActor {
 impl Handler<HangUp> for NodeActor {
     type Result = ();
     fn handle(&mut self, HangUp(why): HangUp, ctx: &mut Self::Context) {
-        self.notice.message("node.hang_up");
-        self.house.fleet.forget(self.id());
-        if let Some(outlet) = self.outlet.take() {
-            outlet.send(message::close(&why));
+        self.guard.message("node.hang_up");
+        self.context.fleet.forget(self.id());
+        if let Some(sender) = self.sender.take() {
+            sender.send(message::close(&why));
         }
-        self.notice.finish();
+        self.guard.finish();
         ctx.stop();
     }
 }
@@ -255,12 +255,12 @@ impl Handler<HangUp> for NodeActor {
 impl Handler<DescribeNode> for NodeActor {
     type Result = ();
     fn handle(&mut self, DescribeNode(reply): DescribeNode, _: &mut Self::Context) {
-        self.notice.message("node.describe");
+        self.guard.message("node.describe");
         reply.send(Ok(NodeDescription {
             facts: self.facts.clone(),
             load: self.load,
             holding: self.held.len() as u32,
-            programs: self.house.fleet.programs(self.id()),
+            programs: self.context.fleet.programs(self.id()),
             is_online: self.closed_at.is_none(),
         }));
     }

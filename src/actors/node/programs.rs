@@ -2,7 +2,7 @@
 
 use super::{Command, ExpectPrograms, NodeActor, OutputCame, ProgramsCame};
 use crate::actors::application::ApplicationHandle;
-use crate::actors::house::AtWork;
+use crate::actors::context::AtWork;
 use crate::domain::application::choice::Candidate;
 use crate::domain::ids::Identity;
 use crate::domain::node::NodeWork;
@@ -25,19 +25,19 @@ enum Concerned {
 
 impl NodeActor {
     fn concerned(&self, identity: Identity) -> Concerned {
-        match self.house.directory.others.get(identity) {
+        match self.context.addresses.others.get(identity) {
             Some(AtWork::Application(application)) => Concerned::Application(application),
-            _ if self.house.directory.building.get(identity).is_some() => Concerned::Building,
+            _ if self.context.addresses.building.get(identity).is_some() => Concerned::Building,
             _ => Concerned::Nobody,
         }
     }
 
     /// Lets runs that look for a node see how this one is.
     pub(super) fn show(&self) {
-        self.house.fleet.learn(Candidate {
+        self.context.fleet.learn(Candidate {
             facts: self.facts.clone(),
             is_open: self.enabled,
-            is_online: self.outlet.is_some(),
+            is_online: self.sender.is_some(),
             load: self.load,
             at_work: self.held.len() as u32,
         });
@@ -83,7 +83,7 @@ impl NodeActor {
 
     /// The node is gone: who counts on it is told.
     pub(super) fn lose_programs(&mut self) {
-        self.house.fleet.forget(self.id());
+        self.context.fleet.forget(self.id());
         for (identity, _) in std::mem::take(&mut self.expected) {
             if let Concerned::Application(application) = self.concerned(identity) {
                 application.node_lost(self.id(), self.last_heard);
@@ -95,7 +95,7 @@ impl NodeActor {
 impl Handler<Command> for NodeActor {
     type Result = ();
     fn handle(&mut self, Command(message): Command, _: &mut Self::Context) {
-        self.notice.message("node.command");
+        self.guard.message("node.command");
         self.send(&message);
     }
 }
@@ -103,7 +103,7 @@ impl Handler<Command> for NodeActor {
 impl Handler<ExpectPrograms> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: ExpectPrograms, _: &mut Self::Context) {
-        self.notice.message("node.expect_programs");
+        self.guard.message("node.expect_programs");
         if m.programs.is_empty() {
             self.expected.remove(&m.identity);
         } else {
@@ -115,7 +115,7 @@ impl Handler<ExpectPrograms> for NodeActor {
 impl Handler<ProgramsCame> for NodeActor {
     type Result = ();
     fn handle(&mut self, ProgramsCame(reports): ProgramsCame, _: &mut Self::Context) {
-        self.notice.message("node.programs");
+        self.guard.message("node.programs");
         for report in reports {
             match self.concerned(report.program.identity) {
                 Concerned::Application(application) => application.reported(self.id(), report),
@@ -132,7 +132,7 @@ impl Handler<ProgramsCame> for NodeActor {
 impl Handler<OutputCame> for NodeActor {
     type Result = ();
     fn handle(&mut self, OutputCame(output): OutputCame, ctx: &mut Self::Context) {
-        self.notice.message("node.output");
+        self.guard.message("node.output");
         let program = output.program;
         match self.concerned(program.identity) {
             Concerned::Application(application) => application.output(self.id(), output),

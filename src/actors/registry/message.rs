@@ -1,11 +1,11 @@
 //! What the registry is told, and its handle.
 
 use super::Registry;
-use crate::actors::house::AtWork;
+use crate::actors::context::AtWork;
 use crate::actors::job::{JobHandle, Loaded};
 use crate::actors::node::NodeHandle;
-use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::session_sender::SessionSender;
 use crate::actors::supervision::{Death, Link};
 use crate::actors::worker::WorkerHandle;
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
@@ -23,7 +23,7 @@ pub struct NodeConnected {
     /// What it says of itself.
     pub facts: NodeFacts,
     /// Its session and whether it takes binary frames, unless it came by HTTP.
-    pub session: Option<(Outlet, bool)>,
+    pub session: Option<(SessionSender, bool)>,
     /// The role of its token.
     pub by: Option<String>,
     /// Its actor.
@@ -37,7 +37,7 @@ pub struct WorkerConnected {
     /// Which one.
     pub id: WorkerId,
     /// Its session, unless it came by HTTP.
-    pub outlet: Option<Outlet>,
+    pub sender: Option<SessionSender>,
     /// The role of its token.
     pub by: Option<String>,
     /// Its actor.
@@ -91,7 +91,7 @@ pub struct FindWorker {
     pub class_name: String,
 }
 
-/// From the desk: the actor of this job.
+/// From the service: the actor of this job.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct OpenJob {
@@ -153,7 +153,7 @@ pub struct RunEnded {
     pub follow: bool,
 }
 
-/// From the notice of a child.
+/// From the exit guard of a child.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ChildDied(pub Death);
@@ -170,16 +170,16 @@ pub struct RegistryHandle(pub(in crate::actors) Link<Registry>);
 impl RegistryHandle {
     /// See [`NodeConnected`].
     #[must_use]
-    pub fn node_connected(&self, facts: NodeFacts, session: Option<(Outlet, bool)>, by: Option<String>) -> Answer<NodeHandle> {
+    pub fn node_connected(&self, facts: NodeFacts, session: Option<(SessionSender, bool)>, by: Option<String>) -> Answer<NodeHandle> {
         let (reply, answer) = reply();
         self.0.tell(NodeConnected { facts, session, by, reply });
         answer
     }
     /// See [`WorkerConnected`].
     #[must_use]
-    pub fn worker_connected(&self, id: WorkerId, outlet: Option<Outlet>, by: Option<String>) -> Answer<WorkerHandle> {
+    pub fn worker_connected(&self, id: WorkerId, sender: Option<SessionSender>, by: Option<String>) -> Answer<WorkerHandle> {
         let (reply, answer) = reply();
-        self.0.tell(WorkerConnected { id, outlet, by, reply });
+        self.0.tell(WorkerConnected { id, sender, by, reply });
         answer
     }
     /// See [`NodeLeft`].

@@ -1,12 +1,12 @@
-//! The root of the actors: starts them, keeps their handles in the directory, rebuilds what died from what is stored.
+//! The root of the actors: starts them, keeps their handles in the address book, rebuilds what died from what is stored.
 //!
-//! It is the only one that starts children and the only one that writes the directory. If it panics, the broker ends:
+//! It is the only one that starts children and the only one that writes the address book. If it panics, the broker ends:
 //! there is nobody above it, and a process that starts anew loses nothing.
 
-mod births;
-mod deaths;
 mod message;
-mod net;
+mod reconcile;
+mod restart;
+mod spawn;
 mod watches;
 
 pub use message::{
@@ -14,10 +14,10 @@ pub use message::{
     Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerOpen, WorkerWatches,
 };
 
-use super::house::{AtWork, House};
-use super::outlet::Outlet;
+use super::context::{AtWork, BrokerContext};
 use super::reply::Reply;
-use super::supervision::{Budget, ChildKey, Link, Notice, Stats};
+use super::session_sender::SessionSender;
+use super::supervision::{Budget, ChildKey, ExitGuard, Link, Stats};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use actix::{Actor, AsyncContext, Context};
 use std::collections::{HashMap, HashSet};
@@ -26,13 +26,13 @@ use std::sync::Arc;
 /// See the module's text.
 #[derive(Debug)]
 pub struct Registry {
-    house: House,
+    context: BrokerContext,
     stats: Arc<Stats>,
     children: HashMap<ChildKey, Child>,
     generation: u64,
     /// Sessions outlive their actors, which need them when they are rebuilt.
-    node_sessions: HashMap<NodeId, (Outlet, bool)>,
-    worker_sessions: HashMap<WorkerId, Outlet>,
+    node_sessions: HashMap<NodeId, (SessionSender, bool)>,
+    worker_sessions: HashMap<WorkerId, SessionSender>,
     watches: HashMap<WorkerId, watches::Watch>,
     unserved: watches::Unserved,
     /// Workers that get no new run, by the word of an operator.
@@ -50,18 +50,18 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a house; it starts the dispatcher, the scheduler, the two that alert and clean up, and all runs that are not over.
+    /// Starts the registry of a context; it starts the dispatcher, the scheduler, the two that alert and clean up, and all runs that are not over.
     #[must_use]
-    pub fn start(house: &House, open_runs: Vec<Identity>) -> RegistryHandle {
+    pub fn start(context: &BrokerContext, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
-        house.directory.census.enter(&stats);
-        let inner = house.clone();
+        context.addresses.actor_stats.enter(&stats);
+        let inner = context.clone();
         let actor_stats = Arc::clone(&stats);
         let addr = Self::create(move |ctx| {
             let handle = RegistryHandle(Link::new(ctx.address(), Arc::clone(&actor_stats)));
             inner.set_registry(handle);
             let mut this = Self {
-                house: inner,
+                context: inner,
                 stats: actor_stats,
                 children: HashMap::new(),
                 generation: 0,
@@ -93,7 +93,7 @@ impl Registry {
     }
 
     /// Enters a child, or its next life.
-    fn enter(&mut self, key: ChildKey) -> Notice {
+    fn enter(&mut self, key: ChildKey) -> ExitGuard {
         self.generation += 1;
         let generation = self.generation;
         let (kind, name) = key.names();
@@ -103,14 +103,14 @@ impl Registry {
             budget: Budget::default(),
         });
         child.generation = generation;
-        self.house.directory.census.enter(&child.stats);
-        let registry = self.house.registry().clone();
-        Notice::new(Arc::clone(&child.stats), key, generation, move |death| registry.child_died(death))
+        self.context.addresses.actor_stats.enter(&child.stats);
+        let registry = self.context.registry().clone();
+        ExitGuard::new(Arc::clone(&child.stats), key, generation, move |death| registry.child_died(death))
     }
 
     fn leave(&mut self, key: ChildKey) {
         if let Some(child) = self.children.remove(&key) {
-            self.house.directory.census.leave(&child.stats);
+            self.context.addresses.actor_stats.leave(&child.stats);
         }
     }
 }

@@ -58,7 +58,7 @@ impl Registry {
     fn tell_unserved(&self, id: WorkerId) {
         let class_names = self.watches.get(&id).map_or(&[][..], |watch| &watch.class_names);
         for identity in self.unserved.of(class_names) {
-            if let Some(run) = self.house.directory.runs.get(identity) {
+            if let Some(run) = self.context.addresses.runs.get(identity) {
                 run.workers_changed();
             }
         }
@@ -81,20 +81,20 @@ impl Handler<WorkerWatches> for Registry {
     type Result = ();
     fn handle(&mut self, m: WorkerWatches, _: &mut Self::Context) {
         self.message("registry.worker_watches");
-        self.house.directory.watches_changed();
+        self.context.addresses.watches_changed();
         let watch = self.watches.entry(m.id).or_default();
         watch.class_names = m.class_names;
         // First those that it goes on with, so that nobody else is sent for them.
         for identity in &m.runs {
-            match self.house.directory.runs.get(*identity) {
+            match self.context.addresses.runs.get(*identity) {
                 Some(run) => run.worker_has(m.id),
-                None => log::info!("a worker has a run in hand that is not at work run={identity} worker={}", m.id),
+                None => log::info!("a worker has a run in hand that is not at work run_id={identity} worker_id={}", m.id),
             }
         }
-        for identity in self.house.directory.runs_by_worker.of(m.id) {
+        for identity in self.context.addresses.runs_by_worker.of(m.id) {
             // If it was told to start this one, the word was lost with an earlier connection.
             if !m.runs.contains(&identity)
-                && let Some(run) = self.house.directory.runs.get(identity)
+                && let Some(run) = self.context.addresses.runs.get(identity)
             {
                 run.worker_back(m.id);
             }
@@ -107,7 +107,7 @@ impl Handler<WorkerOpen> for Registry {
     type Result = ();
     fn handle(&mut self, WorkerOpen { id, open }: WorkerOpen, _: &mut Self::Context) {
         self.message("registry.worker_open");
-        self.house.directory.watches_changed();
+        self.context.addresses.watches_changed();
         if !open {
             self.closed_workers.insert(id);
         } else if self.closed_workers.remove(&id) {
@@ -121,7 +121,7 @@ impl Handler<FindWorker> for Registry {
     fn handle(&mut self, m: FindWorker, _: &mut Self::Context) {
         self.message("registry.find_worker");
         let chosen = self.choose_for(m.identity, &m.class_name);
-        if let Some(run) = self.house.directory.runs.get(m.identity) {
+        if let Some(run) = self.context.addresses.runs.get(m.identity) {
             run.worker_found(chosen);
         }
     }

@@ -51,7 +51,7 @@ impl RunActor {
         }
         let mut seqs = vec![seq];
         seqs.extend(self.frontier.upcoming(READ_AHEAD).filter(|next| !self.cache.has_ready(*next)));
-        let read = self.house.store.read(ReadPayloads { no: self.run.no, seqs });
+        let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs });
         Self::then(ctx, read, move |this, payloads, ctx| {
             let mut wanted = None;
             for found in payloads {
@@ -77,7 +77,7 @@ impl RunActor {
             // Between the reading and now the lease may have ended.
             let Some(lease) = this.frontier.lease_of(seq).copied() else { return };
             let (block, requests) = (Block { pace: this.pace_again(seq), ..this.block(seq, &lease) }, payload.requests.clone());
-            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, place: None });
+            to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, permit: None });
             this.cache.put_leased(seq, payload);
         });
     }
@@ -99,7 +99,7 @@ impl RunActor {
         }
         if let Some(site) = site.filter(|_| waits && is_paced) {
             let (name, until) = (self.frontier.site_name(site), now.plus_ms(self.frontier.settings().lease as i64));
-            if self.frontier.is_out(site) || !self.house.sites.board().renew(&name, self.identity(), until, now) {
+            if self.frontier.is_out(site) || !self.context.sites.board().renew(&name, self.identity(), until, now) {
                 return false;
             }
         }
@@ -151,12 +151,12 @@ impl RunActor {
                 // After a restart the hand-outs that were given back are not known any more.
                 let (no, epoch, attempt) = (self.run.no, self.epoch, self.frontier.losses(seq, attempt));
                 let write = MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
-                Self::then(ctx, self.house.store.insist(write), |_, _, _| {});
+                Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
                 self.announce(ctx);
             }
             Some(Lost::Exhausted(attempts)) => {
                 let exception = format!("given up after {attempts} hand-outs: {why}");
-                log::error!("a block is given up block={}: {exception}", self.block_id(seq));
+                log::error!("a block is given up block_id={}: {exception}", self.block_id(seq));
                 self.with_payload(seq, ctx, move |this, payload, ctx| {
                     this.give_up(seq, node, attempt, &payload, (FetchErrorKind::NodeLost, exception), ctx)
                 });
@@ -203,8 +203,8 @@ impl RunActor {
             ReportVerdict::Current => {}
             ReportVerdict::Late => {
                 let (node, attempt) = (index.node_id, index.attempt);
-                let name = self.house.directory.node_name(node);
-                log::info!("a late report changes nothing block={block_id} node_id={node} node={name} attempt={attempt:?}");
+                let name = self.context.addresses.node_name(node);
+                log::info!("a late report changes nothing block_id={block_id} node_id={node} node={name} attempt={attempt:?}");
                 let detail = format!("{block_id} is not, or no longer, in the hands of node {} in this attempt", index.node_id);
                 return reply.send(Err(Problem::conflict("late-report", detail)));
             }
@@ -225,7 +225,7 @@ impl RunActor {
                 return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} has its results already"))));
             }
             let node = index.node_id;
-            if !this.house.store.has_room(pack.len()) {
+            if !this.context.store.has_room(pack.len()) {
                 this.cache.put_leased(seq, payload);
                 return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
             }
@@ -253,7 +253,7 @@ impl RunActor {
     /// a lost hand-out it is counted, and somebody else may do better.
     fn refused(&mut self, seq: Seq, node: NodeId, problem: &Problem, ctx: &mut Context<Self>) {
         let Some(lease) = self.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
-        if let Some(to) = self.house.directory.nodes.get(node) {
+        if let Some(to) = self.context.addresses.nodes.get(node) {
             to.block_done(self.block_id(seq), lease.attempt, false);
         }
         self.block_lost(seq, node, lease.attempt, &format!("its report was refused: {}", problem.detail), ctx);
@@ -269,7 +269,7 @@ impl RunActor {
         }
         if let Some(lease) = lease {
             self.note_leases_of(lease.node);
-            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+            if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 // Off the node's hands already: its next block need not wait for this one's commit.
                 node.block_done(self.block_id(seq), lease.attempt, false);
             }
@@ -294,7 +294,7 @@ impl RunActor {
         self.leaves_node(seq, ctx);
         let write = self.result_of(seq, index, pack.clone());
         let (success, error) = (write.success, write.error);
-        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(seq, success, error);
             this.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
             if let Some(reply) = reply {
@@ -307,13 +307,13 @@ impl RunActor {
 
 impl Handler<Grant> for RunActor {
     type Result = ();
-    fn handle(&mut self, Grant { to, place }: Grant, ctx: &mut Self::Context) {
-        self.notice.message("run.grant");
-        match place.room() {
-            Room::Block => self.begin_block(Sink::Node { to, place }, ctx),
+    fn handle(&mut self, Grant { to, permit }: Grant, ctx: &mut Self::Context) {
+        self.guard.message("run.grant");
+        match permit.room() {
+            Room::Block => self.begin_block(Sink::Node { to, permit }, ctx),
             Room::Site => {
                 self.turns.announced = self.turns.announced.saturating_sub(1);
-                self.begin_turn(Sink::Node { to, place }, ctx);
+                self.begin_turn(Sink::Node { to, permit }, ctx);
             }
         }
         // What the dispatcher counts, it counted down with its grant: tell it only what it cannot know.
@@ -324,7 +324,7 @@ impl Handler<Grant> for RunActor {
 impl Handler<HandOver> for RunActor {
     type Result = ();
     fn handle(&mut self, HandOver { node, to, room, reply }: HandOver, ctx: &mut Self::Context) {
-        self.notice.message("run.hand_over");
+        self.guard.message("run.hand_over");
         let sink = Sink::Call { node, to, reply };
         match room {
             Room::Block => self.begin_block(sink, ctx),
@@ -340,7 +340,7 @@ impl Handler<HandOver> for RunActor {
 impl Handler<Report> for RunActor {
     type Result = ();
     fn handle(&mut self, Report { index, pack, reply }: Report, ctx: &mut Self::Context) {
-        self.notice.message("run.report");
+        self.guard.message("run.report");
         self.report(index, pack, reply, ctx);
     }
 }
@@ -348,9 +348,9 @@ impl Handler<Report> for RunActor {
 impl Handler<NodeHolds> for RunActor {
     type Result = ();
     fn handle(&mut self, NodeHolds { node, blocks, unlisted }: NodeHolds, ctx: &mut Self::Context) {
-        self.notice.message("run.node_holds");
+        self.guard.message("run.node_holds");
         let now = Timestamp::steady();
-        let Some(to) = self.house.directory.nodes.get(node) else { return };
+        let Some(to) = self.context.addresses.nodes.get(node) else { return };
         for (seq, attempt) in &blocks {
             if self.is_probe(*seq, node) {
                 continue;
@@ -359,7 +359,7 @@ impl Handler<NodeHolds> for RunActor {
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
             if known && let Some(site) = self.frontier.site_of(*seq).filter(|site| !self.frontier.is_free(*site)) {
                 let (name, until) = (self.frontier.site_name(site), now.plus_ms(self.frontier.settings().lease as i64));
-                self.house.sites.board().renew(&name, identity, until, now);
+                self.context.sites.board().renew(&name, identity, until, now);
             }
             if (known || self.adopt(*seq, node, *attempt, now)) && !self.ending {
                 let site = self.frontier.site_of(*seq).filter(|site| !self.frontier.is_free(*site));
@@ -378,7 +378,7 @@ impl Handler<NodeHolds> for RunActor {
                 }
                 continue;
             }
-            // Handed out by an earlier actor of this run, and not there: nobody else frees its place.
+            // Handed out by an earlier actor of this run, and not there: nobody else frees its permit.
             if self.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
                 to.block_done(self.block_id(seq), attempt, false);
             }
@@ -393,8 +393,8 @@ impl Handler<NodeHolds> for RunActor {
             .map(|(seq, _)| seq)
             .collect();
         for seq in missing {
-            let name = self.house.directory.node_name(node);
-            log::info!("a block did not arrive and is sent again block={} node_id={node} node={name}", self.block_id(seq));
+            let name = self.context.addresses.node_name(node);
+            log::info!("a block did not arrive and is sent again block_id={} node_id={node} node={name}", self.block_id(seq));
             self.frontier.sent_again(seq, now);
             self.send_again(seq, to.clone(), ctx);
         }
@@ -405,7 +405,7 @@ impl Handler<NodeHolds> for RunActor {
 impl Handler<NodeLost> for RunActor {
     type Result = ();
     fn handle(&mut self, m: NodeLost, ctx: &mut Self::Context) {
-        self.notice.message("run.node_lost");
+        self.guard.message("run.node_lost");
         let Some(seq) = m.block_id.seq_in(self.identity()) else { return };
         if self.is_probe(seq, m.node) {
             return self.probe_lost(seq, ctx);
@@ -417,7 +417,7 @@ impl Handler<NodeLost> for RunActor {
 impl Handler<NodeNews> for RunActor {
     type Result = ();
     fn handle(&mut self, news: NodeNews, ctx: &mut Self::Context) {
-        self.notice.message("run.node_news");
+        self.guard.message("run.node_news");
         let (node, vanished) = match news {
             NodeNews::Restarted(node) => (node, false),
             NodeNews::Vanished(node) => (node, true),
@@ -426,7 +426,7 @@ impl Handler<NodeNews> for RunActor {
         for seq in self.probes_at(node) {
             self.probe_lost(seq, ctx);
         }
-        let to = self.house.directory.nodes.get(node);
+        let to = self.context.addresses.nodes.get(node);
         for (seq, attempt) in leases {
             match &to {
                 Some(to) if !vanished => self.send_again(seq, to.clone(), ctx),

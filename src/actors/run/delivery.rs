@@ -57,7 +57,7 @@ impl RunActor {
             return self.hand_out(waiting, ready, ctx);
         }
         let room = ANSWER_BYTES.saturating_sub(ready.iter().map(|(_, block)| block.requests.len() + block.pack.len()).sum());
-        let read = self.house.store.read(ReadResultsWithin { no: self.run.no, seqs: cold.clone(), most_bytes: room });
+        let read = self.context.store.read(ReadResultsWithin { no: self.run.no, seqs: cold.clone(), most_bytes: room });
         Self::then(ctx, read, move |this, (found, unread), ctx| {
             let mut read = cold;
             read.truncate(read.len() - unread.len());
@@ -100,7 +100,7 @@ impl RunActor {
             self.frontier.begin_ack(*seq);
         }
         let write = Ack { no: self.run.no, epoch: self.epoch, seqs: seqs.clone(), push: Vec::new(), now: Timestamp::now() };
-        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             for seq in seqs {
                 this.frontier.acked(seq);
             }
@@ -150,11 +150,11 @@ impl RunActor {
 impl Handler<Poll> for RunActor {
     type Result = ();
     fn handle(&mut self, m: Poll, ctx: &mut Self::Context) {
-        self.notice.message("run.poll");
+        self.guard.message("run.poll");
         let now = Timestamp::steady();
         let until = now.plus_ms(m.wait.as_millis() as i64);
         let waiting = Waiting { worker: m.worker, max: m.max, until, auto_ack: m.auto_ack, reply: m.reply };
-        if self.house.followers.is_closed() {
+        if self.context.followers.is_closed() {
             waiting.reply.send(Err(Problem::ending()));
         } else if self.frontier.has_answered() && !self.ending {
             self.deliver(waiting, now, ctx);
@@ -170,7 +170,7 @@ impl Handler<Poll> for RunActor {
 impl Handler<EndPolls> for RunActor {
     type Result = ();
     fn handle(&mut self, _: EndPolls, _: &mut Self::Context) {
-        self.notice.message("run.end_polls");
+        self.guard.message("run.end_polls");
         for waiting in std::mem::take(&mut self.pollers) {
             waiting.reply.send(Err(Problem::ending()));
         }
@@ -180,7 +180,7 @@ impl Handler<EndPolls> for RunActor {
 impl Handler<Undelivered> for RunActor {
     type Result = ();
     fn handle(&mut self, Undelivered(blocks): Undelivered, ctx: &mut Self::Context) {
-        self.notice.message("run.undelivered");
+        self.guard.message("run.undelivered");
         for (block_id, until) in blocks.into_iter().rev() {
             if let Some(seq) = block_id.seq_in(self.identity()) {
                 self.frontier.take_back_of(seq, until);

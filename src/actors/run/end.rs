@@ -54,19 +54,19 @@ impl RunActor {
             by: self.run.update_by.clone(),
             now,
         };
-        Self::then(ctx, self.house.store.insist(write), move |this, follow, ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, follow, ctx| {
             this.run.state = state;
             this.run.reason = reason;
             this.run.finish_time = Some(now);
             this.run.counters = this.frontier.counters();
-            this.house.counts.ended(state);
+            this.context.counts.ended(state);
             // A thousand short runs a second that end well are nothing to be told of one by one.
             let level = if state == RunState::Success && this.run.counters.total == 0 { log::Level::Debug } else { log::Level::Info };
             log::log!(level, "run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
             done(Ok(this.output()));
             this.let_go();
-            this.house.registry().run_ended(this.identity(), this.run.job_id, follow);
-            this.notice.finish();
+            this.context.registry().run_ended(this.identity(), this.run.job_id, follow);
+            this.guard.finish();
             ctx.stop();
         });
     }
@@ -77,16 +77,16 @@ impl RunActor {
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);
         let reason = format!("attempt {} failed: {reason}", self.run.attempt);
-        log::warn!("an attempt of a run failed run={} next={attempt} in_ms={pause}: {reason}", self.identity());
+        log::warn!("an attempt of a run failed run_id={} next={attempt} in_ms={pause}: {reason}", self.identity());
         let write = RetryRun { no: self.run.no, epoch: self.epoch, attempt, not_before, reason: reason.clone() };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.run.state = RunState::Pending;
             this.run.reason = Some(reason);
             (this.run.attempt, this.run.not_before) = (attempt, Some(not_before));
             done(Ok(this.output()));
             this.let_go();
-            this.house.registry().run_begins_anew(this.identity());
-            this.notice.finish();
+            this.context.registry().run_begins_anew(this.identity());
+            this.guard.finish();
             ctx.stop();
         });
     }
@@ -100,23 +100,23 @@ impl RunActor {
         let leased: Vec<_> = self.frontier.leases().filter_map(|(seq, _)| self.frontier.site_of(seq)).collect();
         for site in leased.into_iter().chain(self.probed_sites()) {
             let (name, wait_ms) = (self.frontier.site_name(site), self.wait_after_loss(site));
-            self.house.sites.board().release(&name, self.identity(), wait_ms as i64, now);
+            self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
         }
         for (seq, node) in self.probes() {
-            if let Some(node) = self.house.directory.nodes.get(node) {
+            if let Some(node) = self.context.addresses.nodes.get(node) {
                 node.block_done(self.block_id(seq), 1, true);
             }
         }
         for (seq, lease) in self.frontier.leases() {
-            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+            if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);
             }
         }
-        if let Some(worker) = self.worker.and_then(|id| self.house.directory.workers.get(id)) {
+        if let Some(worker) = self.worker.and_then(|id| self.context.addresses.workers.get(id)) {
             let Self { run, .. } = self;
             worker.send(ToWorker::Ended { identity: run.identity, state: run.state, reason: run.reason.clone(), counters: run.counters });
         }
-        if let Some(dispatcher) = self.house.dispatcher() {
+        if let Some(dispatcher) = self.context.dispatcher() {
             dispatcher.run_gone(self.identity());
         }
     }
@@ -125,7 +125,7 @@ impl RunActor {
 impl Handler<Stop> for RunActor {
     type Result = ();
     fn handle(&mut self, Stop { reason, by, reply }: Stop, ctx: &mut Self::Context) {
-        self.notice.message("run.stop");
+        self.guard.message("run.stop");
         if self.again {
             return reply.send(Err(Problem::busy("the run is about to be tried again")));
         }

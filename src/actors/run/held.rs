@@ -41,7 +41,7 @@ impl RunActor {
     /// Whether somebody holds the site of a block.
     pub(super) fn is_held(&self, seq: Seq) -> bool {
         let site = self.site_name_of(seq);
-        site.is_some_and(|name| self.house.sites.board().held_by_hand(&name, Timestamp::steady()).is_some())
+        site.is_some_and(|name| self.context.sites.board().held_by_hand(&name, Timestamp::steady()).is_some())
     }
 
     /// A block that waits for no turn goes out, but for its requests to sites that somebody holds.
@@ -75,7 +75,7 @@ impl RunActor {
         let made = vec![held.block(rest, Some(self.frontier.site_name(site)))];
         let now = Timestamp::now();
         let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: stays.block(seq, None), made, result: None, now };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, held);
             this.send_unheld(seq, stays, sink, ctx);
@@ -96,7 +96,7 @@ impl RunActor {
     /// What of a block goes to the first of its sites that somebody holds.
     fn first_held(&mut self, seq: Seq, payload: &Payload) -> Result<Option<HeldPart>, Problem> {
         let now = Timestamp::steady();
-        if !self.house.sites.board().has_holds(now) {
+        if !self.context.sites.board().has_holds(now) {
             return Ok(None);
         }
         let text = payload.text()?;
@@ -111,7 +111,7 @@ impl RunActor {
             let waits = origin.filter(|(origin, key)| match &first {
                 Some(first) => first == origin,
                 None => {
-                    let board = self.house.sites.board();
+                    let board = self.context.sites.board();
                     board.held_by_hand(origin, now).or_else(|| board.held_by_hand(key, now)).is_some()
                 }
             });
@@ -133,7 +133,7 @@ impl RunActor {
 
     fn site_output(&mut self, no: SiteNo, name: &Arc<str>, pending: usize, not_before: Timestamp, at_nodes: usize) -> RunSiteOutput {
         let (now, pace) = (Timestamp::steady(), self.pace(no));
-        let view = self.house.sites.board().view(name, now);
+        let view = self.context.sites.board().view(name, now);
         let (mut next_at, mut delay) = (not_before, pace.delay_ms);
         let mut held = None;
         if let Some(view) = view {
@@ -156,7 +156,7 @@ impl RunActor {
 impl Handler<DescribeSites> for RunActor {
     type Result = ();
     fn handle(&mut self, DescribeSites { from, limit, reply }: DescribeSites, _: &mut Self::Context) {
-        self.notice.message("run.describe_sites");
+        self.guard.message("run.describe_sites");
         let mut rows: Vec<_> =
             self.frontier.sites(from).take(limit + 1).map(|(no, name, queued, at)| (no, Arc::clone(name), queued, at)).collect();
         let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.0.to_string())).flatten();
@@ -174,7 +174,7 @@ impl Handler<DescribeSites> for RunActor {
 impl Handler<SiteHeld> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteHeld(name): SiteHeld, ctx: &mut Self::Context) {
-        self.notice.message("run.site_held");
+        self.guard.message("run.site_held");
         if self.ending {
             return;
         }
@@ -187,7 +187,7 @@ impl Handler<SiteHeld> for RunActor {
                 self.cache.put_ready(seq, payload);
             }
             self.note_leases_of(lease.node);
-            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+            if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);
             }
             let wait_ms = self.wait_after_loss(site);
@@ -199,7 +199,7 @@ impl Handler<SiteHeld> for RunActor {
 impl Handler<SiteFreed> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteFreed(name): SiteFreed, ctx: &mut Self::Context) {
-        self.notice.message("run.site_freed");
+        self.guard.message("run.site_freed");
         self.frontier.site_freed(&name, Timestamp::steady());
         self.announce(ctx);
     }

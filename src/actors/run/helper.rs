@@ -1,7 +1,7 @@
 //! A run that nobody watches for calls for a worker: its job names another one that starts a program which is one.
 
 use super::RunActor;
-use crate::actors::house::House;
+use crate::actors::context::BrokerContext;
 use crate::actors::job::TriggerOrder;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
@@ -78,7 +78,7 @@ impl RunActor {
     }
 
     fn call_worker(&mut self, job: String, made: Option<Identity>, reason: String, ctx: &mut Context<Self>) {
-        let called = wrap_future(call(self.house.clone(), job.clone(), made, self.run.trace_id.clone()));
+        let called = wrap_future(call(self.context.clone(), job.clone(), made, self.run.trace_id.clone()));
         ctx.spawn(called.map(move |called, this: &mut Self, ctx: &mut Context<Self>| {
             let Some(call) = this.called.as_mut().filter(|_| this.worker.is_none() && !this.ending) else { return };
             match called {
@@ -103,18 +103,18 @@ impl RunActor {
 }
 
 /// Has a worker started, unless one is being started: told twice, also by a broker that died in between, it makes one run.
-async fn call(house: House, job: String, made: Option<Identity>, trace_id: Option<String>) -> Result<Answer, Problem> {
+async fn call(context: BrokerContext, job: String, made: Option<Identity>, trace_id: Option<String>) -> Result<Answer, Problem> {
     if let Some(identity) = made {
-        let run = house.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        let run = context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         // A program that went to the background ends well before its worker comes.
         if run.is_some_and(|run| !run.state.is_final() || run.state == RunState::Success) {
             return Ok(Answer::Made(identity));
         }
     }
-    let found = house.store.read(FindJobs(vec![job])).await.map_err(|e| problem_of(&e))?.pop().flatten();
+    let found = context.store.read(FindJobs(vec![job])).await.map_err(|e| problem_of(&e))?.pop().flatten();
     let id = found.ok_or_else(|| Problem::not_found("there is no such job"))?;
     let order = TriggerOrder { trace_id, by: Some(BROKER.to_owned()), alone: true, ..TriggerOrder::default() };
-    match house.registry().open_job(id).wait().await?.trigger(order).wait().await {
+    match context.registry().open_job(id).wait().await?.trigger(order).wait().await {
         Ok(made) => Ok(Answer::Made(made.identity)),
         Err(problem) if problem.kind == "/problems/still-running" => Ok(Answer::Underway),
         Err(problem) => Err(problem),

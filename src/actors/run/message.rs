@@ -1,7 +1,7 @@
 //! What a run's actor is told, and its handle.
 
 use super::RunActor;
-use crate::actors::dispatcher::Place;
+use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
@@ -95,8 +95,8 @@ pub struct Report {
 pub struct Grant {
     /// Its actor.
     pub to: NodeHandle,
-    /// Which node, and the place at it that the block may take.
-    pub place: Place,
+    /// Which node, and the permit at it that the block may take.
+    pub permit: NodePermit,
 }
 
 /// From the dispatcher: answer this node, which asked for a block, with one.
@@ -175,7 +175,7 @@ pub struct StartReturned {
     pub reply: Reply<()>,
 }
 
-/// From the desk: end it.
+/// From the service: end it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Stop {
@@ -187,7 +187,7 @@ pub struct Stop {
     pub reply: Reply<RunOutput>,
 }
 
-/// From the desk: hand out no more blocks, or hand them out again. What is at nodes comes back in any case.
+/// From the service: hand out no more blocks, or hand them out again. What is at nodes comes back in any case.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetPaused {
@@ -197,7 +197,7 @@ pub struct SetPaused {
     pub reply: Reply<RunOutput>,
 }
 
-/// From the desk: queue these failed requests once more. Those that were before are left alone. Answered when it is stored.
+/// From the service: queue these failed requests once more. Those that were before are left alone. Answered when it is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Requeue {
@@ -207,7 +207,7 @@ pub struct Requeue {
     pub reply: Reply<Requeued>,
 }
 
-/// From the desk: where is this block?
+/// From the service: where is this block?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct LocateBlock {
@@ -236,7 +236,7 @@ pub struct ReannounceRun;
 /// From the registry: the turn of a run that waited for it may have come.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SeeTurn;
+pub struct CheckQueue;
 
 /// From the registry: the broker ends, so whoever polls is answered now.
 #[derive(Debug, Message)]
@@ -248,7 +248,7 @@ pub struct EndPolls;
 #[rtype(result = "()")]
 pub struct Undelivered(pub Vec<(BlockId, Timestamp)>);
 
-/// From the desk: how is it?
+/// From the service: how is it?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeRun(pub Reply<RunDescription>);
@@ -262,7 +262,7 @@ pub struct RunDescription {
     pub leases: Vec<(Seq, NodeId, u32, Timestamp)>,
 }
 
-/// From the desk: how are its sites, from this number on?
+/// From the service: how are its sites, from this number on?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeSites {
@@ -274,12 +274,12 @@ pub struct DescribeSites {
     pub reply: Reply<Page<RunSiteOutput>>,
 }
 
-/// From the desk: somebody holds this site now.
+/// From the service: somebody holds this site now.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SiteHeld(pub Arc<str>);
 
-/// From the desk: nobody holds this site any more.
+/// From the service: nobody holds this site any more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SiteFreed(pub Arc<str>);
@@ -317,8 +317,8 @@ impl RunHandle {
         answer
     }
     /// See [`Grant`].
-    pub fn grant(&self, to: NodeHandle, place: Place) {
-        self.0.tell(Grant { to, place });
+    pub fn grant(&self, to: NodeHandle, permit: NodePermit) {
+        self.0.tell(Grant { to, permit });
     }
     /// See [`HandOver`].
     pub fn pull(&self, node: NodeId, to: NodeHandle, room: Room, reply: Reply<Option<Block>>) {
@@ -399,9 +399,9 @@ impl RunHandle {
         self.0.tell(Withdraw(reply));
         answer
     }
-    /// See [`SeeTurn`].
-    pub fn see_turn(&self) {
-        self.0.tell(SeeTurn);
+    /// See [`CheckQueue`].
+    pub fn check_queue(&self) {
+        self.0.tell(CheckQueue);
     }
     /// See [`ReannounceRun`].
     pub fn reannounce(&self) {

@@ -23,18 +23,18 @@ mod turns;
 mod workers;
 
 pub use message::{
-    BlockPlace, Delivered, DeliveredBlock, DescribeRun, DescribeSites, EndPolls, Grant, HandOver, LocateBlock, NodeHolds, NodeLost,
-    NodeNews, Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SeeTurn, SetPaused, SiteFreed, SiteHeld,
+    BlockPlace, CheckQueue, Delivered, DeliveredBlock, DescribeRun, DescribeSites, EndPolls, Grant, HandOver, LocateBlock, NodeHolds,
+    NodeLost, NodeNews, Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SetPaused, SiteFreed, SiteHeld,
     StartReturned, Stop, Undelivered, Withdraw, WorkerNews,
 };
 
 pub use requests::text_of;
 
+use super::context::BrokerContext;
 use super::dispatcher::RunReady;
-use super::house::House;
 use super::involved::Involved;
 use super::reply::Reply;
-use super::supervision::{Link, Notice};
+use super::supervision::{ExitGuard, Link};
 use crate::domain::frontier::Frontier;
 use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
 use crate::domain::run::{Pause, Run, RunState};
@@ -54,8 +54,8 @@ const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
 /// See the module's text.
 #[derive(Debug)]
 pub struct RunActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     run: Box<Run>,
     epoch: i64,
     properties: Arc<BTreeMap<String, String>>,
@@ -114,7 +114,7 @@ pub struct LoadedRun {
 /// What the registry found when it looked for a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice {
-    /// It holds as long as the directory's count of watches is this.
+    /// It holds as long as the address book's count of watches is this.
     pub watches: u64,
     /// Who it is, if there is any.
     pub worker: Option<WorkerId>,
@@ -146,11 +146,11 @@ impl RunActor {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn load(house: House, mut run: Run, epoch: i64) -> Result<LoadedRun, StoreError> {
-        let (blocks, seen) = house.store.read(LoadFrontier { no: run.no }).await?;
+    pub async fn load(context: BrokerContext, mut run: Run, epoch: i64) -> Result<LoadedRun, StoreError> {
+        let (blocks, seen) = context.store.read(LoadFrontier { no: run.no }).await?;
         // The row has them only at the end of the run.
         run.block_times = run.block_times.max(blocks.iter().map(|block| i64::from(block.attempts)).sum());
-        let job = house.store.read(crate::store::GetJob(run.job_id)).await?;
+        let job = context.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
         let properties = Arc::new(job.map(|job| job.properties.0).unwrap_or_default());
         Ok(LoadedRun { run: Box::new(run), epoch, properties, frontier, chosen: None })
@@ -158,12 +158,12 @@ impl RunActor {
 
     /// The actor of a run that was loaded.
     #[must_use]
-    pub fn new(notice: Notice, house: House, loaded: LoadedRun) -> Self {
+    pub fn new(guard: ExitGuard, context: BrokerContext, loaded: LoadedRun) -> Self {
         let LoadedRun { run, epoch, properties, frontier, chosen } = loaded;
         Self {
-            notice,
-            involved: Involved::new(&house.directory, run.identity),
-            house,
+            guard,
+            involved: Involved::new(&context.addresses, run.identity),
+            context,
             run,
             epoch,
             properties,
@@ -209,10 +209,10 @@ impl RunActor {
     }
 
     fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
-        if !self.house.followers.is_closed() {
-            log::error!("the actor of a run ends and is built anew run={}: {why}", self.identity());
+        if !self.context.followers.is_closed() {
+            log::error!("the actor of a run ends and is built anew run_id={}: {why}", self.identity());
         }
-        self.notice.stats().set_error(why);
+        self.guard.stats().set_error(why);
         ctx.stop();
     }
 
@@ -226,11 +226,11 @@ impl RunActor {
     }
 
     fn announce_anyway(&mut self, ready: usize, sites: usize, ctx: &Context<Self>) {
-        let Some(dispatcher) = self.house.dispatcher() else { return };
+        let Some(dispatcher) = self.context.dispatcher() else { return };
         (self.announced, self.turns.announced) = (ready, sites);
         dispatcher.run_ready(RunReady {
             identity: self.identity(),
-            run: RunHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats()))),
+            run: RunHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats()))),
             priority: self.run.priority,
             ready,
             sites,
@@ -248,7 +248,7 @@ impl RunActor {
         self.run.not_before = None;
         self.attempt_began = Timestamp::steady();
         self.announce(ctx);
-        match self.chosen.take().filter(|chosen| chosen.watches == self.house.directory.watches()) {
+        match self.chosen.take().filter(|chosen| chosen.watches == self.context.addresses.watches()) {
             Some(chosen) => self.found(chosen.worker, ctx),
             None => self.find_worker(),
         }
@@ -263,7 +263,7 @@ impl RunActor {
         self.run.reason = None;
         if self.run.start_time.is_none() {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
+            self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         // Whether a beginning was late is looked at when it is stored.
         let pause = if self.run.rules.late_after.is_some() { Duration::ZERO } else { BEGINNING_STORED_AFTER };
@@ -277,14 +277,14 @@ impl RunActor {
         if let Some(now) = self.begun.take().filter(|_| !self.ending) {
             let (no, may_be_late) = (self.run.no, self.run.may_be_late());
             let write = BeginRun { no, epoch: self.epoch, state: self.run.state, worker: self.worker, may_be_late, now };
-            Self::then(ctx, self.house.store.insist(write), |_, (), _| {});
+            Self::then(ctx, self.context.store.write_unbounded(write), |_, (), _| {});
         }
     }
 
     /// Whoever carries it out shows the first sign of work.
     fn note_started(&self) {
         if let Some(start) = self.run.start_time.filter(|_| self.run.state == RunState::Scheduled) {
-            self.house.lateness.started(Timestamp::now().since_ms(start));
+            self.context.lateness.started(Timestamp::now().since_ms(start));
         }
     }
 
@@ -300,7 +300,7 @@ impl RunActor {
             return self.store_beginning(ctx);
         }
         let write = SetRunState { no: self.run.no, epoch: self.epoch, state, reason: self.run.reason.clone(), worker: self.worker };
-        Self::then(ctx, self.house.store.insist(write), |_, _, _| {});
+        Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
     }
 
     fn output(&self) -> RunOutput {
@@ -326,14 +326,14 @@ impl RunActor {
     /// The net below the messages that tell of lost peers: one may have been lost before this actor, or the registry,
     /// heard of it.
     fn miss_peers(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
-        let times = self.house.times;
-        let directory = Arc::clone(&self.house.directory);
+        let times = self.context.times;
+        let addresses = Arc::clone(&self.context.addresses);
         let strange = now.plus_ms(-(times.worker_offline as i64));
-        if self.frontier.forget_strangers(strange, |worker| directory.workers.get(worker).is_some()) {
-            log::warn!("blocks of a worker that is not there go to others run={}", self.identity());
+        if self.frontier.forget_strangers(strange, |worker| addresses.workers.get(worker).is_some()) {
+            log::warn!("blocks of a worker that is not there go to others run_id={}", self.identity());
         }
         let silent = times.node_offline as i64;
-        let missed = self.frontier.leases().filter(|(_, l)| now.since_ms(l.since) > silent && directory.nodes.get(l.node).is_none());
+        let missed = self.frontier.leases().filter(|(_, l)| now.since_ms(l.since) > silent && addresses.nodes.get(l.node).is_none());
         for (seq, lease) in missed.map(|(seq, lease)| (seq, *lease)).collect::<Vec<_>>() {
             self.block_lost(seq, lease.node, lease.attempt, "its node is not there", ctx);
         }
@@ -349,9 +349,14 @@ impl RunActor {
             return self.end(RunState::Failed, Some(format!("it took longer than {timeout} ms")), ctx, drop);
         }
         for (seq, lease) in self.frontier.expired_leases(now) {
-            let name = self.house.directory.node_name(lease.node);
-            log::warn!("a block's lease ran out block={} node_id={} node={name} attempt={}", self.block_id(seq), lease.node, lease.attempt);
-            if let Some(node) = self.house.directory.nodes.get(lease.node) {
+            let name = self.context.addresses.node_name(lease.node);
+            log::warn!(
+                "a block's lease ran out block_id={} node_id={} node={name} attempt={}",
+                self.block_id(seq),
+                lease.node,
+                lease.attempt
+            );
+            if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);
             }
             self.block_lost(seq, lease.node, lease.attempt, "its lease ran out", ctx);
@@ -422,12 +427,12 @@ impl Actor for RunActor {
     }
 }
 
-impl Handler<SeeTurn> for RunActor {
+impl Handler<CheckQueue> for RunActor {
     type Result = ();
-    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
-        self.notice.message("run.see_turn");
+    fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
+        self.guard.message("run.check_queue");
         if self.run.is_queued() {
-            Self::then(ctx, self.house.store.read(GetRun(self.identity())), |this, stored, ctx| {
+            Self::then(ctx, self.context.store.read(GetRun(self.identity())), |this, stored, ctx| {
                 if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
                     this.begin(ctx);
                 }
@@ -439,12 +444,12 @@ impl Handler<SeeTurn> for RunActor {
 impl Handler<Withdraw> for RunActor {
     type Result = ();
     fn handle(&mut self, Withdraw(reply): Withdraw, ctx: &mut Self::Context) {
-        self.notice.message("run.withdraw");
+        self.guard.message("run.withdraw");
         let is_untouched =
             self.waits && !self.ending && self.run.is_ahead() && self.frontier.block_counts().3 == 0 && !self.frontier.is_storing();
         if is_untouched {
             self.ending = true;
-            self.notice.finish();
+            self.guard.finish();
             ctx.stop();
         }
         reply.send(Ok(is_untouched));
@@ -454,7 +459,7 @@ impl Handler<Withdraw> for RunActor {
 impl Handler<ReannounceRun> for RunActor {
     type Result = ();
     fn handle(&mut self, _: ReannounceRun, ctx: &mut Self::Context) {
-        self.notice.message("run.reannounce");
+        self.guard.message("run.reannounce");
         let (ready, sites) = self.offered(ctx);
         self.announce_anyway(ready, sites, ctx);
     }
@@ -463,7 +468,7 @@ impl Handler<ReannounceRun> for RunActor {
 impl Handler<DescribeRun> for RunActor {
     type Result = ();
     fn handle(&mut self, DescribeRun(reply): DescribeRun, _: &mut Self::Context) {
-        self.notice.message("run.describe");
+        self.guard.message("run.describe");
         let leases = self.frontier.leases().map(|(seq, lease)| (seq, lease.node, lease.attempt, lease.until.on_the_wall())).collect();
         reply.send(Ok(RunDescription { output: self.output(), leases }));
     }

@@ -138,7 +138,7 @@ impl RunActor {
             result: Some(result),
             now: Timestamp::now(),
         };
-        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(part, success, error);
             this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
@@ -150,7 +150,7 @@ impl RunActor {
     pub(super) fn part_again(&mut self, seq: Seq, payload: Payload, reply: Reply<Reported>, ctx: &mut Context<Self>) {
         self.keep(seq, payload);
         let none = Reported { success: 0, error: 0 };
-        Self::then(ctx, self.house.store.write(Barrier), move |_, (), _| reply.send(Ok(none)));
+        Self::then(ctx, self.context.store.write(Barrier), move |_, (), _| reply.send(Ok(none)));
     }
 
     /// The last report of a block: what has results is done, the rest waits again.
@@ -167,7 +167,7 @@ impl RunActor {
         self.leaves_node(seq, ctx);
         if index.results.is_empty() {
             let write = SplitBlock { no, epoch, stays: back.block(seq, None), made: Vec::new(), result: None, now };
-            Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+            Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
                 this.frontier.given_back(seq);
                 this.cache.put_ready(seq, back);
                 reply.send(Ok(Reported { success: 0, error: 0 }));
@@ -180,7 +180,7 @@ impl RunActor {
         let (success, error) = (result.success, result.error);
         let made = vec![back.block(rest, site)];
         let write = SplitBlock { no, epoch, stays: done.block(seq, None), made, result: Some(result), now };
-        Self::then(ctx, self.house.store.write(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, back);
             this.frontier.reported(seq, success, error);

@@ -23,7 +23,7 @@ impl RunActor {
 impl Handler<SetPaused> for RunActor {
     type Result = ();
     fn handle(&mut self, SetPaused { is_paused, reply }: SetPaused, ctx: &mut Self::Context) {
-        self.notice.message("run.set_paused");
+        self.guard.message("run.set_paused");
         if self.ending {
             return reply.send(Err(self.over()));
         }
@@ -34,6 +34,6 @@ impl Handler<SetPaused> for RunActor {
         }
         // Said again it is written again: the first word may be on its way to the disk still.
         let write = SetRunRules { no: self.run.no, epoch: self.epoch, rules: self.run.rules.clone() };
-        Self::then(ctx, self.house.store.insist(write), |this, (), _| reply.send(Ok(this.output())));
+        Self::then(ctx, self.context.store.write_unbounded(write), |this, (), _| reply.send(Ok(this.output())));
     }
 }

@@ -73,7 +73,7 @@ impl RunActor {
         }
         self.run.download.start_origins = Some(all.into());
         let write = SetDownload { no: self.run.no, epoch: self.epoch, download: self.run.download.clone() };
-        Self::then(ctx, self.house.store.write(write), |_, (), _| {});
+        Self::then(ctx, self.context.store.write(write), |_, (), _| {});
     }
 
     pub(super) fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
@@ -91,7 +91,7 @@ impl RunActor {
         if self.ending {
             return reply.send(Err(self.over()));
         }
-        if self.house.store.is_busy() {
+        if self.context.store.is_busy() {
             return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
         }
         let left = self.frontier.counters().left;
@@ -122,7 +122,7 @@ impl RunActor {
             self.cache.take_finished(*seq);
         }
         let (no, epoch, now) = (self.run.no, self.epoch, Timestamp::now());
-        let store = &self.house.store;
+        let store = &self.context.store;
         if !acked.is_empty() {
             let write = store.write(Ack { no, epoch, seqs: acked.clone(), push: blocks.clone(), now });
             Self::then(ctx, write, move |this, (), ctx| {
@@ -152,7 +152,7 @@ impl RunActor {
 impl Handler<Push> for RunActor {
     type Result = ();
     fn handle(&mut self, Push { acks, mut batch, reply }: Push, ctx: &mut Self::Context) {
-        self.notice.message(if acks.is_empty() { "run.push" } else { "run.ack" });
+        self.guard.message(if acks.is_empty() { "run.push" } else { "run.ack" });
         compare_by(&self.run.queue.canonicalisation, &mut batch);
         self.push(&acks, &batch, reply, ctx);
     }

@@ -93,11 +93,11 @@ impl RunActor {
         if self.ending {
             return reply.send(Err(self.over()));
         }
-        if self.requeues || self.house.store.is_busy() {
+        if self.requeues || self.context.store.is_busy() {
             return reply.send(Err(Problem::busy("another requeue of the run is under way, or the write queue is full")));
         }
         self.requeues = true;
-        let read = self.house.store.read(ReadFailures { no: self.run.no, seqs: chosen.keys().copied().collect() });
+        let read = self.context.store.read(ReadFailures { no: self.run.no, seqs: chosen.keys().copied().collect() });
         Self::then(ctx, read, move |this, blocks, ctx| {
             this.requeues = false;
             if this.ending {
@@ -148,7 +148,7 @@ impl RunActor {
         let done = Requeued { found, queued: pushed.accepted, over_limit: pushed.over_limit, more };
         log::info!("failed requests queued again run_id={} found={found} queued={}", self.identity(), done.queued);
         let write = RequeueFailed { no: self.run.no, epoch: self.epoch, blocks: made.clone(), marked, now: Timestamp::now() };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.blocks_stored(made, ctx);
             reply.send(Ok(done));
         });
@@ -158,7 +158,7 @@ impl RunActor {
 impl Handler<Requeue> for RunActor {
     type Result = ();
     fn handle(&mut self, Requeue { chosen, reply }: Requeue, ctx: &mut Self::Context) {
-        self.notice.message("run.requeue");
+        self.guard.message("run.requeue");
         self.requeue(chosen, reply, ctx);
     }
 }
@@ -166,7 +166,7 @@ impl Handler<Requeue> for RunActor {
 impl Handler<LocateBlock> for RunActor {
     type Result = ();
     fn handle(&mut self, LocateBlock { seq, reply }: LocateBlock, _: &mut Self::Context) {
-        self.notice.message("run.locate_block");
+        self.guard.message("run.locate_block");
         let place = self.frontier.phase(seq).map(|phase| BlockPlace {
             phase,
             lease: self.frontier.lease_of(seq).copied(),

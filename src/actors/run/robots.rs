@@ -53,8 +53,8 @@ impl RunActor {
         self.turns.looked_up.insert(site);
         // Until it is known, the site's blocks wait.
         self.frontier.site_waits(site, Timestamp::steady().plus_ms(PATIENCE_MS));
-        let known = self.house.sites.robots(&key);
-        let read = self.house.store.read(RobotsOf { origin: Arc::clone(&key.0), agent: Arc::clone(&key.1) });
+        let known = self.context.sites.robots(&key);
+        let read = self.context.store.read(RobotsOf { origin: Arc::clone(&key.0), agent: Arc::clone(&key.1) });
         Self::then(ctx, read, move |this, stored, ctx| {
             this.turns.looked_up.remove(&site);
             let stored = stored.filter(|(_, until)| *until > Timestamp::now());
@@ -113,12 +113,12 @@ impl RunActor {
             let detail = format!("{} is not, or no longer, in the hands of node {}", index.block_id, index.node_id);
             return reply.send(Err(Problem::conflict("late-report", detail)));
         };
-        if let Some(node) = self.house.directory.nodes.get(probe.node) {
+        if let Some(node) = self.context.addresses.nodes.get(probe.node) {
             node.block_done(self.block_id(seq), 1, false);
         }
         self.note_leases_of(probe.node);
         self.learn(probe.site, index, ctx);
-        let failures = self.house.sites.robots(&probe.key).map_or(0, |known| known.failures);
+        let failures = self.context.sites.robots(&probe.key).map_or(0, |known| known.failures);
         let results = pack::open(pack, 2 * MOST_BODY as usize).map(|(_, results)| results).unwrap_or_default();
         let result = results.into_iter().find(|result| result.entry.request_id == probe.print);
         let header = |name: &str| {
@@ -143,7 +143,7 @@ impl RunActor {
         let known = KnownRobots { robots: Arc::new(judgement.robots), until, failures: judgement.failures };
         if !known.robots.is_unreachable() {
             let keep = KeepRobots { origin, agent: Arc::clone(&probe.key.1), rules: known.robots.to_text(), until };
-            drop(self.house.store.write(keep));
+            drop(self.context.store.write(keep));
         }
         let is_success = u32::from(status > 0);
         reply.send(Ok(Reported { success: is_success, error: 1 - is_success }));
@@ -154,7 +154,7 @@ impl RunActor {
 
     fn robots_known(&mut self, site: SiteNo, key: RobotsKey, known: KnownRobots, ctx: &mut Context<Self>) {
         let is_free = self.pace(site) == Pace::FREE && !known.robots.is_unreachable();
-        self.house.sites.keep_robots(key, known);
+        self.context.sites.keep_robots(key, known);
         if is_free {
             // There is no pace to keep: its blocks wait for any node.
             self.frontier.set_free(site);
@@ -165,7 +165,7 @@ impl RunActor {
     /// A node has lost a fetch of robots.txt, or says nothing of it.
     pub(super) fn probe_lost(&mut self, seq: Seq, ctx: &mut Context<Self>) {
         if let Some(probe) = self.turns.probes.remove(&seq) {
-            if let Some(node) = self.house.directory.nodes.get(probe.node) {
+            if let Some(node) = self.context.addresses.nodes.get(probe.node) {
                 node.block_done(self.block_id(seq), 1, true);
             }
             self.note_leases_of(probe.node);
@@ -181,7 +181,7 @@ impl RunActor {
 
     /// Gives up fetches of robots.txt that nothing was heard of.
     pub(super) fn expire_probes(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
-        let nodes = &self.house.directory.nodes;
+        let nodes = &self.context.addresses.nodes;
         let is_over = |probe: &Probe| now.since_ms(probe.since) > PATIENCE_MS || nodes.get(probe.node).is_none();
         let over: Vec<Seq> = self.turns.probes.iter().filter(|(_, probe)| is_over(probe)).map(|(seq, _)| *seq).collect();
         for seq in over {

@@ -5,7 +5,7 @@ use super::cache::{Finished, Payload};
 use super::held::Addressed;
 use super::outcomes::outcomes;
 use super::parts::failed;
-use crate::actors::dispatcher::Place;
+use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
 use crate::domain::frontier::SiteNo;
@@ -54,7 +54,7 @@ pub(super) struct Turns {
 #[derive(Debug)]
 pub(super) enum Sink {
     /// To a node that has room.
-    Node { to: NodeHandle, place: Place },
+    Node { to: NodeHandle, permit: NodePermit },
     /// To a node that has asked for it.
     Call { node: NodeId, to: NodeHandle, reply: Reply<Option<Block>> },
 }
@@ -62,13 +62,13 @@ pub(super) enum Sink {
 impl Sink {
     pub fn node(&self) -> NodeId {
         match self {
-            Self::Node { place, .. } => place.node(),
+            Self::Node { permit, .. } => permit.node(),
             Self::Call { node, .. } => *node,
         }
     }
 
     pub fn keeps_pace(&self) -> bool {
-        matches!(self, Self::Node { place, .. } if place.keeps_pace())
+        matches!(self, Self::Node { permit, .. } if permit.keeps_pace())
     }
 
     /// Nothing comes of it.
@@ -82,8 +82,13 @@ impl Sink {
     pub fn send(self, block: Block, payload: &Payload) {
         let room = if block.pace.is_some() { Room::Site } else { Room::Block };
         match self {
-            Self::Node { to, place } => {
-                to.send_block(SendBlock { block, requests: payload.requests.clone(), raw_length: payload.raw_length, place: Some(place) });
+            Self::Node { to, permit } => {
+                to.send_block(SendBlock {
+                    block,
+                    requests: payload.requests.clone(),
+                    raw_length: payload.raw_length,
+                    permit: Some(permit),
+                });
             }
             Self::Call { to, reply, .. } => {
                 to.holds(Holds { identity: block.identity, block_id: block.block_id, attempt: block.attempt, room });
@@ -119,7 +124,7 @@ impl RunActor {
         if let Some(known) = self.turns.origins.get(origin) {
             return *known;
         }
-        let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.house.sites.rules));
+        let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.context.sites.rules));
         let mut site = named.map(|named| {
             let no = self.frontier.site_number(&named.name);
             self.turns.paces.entry(no).or_insert(named.pace);
@@ -144,7 +149,7 @@ impl RunActor {
         if let Some(pace) = self.turns.paces.get(&site) {
             return *pace;
         }
-        let pace = url_at(&self.frontier.site_name(site)).map(|url| self.run.queue.sites.pace(&url, &self.house.sites.rules));
+        let pace = url_at(&self.frontier.site_name(site)).map(|url| self.run.queue.sites.pace(&url, &self.context.sites.rules));
         *self.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
     }
 
@@ -159,7 +164,7 @@ impl RunActor {
         // The last request may have begun just now.
         let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
         let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
-        self.house.sites.board().learn(&name, pace, &[nothing], now, now);
+        self.context.sites.board().learn(&name, pace, &[nothing], now, now);
         true
     }
 
@@ -191,7 +196,7 @@ impl RunActor {
         for _ in 0..MOST_ASKED {
             let site = self.frontier.next_site(now)?;
             let (name, pace, identity) = (self.frontier.site_name(site), self.pace(site), self.identity());
-            let taken = self.house.sites.board().take(&name, pace, identity, until, now);
+            let taken = self.context.sites.board().take(&name, pace, identity, until, now);
             match taken {
                 Ok(granted) => return Some((site, granted)),
                 Err(later) => self.frontier.site_waits(site, later.max(now.plus_ms(1))),
@@ -297,7 +302,7 @@ impl RunActor {
                 allowed.push(place);
                 continue;
             };
-            let Some(known) = self.house.sites.robots(&self.robots_key(&url)) else {
+            let Some(known) = self.context.sites.robots(&self.robots_key(&url)) else {
                 return Ok((Judged::Unknown(url), delay_ms));
             };
             let is_old = known.until <= Timestamp::now();
@@ -329,7 +334,7 @@ impl RunActor {
         sink: Sink,
         ctx: &mut Context<Self>,
     ) {
-        self.house.sites.count_forbidden(denied.len());
+        self.context.sites.count_forbidden(denied.len());
         let entries = denied.iter().map(|(place, why)| robots_entry(failed(payload.prints[*place], FetchErrorKind::Robots, why))).collect();
         let node = NodeId(uuid::Uuid::nil());
         let index = |block_id, results| Index { epoch: Some(self.epoch), results, ..Index::new(block_id, self.identity(), node) };
@@ -353,7 +358,7 @@ impl RunActor {
         let made = vec![parted.block(part, self.site_name_of(seq))];
         let now = Timestamp::now();
         let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: stays.block(seq, None), made, result: Some(result), now };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.frontier.reported(part, 0, error);
             this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             this.serve_pollers(ctx);
@@ -380,7 +385,7 @@ impl RunActor {
         let made = vec![others.block(rest, self.site_name_of(seq))];
         let now = Timestamp::now();
         let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: first.block(seq, None), made, result: None, now };
-        Self::then(ctx, self.house.store.insist(write), move |this, (), ctx| {
+        Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, others);
             this.announce(ctx);
@@ -409,7 +414,7 @@ impl RunActor {
 
     /// How long nobody may ask a site whose node was lost: the node may go on until its right ends, and its last request counts.
     pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
-        self.house.sites.right_ms + u64::from(self.pace(site).delay_ms)
+        self.context.sites.right_ms + u64::from(self.pace(site).delay_ms)
     }
 
     /// What a node is told of a turn.
@@ -420,7 +425,7 @@ impl RunActor {
             jitter: granted.jitter_ms.into(),
             connections: granted.connections.into(),
             not_before: 0,
-            right: self.house.sites.right_ms,
+            right: self.context.sites.right_ms,
         }
     }
 
@@ -430,7 +435,7 @@ impl RunActor {
             return; // its blocks go out without turns
         }
         let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
-        let next = self.house.sites.board().release(&name, self.identity(), wait_ms as i64, now);
+        let next = self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
         self.frontier.site_waits(site, next);
         self.announce(ctx);
     }
@@ -439,7 +444,7 @@ impl RunActor {
     pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let outcomes = outcomes(index);
-        self.house.sites.count(&outcomes);
+        self.context.sites.count(&outcomes);
         let pace = self.pace(site);
         if outcomes.is_empty() || pace == Pace::FREE {
             return;
@@ -447,10 +452,10 @@ impl RunActor {
         let last_began = index.site.as_ref().and_then(|news| news.last_began).unwrap_or(0);
         let began = now.plus_ms(-i64::try_from(last_began).unwrap_or(0));
         let name = self.frontier.site_name(site);
-        let mut board = self.house.sites.board();
+        let mut board = self.context.sites.board();
         if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
             // Before the report is stored, so that no crash forgets it; and before others change the site.
-            let write = self.house.store.insist(KeepSite { name, state, now: Timestamp::now() });
+            let write = self.context.store.write_unbounded(KeepSite { name, state, now: Timestamp::now() });
             drop(board);
             Self::then(ctx, write, |_, (), _| {});
         }

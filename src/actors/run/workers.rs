@@ -16,7 +16,7 @@ impl RunActor {
     pub(super) fn find_worker(&mut self) {
         if !self.searching && !self.ending && !self.waits && self.worker.is_none() {
             self.searching = true;
-            self.house.registry().find_worker(self.identity(), self.run.class_name.clone());
+            self.context.registry().find_worker(self.identity(), self.run.class_name.clone());
         }
     }
 
@@ -40,7 +40,7 @@ impl RunActor {
 
     /// Whoever watches its class has to connect to this broker first.
     pub(super) fn workers_may_come_back(&self) -> bool {
-        self.house.workers_may_come_back(&self.run.class_name, self.epoch > Run::FIRST_EPOCH)
+        self.context.workers_may_come_back(&self.run.class_name, self.epoch > Run::FIRST_EPOCH)
     }
 
     /// A start that was told and never answered is told again now and then: it may have been lost on its way to a worker
@@ -54,7 +54,7 @@ impl RunActor {
 
     fn tell_start(&mut self, id: WorkerId) {
         self.start_told = Timestamp::steady();
-        let Some(worker) = self.house.directory.workers.get(id) else {
+        let Some(worker) = self.context.addresses.workers.get(id) else {
             self.worker = None;
             return;
         };
@@ -77,7 +77,7 @@ impl RunActor {
             self.serve_pollers(ctx);
         }
         if self.worker == Some(id) {
-            log::warn!("the worker of a run is lost, another is looked for run={} worker={id}", self.identity());
+            log::warn!("the worker of a run is lost, another is looked for run_id={} worker_id={id}", self.identity());
             self.worker = None;
             self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
             self.find_worker();
@@ -88,7 +88,7 @@ impl RunActor {
 impl Handler<WorkerNews> for RunActor {
     type Result = ();
     fn handle(&mut self, news: WorkerNews, ctx: &mut Self::Context) {
-        self.notice.message("run.worker_news");
+        self.guard.message("run.worker_news");
         match news {
             WorkerNews::Changed => self.find_worker(),
             WorkerNews::Found(worker) => self.found(worker, ctx),
@@ -114,7 +114,7 @@ impl Handler<WorkerNews> for RunActor {
 impl Handler<StartReturned> for RunActor {
     type Result = ();
     fn handle(&mut self, m: StartReturned, ctx: &mut Self::Context) {
-        self.notice.message("run.start_returned");
+        self.guard.message("run.start_returned");
         if self.ending || self.frontier.start_returned() {
             return m.reply.send(Ok(())); // said again
         }
@@ -129,7 +129,7 @@ impl Handler<StartReturned> for RunActor {
             self.note_started();
             return self.end(RunState::Success, None, ctx, |ended| m.reply.send(ended.map(drop)));
         }
-        let write = self.house.store.insist(SetStartReturned { no: self.run.no, epoch: self.epoch });
+        let write = self.context.store.write_unbounded(SetStartReturned { no: self.run.no, epoch: self.epoch });
         Self::then(ctx, write, move |this, _, ctx| {
             this.run.start_returned = true;
             m.reply.send(Ok(()));

@@ -6,7 +6,7 @@ use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use actix::Message;
 
-/// From a job or the desk: when the job is to be told that it is due; none: not, or not until a run has ended.
+/// From a job or the service: when the job is to be told that it is due; none: not, or not until a run has ended.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct Planned {

@@ -8,9 +8,9 @@ mod message;
 
 pub use message::{Planned, SchedulerHandle};
 
-use super::house::House;
+use super::context::BrokerContext;
 use super::job::Loaded;
-use super::supervision::Notice;
+use super::supervision::ExitGuard;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobKind;
 use crate::domain::schedule::{SMALL_STEP_MS, Ticker};
@@ -28,8 +28,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// See the module's text.
 #[derive(Debug)]
 pub struct Scheduler {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     ticker: Ticker,
     /// The agenda has been read.
     is_loaded: bool,
@@ -40,14 +40,14 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that has read nothing yet.
     #[must_use]
-    pub fn new(notice: Notice, house: House) -> Self {
-        Self { notice, house, ticker: Ticker::default(), is_loaded: false, is_reading: false, alarm: None }
+    pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
+        Self { guard, context, ticker: Ticker::default(), is_loaded: false, is_reading: false, alarm: None }
     }
 
     fn load(&mut self, ctx: &mut Context<Self>) {
-        self.notice.stats().set_state("reading");
+        self.guard.stats().set_state("reading");
         self.ticker = Ticker::starting(Timestamp::now());
-        let store = self.house.store.clone();
+        let store = self.context.store.clone();
         let read = async move {
             let later = store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS))).await?;
             Ok((store.read(LoadAgenda).await?, later))
@@ -58,18 +58,18 @@ impl Scheduler {
                     this.ticker.planned(job, Some(at), false);
                 }
                 this.is_loaded = true;
-                this.notice.stats().set_state("running");
+                this.guard.stats().set_state("running");
                 if !later.is_empty() {
                     log::warn!("the clock went back while no broker led: plans are decided again from now on jobs={}", later.len());
                 }
                 this.ticker.revise(later);
-                this.house.counts.planned_jobs(this.ticker.len());
+                this.context.counts.planned_jobs(this.ticker.len());
                 log::info!("the agenda is read jobs={}", this.ticker.len());
                 this.turn(ctx);
             }
             Err(error) => {
                 log::error!("the agenda could not be read: {error}");
-                this.notice.stats().set_error(error.to_string());
+                this.guard.stats().set_error(error.to_string());
                 ctx.stop(); // and the next one tries again, after a pause
             }
         }));
@@ -78,7 +78,7 @@ impl Scheduler {
     /// The clock went back: jobs whose plans know of a time that is still to come decide again what it means. What is being
     /// written meanwhile is seen by the job that writes it (`Room::announce_next`).
     fn revise(&mut self, ctx: &mut Context<Self>) {
-        let read = self.house.store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS)));
+        let read = self.context.store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS)));
         ctx.spawn(wrap_future(read).map(|jobs: Result<Vec<JobId>, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match jobs {
             Ok(jobs) if jobs.is_empty() => {}
             Ok(jobs) => {
@@ -104,7 +104,7 @@ impl Scheduler {
             self.revise(ctx);
         }
         for job in turn.tell {
-            self.house.registry().job_due(job);
+            self.context.registry().job_due(job);
         }
         if turn.more {
             return self.go_on_later(ctx);
@@ -148,24 +148,24 @@ impl Scheduler {
             return;
         }
         let mut jobs = self.ticker.read_ahead(now);
-        jobs.retain(|job| self.house.directory.jobs.get(*job).is_none());
+        jobs.retain(|job| self.context.addresses.jobs.get(*job).is_none());
         if jobs.is_empty() {
             return;
         }
         self.is_reading = true;
-        let house = self.house.clone();
+        let context = self.context.clone();
         let read = async move {
             for jobs in jobs.chunks(READ_AT_ONCE) {
-                let read = house.store.read(LoadJobs(jobs.to_vec())).await?;
-                let mut open = house.store.read(OpenRunsOf(jobs.to_vec())).await?;
+                let read = context.store.read(LoadJobs(jobs.to_vec())).await?;
+                let mut open = context.store.read(OpenRunsOf(jobs.to_vec())).await?;
                 let tasks: Vec<JobId> = read.iter().filter(|(job, _)| job.job_type == JobKind::Task).map(|(job, _)| job.id).collect();
-                let mut left = if tasks.is_empty() { HashMap::new() } else { house.store.read(DataOf(tasks)).await? };
+                let mut left = if tasks.is_empty() { HashMap::new() } else { context.store.read(DataOf(tasks)).await? };
                 let loaded = read.into_iter().map(|(job, plan)| {
                     let own = open.extract_if(.., |(id, _)| *id == job.id).map(|(_, run)| run).collect();
                     let data = left.remove(&job.id);
                     Loaded { job, plan, open: own, data }
                 });
-                house.registry().prepare_jobs(loaded.collect());
+                context.registry().prepare_jobs(loaded.collect());
             }
             Ok::<(), StoreError>(())
         };
@@ -181,9 +181,9 @@ impl Scheduler {
     /// The net below the messages: a job's actor may have died over the news.
     fn ask_again(&mut self, ctx: &mut Context<Self>) {
         for job in self.ticker.unanswered(Timestamp::now()) {
-            self.house.registry().job_due(job);
+            self.context.registry().job_due(job);
         }
-        self.house.counts.planned_jobs(self.ticker.len());
+        self.context.counts.planned_jobs(self.ticker.len());
         self.turn(ctx);
     }
 }
@@ -201,7 +201,7 @@ impl Actor for Scheduler {
 impl Handler<Planned> for Scheduler {
     type Result = ();
     fn handle(&mut self, Planned { job_id, at, at_its_time }: Planned, ctx: &mut Self::Context) {
-        self.notice.message("scheduler.planned");
+        self.guard.message("scheduler.planned");
         self.ticker.planned(job_id, at, at_its_time);
         let now = Timestamp::now();
         self.ticker.see(now);

@@ -1,7 +1,7 @@
 //! Lives and deaths of actors.
 //!
-//! actix 0.13's `Supervisor` does not restart an actor that panicked. So each child holds a [`Notice`]; dropped without
-//! [`Notice::finish`], by a panic or an early stop, it tells the registry, which builds a new child from what is stored.
+//! actix 0.13's `Supervisor` does not restart an actor that panicked. So each child holds a [`ExitGuard`]; dropped without
+//! [`ExitGuard::finish`], by a panic or an early stop, it tells the registry, which builds a new child from what is stored.
 
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::time::Timestamp;
@@ -158,9 +158,9 @@ impl Stats {
 
 /// The actors that live, for those who look on; by where their figures stand, which is theirs alone while they are here.
 #[derive(Debug, Default)]
-pub struct Census(Mutex<HashMap<usize, Arc<Stats>>>);
+pub struct ActorStats(Mutex<HashMap<usize, Arc<Stats>>>);
 
-impl Census {
+impl ActorStats {
     /// Adds one.
     pub fn enter(&self, stats: &Arc<Stats>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::as_ptr(stats).addr(), Arc::clone(stats));
@@ -224,27 +224,27 @@ impl<A: Actor> std::fmt::Debug for Link<A> {
     }
 }
 
-/// A child's death, as its notice tells it.
+/// A child's death, as its exit guard reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     /// Who died.
     pub key: ChildKey,
-    /// In which life: a late notice of an earlier one changes nothing.
+    /// In which life: a late report of an earlier one changes nothing.
     pub generation: u64,
     /// Of what.
     pub error: String,
 }
 
 /// Held by each child; see the module's text.
-pub struct Notice {
+pub struct ExitGuard {
     stats: Arc<Stats>,
     key: ChildKey,
     generation: u64,
     tell: Option<Box<dyn FnOnce(Death) + Send>>,
 }
 
-impl Notice {
-    /// A notice that will be handed to `tell` if the child dies.
+impl ExitGuard {
+    /// An exit guard that is handed to `tell` if the child dies.
     #[must_use]
     pub fn new(stats: Arc<Stats>, key: ChildKey, generation: u64, tell: impl FnOnce(Death) + Send + 'static) -> Self {
         Self { stats, key, generation, tell: Some(Box::new(tell)) }
@@ -268,7 +268,7 @@ impl Notice {
     }
 }
 
-impl Drop for Notice {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
         let Some(tell) = self.tell.take() else { return };
         let error = if std::thread::panicking() { last_panic() } else { self.stats.last_error().unwrap_or_else(|| "stopped".to_owned()) };
@@ -278,9 +278,9 @@ impl Drop for Notice {
     }
 }
 
-impl std::fmt::Debug for Notice {
+impl std::fmt::Debug for ExitGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "notice of {:?}", self.key)
+        write!(f, "guard of {:?}", self.key)
     }
 }
 
@@ -292,7 +292,7 @@ fn last_panic() -> String {
     LAST_PANIC.with(|cell| cell.borrow_mut().take()).unwrap_or_else(|| "panicked".to_owned())
 }
 
-/// Makes panics go to the log, and remembers the text for the notice of the actor that died of it.
+/// Makes panics go to the log, and keeps the text for the exit guard of the actor that died of it.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let payload = info.payload();

@@ -1,12 +1,12 @@
 //! What the life of a task decided is done.
 
 use super::TaskActor;
-use crate::actors::allocator::Place;
+use crate::actors::allocator::WorkerPermit;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::RunState;
 use crate::domain::task::Strategy;
-use crate::domain::task::life::{Effect, Phase};
-use crate::domain::task::roster::Ask;
+use crate::domain::task::state_machine::{Effect, Phase};
+use crate::domain::task::worker_pool::Ask;
 use crate::domain::time::Timestamp;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef};
 use crate::store::{EndInstance, FinishTask, NextAsked, RetryTask, WithNext};
@@ -21,22 +21,22 @@ impl TaskActor {
     pub(super) fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
             // What was decided since may have made these two idle.
-            Effect::Ask(i) if self.life.instances[i].phase == Phase::Asking => self.ask(i, ctx),
-            Effect::Send(i, worker) if self.life.instances[i].phase == Phase::At(worker) => self.send(i, worker, ctx),
+            Effect::Ask(i) if self.machine.instances[i].phase == Phase::Asking => self.ask(i, ctx),
+            Effect::Send(i, worker) if self.machine.instances[i].phase == Phase::At(worker) => self.send(i, worker, ctx),
             Effect::Ask(_) | Effect::Send(..) => {}
             Effect::Withdraw(i) => {
-                if let Some(allocator) = self.house.allocator() {
+                if let Some(allocator) = self.context.allocator() {
                     allocator.withdraw((self.run.identity, i as u32));
                 }
             }
             Effect::Cancel(i, worker, attempt, reason) => {
-                if let Some(worker) = self.house.directory.workers.get(worker) {
+                if let Some(worker) = self.context.addresses.workers.get(worker) {
                     worker.cancel(self.task(i, attempt), reason);
                 }
             }
             Effect::LetGo(i, worker, attempt) => {
-                self.parts[i].place = None;
-                if let Some(worker) = self.house.directory.workers.get(worker) {
+                self.parts[i].permit = None;
+                if let Some(worker) = self.context.addresses.workers.get(worker) {
                     worker.let_go(self.task(i, attempt));
                 }
             }
@@ -52,14 +52,14 @@ impl TaskActor {
     }
 
     pub(super) fn settle(&self, worker: WorkerId, task: TaskRef, refused: Option<String>) {
-        if let Some(worker) = self.house.directory.workers.get(worker) {
+        if let Some(worker) = self.context.addresses.workers.get(worker) {
             worker.settled(SettledTask { identity: task.identity, instance: task.instance, attempt: task.attempt, refused });
         }
     }
 
     pub(super) fn ask(&mut self, i: usize, ctx: &mut Context<Self>) {
         // Without an allocator there will be one, and it asks everybody.
-        let Some(allocator) = self.house.allocator() else { return };
+        let Some(allocator) = self.context.allocator() else { return };
         allocator.ask(Box::new(self.wish(i)), self.handle(ctx));
     }
 
@@ -76,14 +76,14 @@ impl TaskActor {
             settings: Arc::clone(&self.settings),
             key,
             priority: self.run.priority,
-            excluded: self.life.instances[i].excluded.clone(),
+            excluded: self.machine.instances[i].excluded.clone(),
             only: self.parts[i].only,
             chance: self.run.identity.0.as_u128() as u64,
         }
     }
 
     pub(super) fn occupy(&mut self, i: usize, worker: WorkerId, ctx: &Context<Self>) {
-        if let Some(allocator) = self.house.allocator() {
+        if let Some(allocator) = self.context.allocator() {
             allocator.occupy(worker, i as u32, self.handle(ctx));
         }
     }
@@ -103,26 +103,26 @@ impl TaskActor {
         hasher.finish()
     }
 
-    pub(super) fn has_place(&mut self, i: usize, place: Place) {
-        self.involved.add_worker(place.worker());
-        self.parts[i].worker = Some(place.worker());
-        self.parts[i].place = Some(place);
+    pub(super) fn has_permit(&mut self, i: usize, permit: WorkerPermit) {
+        self.involved.add_worker(permit.worker());
+        self.parts[i].worker = Some(permit.worker());
+        self.parts[i].permit = Some(permit);
     }
 
     /// Hands the order to the worker's actor.
     pub(super) fn send(&mut self, i: usize, id: WorkerId, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
-        let attempt = self.life.instances[i].attempt;
-        let Some(worker) = self.house.directory.workers.get(id) else {
+        let attempt = self.machine.instances[i].attempt;
+        let Some(worker) = self.context.addresses.workers.get(id) else {
             // It was not sent, so nobody has it.
             let steady = Timestamp::steady();
-            let effects = self.life.lease_over(i, id, attempt, steady, "its worker is not there", super::moment(steady));
+            let effects = self.machine.lease_over(i, id, attempt, steady, "its worker is not there", super::moment(steady));
             self.effects.extend(effects);
             return;
         };
         if self.run.start_time.is_none() {
             self.run.start_time = Some(now);
-            self.house.lateness.sent(now.since_ms(self.run.wanted_at()));
+            self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
         if self.run.state == RunState::Pending {
             self.run.state = RunState::Scheduled;
@@ -151,16 +151,16 @@ impl TaskActor {
         });
         if let Some(timeout) = self.run.rules.timeout {
             ctx.run_later(std::time::Duration::from_millis(timeout), move |this, ctx| {
-                let effects = this.life.too_long(i, attempt, format!("it took longer than {timeout} ms"), Timestamp::steady());
+                let effects = this.machine.too_long(i, attempt, format!("it took longer than {timeout} ms"), Timestamp::steady());
                 this.then(effects, ctx);
             });
         }
     }
 
     fn store_attempt(&mut self, i: usize, not_before: Timestamp, reason: String, ctx: &mut Context<Self>) {
-        let instance = &self.life.instances[i];
+        let instance = &self.machine.instances[i];
         log::warn!(
-            "an attempt of a task is over, another comes run={} instance={i} attempt={}: {reason}",
+            "an attempt of a task is over, another comes run_id={} instance={i} attempt={}: {reason}",
             self.run.identity,
             instance.attempt
         );
@@ -181,12 +181,12 @@ impl TaskActor {
             reason,
             worker: self.parts[i].worker,
         };
-        let write = self.house.store.insist(write);
-        self.write(ctx, write, |this, (), _| this.house.followers.ring(this.run.identity));
+        let write = self.context.store.write_unbounded(write);
+        self.write(ctx, write, |this, (), _| this.context.followers.ring(this.run.identity));
     }
 
     fn store_instance(&mut self, i: usize, ctx: &mut Context<Self>) {
-        let Phase::Over(state) = self.life.instances[i].phase else { return };
+        let Phase::Over(state) = self.machine.instances[i].phase else { return };
         let part = &self.parts[i];
         let write = EndInstance {
             no: self.run.no,
@@ -194,12 +194,12 @@ impl TaskActor {
             instance: i as u32,
             peer: part.worker,
             state,
-            reason: self.life.instances[i].reason.clone(),
+            reason: self.machine.instances[i].reason.clone(),
             result: part.result.as_ref().map(|raw| raw.get().to_owned()),
             start_time: part.began,
             now: Timestamp::now(),
         };
-        let write = self.house.store.insist(write);
+        let write = self.context.store.write_unbounded(write);
         self.write(ctx, write, |_, (), _| {});
     }
 
@@ -209,7 +209,7 @@ impl TaskActor {
             return part.result.as_ref().filter(|_| state == RunState::Success).map(|raw| raw.get().to_owned());
         }
         let mut out = String::from("[");
-        for (i, (part, instance)) in self.parts.iter().zip(&self.life.instances).enumerate() {
+        for (i, (part, instance)) in self.parts.iter().zip(&self.machine.instances).enumerate() {
             let Phase::Over(state) = instance.phase else { continue };
             let item = serde_json::json!({
                 "instance": i, "worker": part.worker, "state": state, "reason": instance.reason,
@@ -244,7 +244,7 @@ impl TaskActor {
             state,
             reason: reason.clone(),
             result: result.clone(),
-            failures: self.life.instances.iter().map(|instance| instance.failures).sum(),
+            failures: self.machine.instances.iter().map(|instance| instance.failures).sum(),
             start_time: self.run.start_time,
             worker: self.parts.first().filter(|_| !self.is_placed).and_then(|part| part.worker),
             // What it leaves is told to the job, which knows what was left before.
@@ -253,19 +253,19 @@ impl TaskActor {
             data,
             now,
         };
-        let (store, no) = (self.house.store.clone(), self.run.no);
+        let (store, no) = (self.context.store.clone(), self.run.no);
         let logging = self.logging.take();
         let write = async move {
             if let Some(logging) = logging {
                 drop(logging.await);
             }
             // The job deals with the time when it deals with the end; it may be waiting for that.
-            store.insist(WithNext { end: write, no, next }).await
+            store.write_unbounded(WithNext { end: write, no, next }).await
         };
         self.write(ctx, write, move |this, follow, ctx| {
             (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
             (this.run.not_before, this.run.finish_time) = (None, Some(now));
-            this.house.counts.ended(state);
+            this.context.counts.ended(state);
             // Thousands of short tasks a second that end well are nothing to be told of one by one.
             let level = if state == RunState::Success { log::Level::Debug } else { log::Level::Info };
             log::log!(level, "run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
@@ -276,8 +276,8 @@ impl TaskActor {
             while let Some(effect) = this.effects.pop_front() {
                 this.carry_out(effect, ctx);
             }
-            this.house.registry().run_ended(this.run.identity, this.run.job_id, follow);
-            this.notice.finish();
+            this.context.registry().run_ended(this.run.identity, this.run.job_id, follow);
+            this.guard.finish();
             ctx.stop();
         });
     }

@@ -1,12 +1,12 @@
 //! What a task's actor is told, and its handle.
 
 use super::TaskActor;
-use crate::actors::allocator::Place;
+use crate::actors::allocator::WorkerPermit;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
+use crate::domain::explain::Part;
 use crate::domain::ids::WorkerId;
-use crate::domain::standing::Part;
-use crate::domain::task::roster::Ask;
+use crate::domain::task::worker_pool::Ask;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
 use crate::protocol::task::{TaskRef, TaskReport};
@@ -17,7 +17,7 @@ use actix::Message;
 #[rtype(result = "()")]
 pub struct Withdraw(pub Reply<bool>);
 
-/// From the desk: where is each instance?
+/// From the service: where is each instance?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ExplainTask(pub Reply<TaskDescription>);
@@ -33,24 +33,24 @@ pub struct TaskDescription {
     pub wish: Option<Box<Ask>>,
 }
 
-/// From the allocator: here is a place.
+/// From the allocator: here is a permit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Granted {
     /// For which instance.
     pub instance: u32,
-    /// The place. Dropped, it goes back.
-    pub place: Place,
+    /// The permit. Dropped, it goes back.
+    pub permit: WorkerPermit,
 }
 
-/// From the allocator: the place of a task that was at a worker before it was asked for.
+/// From the allocator: the permit of a task that was at a worker before it was asked for.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Occupied {
     /// Of which instance.
     pub instance: u32,
-    /// The place.
-    pub place: Place,
+    /// The permit.
+    pub permit: WorkerPermit,
 }
 
 /// From the allocator: no worker that is there may have it.
@@ -117,7 +117,7 @@ pub struct WorkerBack(pub WorkerId);
 #[rtype(result = "()")]
 pub struct AskAgain;
 
-/// From the desk or the job: end it.
+/// From the service or the job: end it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopTask {
@@ -132,9 +132,9 @@ pub struct StopTask {
 /// From the registry: if it waits for its turn, look whether that has come.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct SeeTurn;
+pub struct CheckQueue;
 
-/// From the desk: how is it?
+/// From the service: how is it?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeTask(pub Reply<RunOutput>);
@@ -145,12 +145,12 @@ pub struct TaskHandle(pub(in crate::actors) Link<TaskActor>);
 
 impl TaskHandle {
     /// See [`Granted`].
-    pub fn granted(&self, instance: u32, place: Place) {
-        self.0.tell(Granted { instance, place });
+    pub fn granted(&self, instance: u32, permit: WorkerPermit) {
+        self.0.tell(Granted { instance, permit });
     }
     /// See [`Occupied`].
-    pub fn occupied(&self, instance: u32, place: Place) {
-        self.0.tell(Occupied { instance, place });
+    pub fn occupied(&self, instance: u32, permit: WorkerPermit) {
+        self.0.tell(Occupied { instance, permit });
     }
     /// See [`Nobody`].
     pub fn nobody(&self, instance: u32, is_watched: bool) {
@@ -201,9 +201,9 @@ impl TaskHandle {
         self.0.tell(Withdraw(reply));
         answer
     }
-    /// See [`SeeTurn`].
-    pub fn see_turn(&self) {
-        self.0.tell(SeeTurn);
+    /// See [`CheckQueue`].
+    pub fn check_queue(&self) {
+        self.0.tell(CheckQueue);
     }
     /// See [`DescribeTask`].
     #[must_use]

@@ -1,4 +1,4 @@
-//! A run of a task job: the shell around its [`Life`].
+//! A run of a task job: the shell around its [`StateMachine`].
 //!
 //! What its life decides is done in order, and what follows a write waits until that is on disk: so an attempt is sent
 //! only under a number that is stored, and a worker may forget a report only when it cannot be lost any more.
@@ -9,19 +9,19 @@ mod reports;
 mod view;
 
 pub use message::{
-    AskAgain, Claimed, DescribeTask, ExplainTask, Granted, LeaseOver, Nobody, Occupied, Report, SeeTurn, StillAtWork, StopTask,
+    AskAgain, CheckQueue, Claimed, DescribeTask, ExplainTask, Granted, LeaseOver, Nobody, Occupied, Report, StillAtWork, StopTask,
     TaskDescription, TaskHandle, Withdraw, WorkerBack,
 };
 
-use super::allocator::Place;
-use super::house::House;
+use super::allocator::WorkerPermit;
+use super::context::BrokerContext;
 use super::involved::Involved;
 use super::reply::Reply;
 use super::run::stored_output;
-use super::supervision::{Link, Notice};
+use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Pause, Run, RunState};
-use crate::domain::task::life::{Effect, Instance, Life, Moment, Phase};
+use crate::domain::task::state_machine::{Effect, Instance, Moment, Phase, StateMachine};
 use crate::domain::task::{NoWorker, Strategy, TaskSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::RunOutput;
@@ -39,14 +39,14 @@ const MARGIN: i64 = 50;
 /// See the module's text.
 #[derive(Debug)]
 pub struct TaskActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     run: Run,
     epoch: i64,
     handler: Arc<str>,
     settings: Arc<TaskSettings>,
     arguments: Option<Arc<RawValue>>,
-    life: Life,
+    machine: StateMachine,
     parts: Vec<Part>,
     involved: Involved,
     /// What is to be done, in this order.
@@ -71,7 +71,7 @@ pub struct TaskActor {
 struct Part {
     /// The only worker that is meant.
     only: Option<WorkerId>,
-    place: Option<Place>,
+    permit: Option<WorkerPermit>,
     began: Option<Timestamp>,
     progress: Option<u8>,
     text: Option<String>,
@@ -86,14 +86,14 @@ struct Part {
 impl TaskActor {
     /// The actor of a run that is owned under this epoch. `stored`: its instances, if it has several.
     #[must_use]
-    pub fn new(notice: Notice, house: House, run: Run, epoch: i64, stored: Vec<InstanceRow>) -> Self {
+    pub fn new(guard: ExitGuard, context: BrokerContext, run: Run, epoch: i64, stored: Vec<InstanceRow>) -> Self {
         let settings = run.rules.task.clone().unwrap_or_default();
         let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
         let (now, steady) = (Timestamp::now(), Timestamp::steady());
         // A run that had to wait for its turn has its first actor under the next epoch; so has, in this broker, one that another
         // broker made ahead of its time.
-        let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < house.since);
-        let had_turn = is_first_here && run.attempt == 1 && run.not_before.is_some_and(|at| at >= house.since && at <= now);
+        let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < context.since);
+        let had_turn = is_first_here && run.attempt == 1 && run.not_before.is_some_and(|at| at >= context.since && at <= now);
         let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
         let is_placed = !stored.is_empty();
         let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
@@ -113,12 +113,12 @@ impl TaskActor {
         .into_iter()
         .unzip();
         Self {
-            notice,
-            involved: Involved::new(&house.directory, run.identity),
-            house,
+            guard,
+            involved: Involved::new(&context.addresses, run.identity),
+            context,
             epoch,
             handler: run.class_name.as_str().into(),
-            life: Life::new(Arc::clone(&settings), run.rules.clone(), instances, is_placed),
+            machine: StateMachine::new(Arc::clone(&settings), run.rules.clone(), instances, is_placed),
             settings,
             arguments,
             run,
@@ -135,12 +135,12 @@ impl TaskActor {
     }
 
     fn handle(&self, ctx: &Context<Self>) -> TaskHandle {
-        TaskHandle(Link::new(ctx.address(), Arc::clone(self.notice.stats())))
+        TaskHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())))
     }
 
     fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
-        log::error!("the actor of a task ends and is built anew run={}: {why}", self.run.identity);
-        self.notice.stats().set_error(why);
+        log::error!("the actor of a task ends and is built anew run_id={}: {why}", self.run.identity);
+        self.guard.stats().set_error(why);
         ctx.stop();
     }
 
@@ -179,7 +179,7 @@ impl TaskActor {
     }
 
     fn mind_time(&mut self, ctx: &mut Context<Self>) {
-        let wake = self.life.wake();
+        let wake = self.machine.wake();
         if self.timer.as_ref().map(|(at, _)| *at) == wake {
             return;
         }
@@ -201,13 +201,13 @@ impl TaskActor {
             // What is being written decides what comes next; the time is minded then.
             return;
         }
-        let effects = self.life.tick(moment(Timestamp::steady()));
+        let effects = self.machine.tick(moment(Timestamp::steady()));
         self.then(effects, ctx);
     }
 
     /// Decides how many instances there are, if the strategy asks for several.
     fn place(&mut self, ctx: &mut Context<Self>) {
-        let Some(allocator) = self.house.allocator() else {
+        let Some(allocator) = self.context.allocator() else {
             ctx.run_later(Duration::from_millis(100), Self::place);
             return;
         };
@@ -220,7 +220,7 @@ impl TaskActor {
                     ctx.run_later(Duration::from_millis(500), Self::place);
                 } else {
                     let reason = this.nobody_reason(false);
-                    let effects = this.life.nobody(0, reason);
+                    let effects = this.machine.nobody(0, reason);
                     this.then(effects, ctx);
                 }
             }
@@ -229,7 +229,7 @@ impl TaskActor {
     }
 
     fn placed(&mut self, hands: Vec<WorkerId>, ctx: &mut Context<Self>) {
-        if self.life.is_finished() {
+        if self.machine.is_finished() {
             return;
         }
         let peers: Vec<Option<WorkerId>> = match (self.settings.strategy, self.settings.shards) {
@@ -238,16 +238,16 @@ impl TaskActor {
             _ => hands.into_iter().map(Some).collect(),
         };
         let write = crate::store::PlaceTasks { no: self.run.no, epoch: self.epoch, peers: peers.clone() };
-        let write = self.house.store.insist(write);
+        let write = self.context.store.write_unbounded(write);
         self.write(ctx, write, move |this, (), ctx| {
-            if this.life.is_finished() {
+            if this.machine.is_finished() {
                 return;
             }
             this.is_placed = true;
-            this.life = Life::new(Arc::clone(&this.settings), this.run.rules.clone(), vec![Instance::new(); peers.len()], true);
+            this.machine = StateMachine::new(Arc::clone(&this.settings), this.run.rules.clone(), vec![Instance::new(); peers.len()], true);
             this.parts = peers.into_iter().map(|only| Part { only, ..Part::default() }).collect();
             this.run.reason = None;
-            let effects = this.life.begin();
+            let effects = this.machine.begin();
             this.then(effects, ctx);
         });
     }
@@ -255,7 +255,7 @@ impl TaskActor {
     /// Nobody may have it now, and that may change before long.
     fn waits_for_workers(&self) -> bool {
         // Whoever watches its name has to connect to this broker first.
-        let may_come_back = self.house.workers_may_come_back(&self.handler, self.epoch > Run::FIRST_EPOCH);
+        let may_come_back = self.context.workers_may_come_back(&self.handler, self.epoch > Run::FIRST_EPOCH);
         self.settings.no_worker == NoWorker::Wait || may_come_back
     }
 
@@ -272,7 +272,7 @@ impl TaskActor {
 
     /// A worker shows the first sign of work, or has been at it for a while.
     fn note_begin(&mut self, worker: WorkerId, state: RunState, ctx: &mut Context<Self>) {
-        if self.is_begun || self.life.is_finished() {
+        if self.is_begun || self.machine.is_finished() {
             return;
         }
         self.is_begun = true;
@@ -284,7 +284,7 @@ impl TaskActor {
         let (no, may_be_late) = (self.run.no, self.run.may_be_late());
         let now = self.run.start_time.unwrap_or_else(Timestamp::now);
         let write = BeginRun { no, epoch: self.epoch, state: self.run.state, worker: Some(worker), may_be_late, now };
-        let write = self.house.store.insist(write);
+        let write = self.context.store.write_unbounded(write);
         // Nothing waits for it: should it be lost, the end says the same.
         ctx.spawn(wrap_future(write).map(|result, this: &mut Self, ctx: &mut Context<Self>| {
             if let Err(error) = result {
@@ -295,14 +295,14 @@ impl TaskActor {
 
     fn output(&self) -> RunOutput {
         let several = self.is_placed;
-        let done = self.life.instances.iter().filter(|instance| matches!(instance.phase, Phase::Over(_))).count();
+        let done = self.machine.instances.iter().filter(|instance| matches!(instance.phase, Phase::Over(_))).count();
         let part = self.parts.first();
-        let instance = self.life.instances.first().filter(|_| !several);
+        let instance = self.machine.instances.first().filter(|_| !several);
         let last = part.and_then(|part| part.worker).filter(|_| self.run.state.is_final());
         RunOutput {
             worker_id: instance.and_then(|instance| instance.worker().or(last)),
-            attempt: self.life.instances.first().filter(|_| !several).map_or(self.run.attempt, |instance| instance.attempt),
-            reason: self.run.reason.clone().or_else(|| self.life.instances.first().and_then(|instance| instance.reason.clone())),
+            attempt: self.machine.instances.first().filter(|_| !several).map_or(self.run.attempt, |instance| instance.attempt),
+            reason: self.run.reason.clone().or_else(|| self.machine.instances.first().and_then(|instance| instance.reason.clone())),
             progress: if several { Some((done * 100 / self.parts.len()) as u8) } else { part.and_then(|part| part.progress) },
             progress_text: if several { None } else { part.and_then(|part| part.text.clone()) },
             ..stored_output(&self.run)
@@ -333,13 +333,13 @@ fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Insta
 impl TaskActor {
     /// Its turn has come, or it goes on.
     fn begin(&mut self, ctx: &mut Context<Self>) {
-        if self.life.is_finished() {
+        if self.machine.is_finished() {
             return;
         }
         let is_several = matches!(self.settings.strategy, Strategy::Broadcast | Strategy::Shard);
         if is_several && !self.is_placed {
             let now = Timestamp::steady();
-            match self.life.instances[0].phase {
+            match self.machine.instances[0].phase {
                 // Who is there is seen when its time has come.
                 Phase::Pausing(at) if at > now => {
                     let timer = ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), |this, ctx| {
@@ -350,13 +350,13 @@ impl TaskActor {
                     return;
                 }
                 Phase::Asking | Phase::Unclear(_) | Phase::Pausing(_) => {
-                    self.life.instances[0].phase = Phase::Asking;
+                    self.machine.instances[0].phase = Phase::Asking;
                     return self.place(ctx);
                 }
                 _ => {}
             }
         }
-        let effects = self.life.begin();
+        let effects = self.machine.begin();
         self.then(effects, ctx);
     }
 }
@@ -372,18 +372,18 @@ impl Actor for TaskActor {
     }
 }
 
-impl Handler<SeeTurn> for TaskActor {
+impl Handler<CheckQueue> for TaskActor {
     type Result = ();
-    fn handle(&mut self, _: SeeTurn, ctx: &mut Self::Context) {
-        self.notice.message("task.see_turn");
+    fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
+        self.guard.message("task.check_queue");
         if !self.run.is_queued() {
             return;
         }
-        let stored = self.house.store.read(crate::store::GetRun(self.run.identity));
+        let stored = self.context.store.read(crate::store::GetRun(self.run.identity));
         ctx.spawn(wrap_future(stored).map(|stored, this: &mut Self, ctx: &mut Context<Self>| {
             if this.run.is_queued() && stored.is_ok_and(|run| run.is_some_and(|run| !run.is_queued())) {
                 this.run.not_before = None;
-                this.life.instances[0].phase = Phase::Asking;
+                this.machine.instances[0].phase = Phase::Asking;
                 this.begin(ctx);
             }
         }));
@@ -393,14 +393,14 @@ impl Handler<SeeTurn> for TaskActor {
 impl Handler<Withdraw> for TaskActor {
     type Result = ();
     fn handle(&mut self, Withdraw(reply): Withdraw, ctx: &mut Self::Context) {
-        self.notice.message("task.withdraw");
-        let waits = matches!(self.life.instances.as_slice(), [Instance { phase: Phase::Pausing(_), .. }]);
+        self.guard.message("task.withdraw");
+        let waits = matches!(self.machine.instances.as_slice(), [Instance { phase: Phase::Pausing(_), .. }]);
         let is_untouched = waits && self.run.is_ahead() && !self.writing && self.effects.is_empty();
         if is_untouched {
             if let Some((_, timer)) = self.timer.take() {
                 ctx.cancel_future(timer);
             }
-            self.notice.finish();
+            self.guard.finish();
             ctx.stop();
         }
         reply.send(Ok(is_untouched));
@@ -410,14 +410,14 @@ impl Handler<Withdraw> for TaskActor {
 impl Handler<StopTask> for TaskActor {
     type Result = ();
     fn handle(&mut self, StopTask { reason, by, reply }: StopTask, ctx: &mut Self::Context) {
-        self.notice.message("task.stop");
-        if self.life.is_finished() {
+        self.guard.message("task.stop");
+        if self.machine.is_finished() {
             return reply.send(Err(self.over()));
         }
         // Whose reason it is, his word it is.
         self.run.update_by = by;
         self.stops.push(reply);
-        let effects = self.life.stop(reason, Timestamp::steady());
+        let effects = self.machine.stop(reason, Timestamp::steady());
         self.then(effects, ctx);
     }
 }
@@ -425,7 +425,7 @@ impl Handler<StopTask> for TaskActor {
 impl Handler<DescribeTask> for TaskActor {
     type Result = ();
     fn handle(&mut self, DescribeTask(reply): DescribeTask, _: &mut Self::Context) {
-        self.notice.message("task.describe");
+        self.guard.message("task.describe");
         reply.send(Ok(self.output()));
     }
 }
@@ -433,9 +433,9 @@ impl Handler<DescribeTask> for TaskActor {
 impl Handler<WorkerBack> for TaskActor {
     type Result = ();
     fn handle(&mut self, WorkerBack(id): WorkerBack, ctx: &mut Self::Context) {
-        self.notice.message("task.worker_back");
+        self.guard.message("task.worker_back");
         for i in 0..self.parts.len() {
-            if self.life.instances[i].phase == Phase::At(id) {
+            if self.machine.instances[i].phase == Phase::At(id) {
                 self.send(i, id, ctx);
             }
         }
@@ -445,11 +445,11 @@ impl Handler<WorkerBack> for TaskActor {
 impl Handler<AskAgain> for TaskActor {
     type Result = ();
     fn handle(&mut self, _: AskAgain, ctx: &mut Self::Context) {
-        self.notice.message("task.ask_again");
+        self.guard.message("task.ask_again");
         for i in 0..self.parts.len() {
-            match self.life.instances[i].phase {
+            match self.machine.instances[i].phase {
                 Phase::Asking => self.ask(i, ctx),
-                // The new one has to count its place.
+                // The new one has to count its permit.
                 Phase::At(worker) | Phase::Ending(worker, ..) => self.occupy(i, worker, ctx),
                 _ => {}
             }

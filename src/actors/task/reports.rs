@@ -5,8 +5,8 @@ use crate::actors::followers::Size;
 use crate::actors::run_logs::check_lines;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
-use crate::domain::task::life::{Phase, Said};
 use crate::domain::task::limits;
+use crate::domain::task::state_machine::{Phase, Said};
 use crate::domain::time::Timestamp;
 use crate::protocol::log::{LogInput, LogLevel};
 use crate::protocol::task::{TaskError, TaskReport, TaskState};
@@ -44,15 +44,15 @@ impl TaskActor {
         let i = report.instance as usize;
         let said = said(report.state, report.error.as_ref());
         let now = Timestamp::steady();
-        let knew = self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
-        let decided = self.life.report(i, worker, report.attempt, said, super::moment(now));
+        let knew = self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let decided = self.machine.report(i, worker, report.attempt, said, super::moment(now));
         let effects = match decided {
             Ok(effects) => effects,
             Err(why) => {
-                log::info!("a report comes too late and changes nothing run={} attempt={}: {why}", task.identity, task.attempt);
+                log::info!("a report comes too late and changes nothing run_id={} attempt={}: {why}", task.identity, task.attempt);
                 if report.state.is_final() {
                     self.settle(worker, task, Some(why));
-                } else if let Some(handle) = self.house.directory.workers.get(worker) {
+                } else if let Some(handle) = self.context.addresses.workers.get(worker) {
                     handle.cancel(task, why);
                 }
                 return;
@@ -72,7 +72,7 @@ impl TaskActor {
     fn note_first_sign(&mut self, now: Timestamp) {
         if self.run.state == RunState::Scheduled {
             if let Some(start) = self.run.start_time {
-                self.house.lateness.started(now.since_ms(start));
+                self.context.lateness.started(now.since_ms(start));
             }
             self.run.state = RunState::Running;
         }
@@ -80,7 +80,7 @@ impl TaskActor {
 
     /// A worker has it that this actor did not send it to.
     fn adopted(&mut self, i: usize, worker: WorkerId, ctx: &mut Context<Self>) {
-        log::info!("a worker has a task in hand run={} instance={i} worker={worker}", self.run.identity);
+        log::info!("a worker has a task in hand run_id={} instance={i} worker_id={worker}", self.run.identity);
         self.involved.add_worker(worker);
         self.parts[i].worker = Some(worker);
         self.parts[i].began.get_or_insert_with(Timestamp::now);
@@ -117,28 +117,28 @@ impl TaskActor {
     /// Lines go to the store beside the actor: they are kept also if the task is over with them. Those of a run that this
     /// broker began are there before its end; else the size of the log is to be read first, and the end waits for them.
     fn log(&mut self, lines: Vec<LogInput>) {
-        let (house, no, identity, now) = (self.house.clone(), self.run.no, self.run.identity, Timestamp::now());
+        let (context, no, identity, now) = (self.context.clone(), self.run.no, self.run.identity, Timestamp::now());
         let lines = match check_lines(lines, now) {
             Ok(lines) => lines,
-            Err(problem) => return log::warn!("lines of a task are not taken run={identity}: {problem}"),
+            Err(problem) => return log::warn!("lines of a task are not taken run_id={identity}: {problem}"),
         };
         let kept = move |done| {
             if let Err(problem) = done {
-                log::warn!("lines of a task could not be kept run={identity}: {problem}");
+                log::warn!("lines of a task could not be kept run_id={identity}: {problem}");
             }
         };
         if self.epoch == Run::FIRST_EPOCH {
             if !std::mem::replace(&mut self.has_logged, true) {
-                house.followers.learn(no, Size::default());
+                context.followers.learn(no, Size::default());
             }
-            drop(actix::spawn(house.take_lines(no, identity, lines, now).map(kept)));
+            drop(actix::spawn(context.take_lines(no, identity, lines, now).map(kept)));
         } else {
             let before = self.logging.take();
             self.logging = Some(actix::spawn(async move {
                 if let Some(before) = before {
                     drop(before.await);
                 }
-                kept(house.take_lines(no, identity, lines, now).await);
+                kept(context.take_lines(no, identity, lines, now).await);
             }));
         }
     }
@@ -149,13 +149,13 @@ impl TaskActor {
             return;
         }
         self.parts[i].is_judged = true;
-        let read = self.house.store.read(AverageTime { job_id: self.run.job_id, runs: AVERAGE_OF });
+        let read = self.context.store.read(AverageTime { job_id: self.run.job_id, runs: AVERAGE_OF });
         ctx.spawn(wrap_future(read).map(move |average, this: &mut Self, ctx: &mut Context<Self>| {
             let Ok(average) = average else { return };
             let most = average.map_or(NO_AVERAGE, |average| (average as i64 * TIMES_AVERAGE).max(LEAST_DEADLINE));
             let rest = (most - since_ms).max(0) as u64;
             ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
-                let effects = this.life.too_long(
+                let effects = this.machine.too_long(
                     i,
                     attempt,
                     format!("it took longer than {most} ms, far more than the runs before it"),
@@ -170,12 +170,12 @@ impl TaskActor {
 
 impl Handler<Granted> for TaskActor {
     type Result = ();
-    fn handle(&mut self, Granted { instance, place }: Granted, ctx: &mut Self::Context) {
-        self.notice.message("task.granted");
+    fn handle(&mut self, Granted { instance, permit }: Granted, ctx: &mut Self::Context) {
+        self.guard.message("task.granted");
         let i = instance as usize;
-        let effects = self.life.granted(i, place.worker());
+        let effects = self.machine.granted(i, permit.worker());
         if !effects.is_empty() {
-            self.has_place(i, place);
+            self.has_permit(i, permit);
             self.then(effects, ctx);
         }
     }
@@ -183,11 +183,11 @@ impl Handler<Granted> for TaskActor {
 
 impl Handler<Occupied> for TaskActor {
     type Result = ();
-    fn handle(&mut self, Occupied { instance, place }: Occupied, _: &mut Self::Context) {
-        self.notice.message("task.occupied");
+    fn handle(&mut self, Occupied { instance, permit }: Occupied, _: &mut Self::Context) {
+        self.guard.message("task.occupied");
         let i = instance as usize;
-        if self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(place.worker())) {
-            self.has_place(i, place);
+        if self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.worker())) {
+            self.has_permit(i, permit);
         }
     }
 }
@@ -195,7 +195,7 @@ impl Handler<Occupied> for TaskActor {
 impl Handler<Nobody> for TaskActor {
     type Result = ();
     fn handle(&mut self, Nobody { instance, is_watched }: Nobody, ctx: &mut Self::Context) {
-        self.notice.message("task.nobody");
+        self.guard.message("task.nobody");
         let i = instance as usize;
         let reason = self.nobody_reason(is_watched);
         // The worker of a broadcast that has left does not come back for it.
@@ -203,17 +203,17 @@ impl Handler<Nobody> for TaskActor {
             self.run.reason = Some(reason);
             if self.settings.no_worker == crate::domain::task::NoWorker::Fail {
                 // Looked at again when those of the last broker have had their time.
-                let until = self.house.began.plus_ms(self.house.times.worker_offline as i64);
+                let until = self.context.began.plus_ms(self.context.times.worker_offline as i64);
                 let rest = until.since_ms(Timestamp::steady()).max(0) as u64 + 1;
                 ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
-                    if this.life.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
+                    if this.machine.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
                         this.ask(i, ctx);
                     }
                 });
             }
             return;
         }
-        let effects = self.life.nobody(i, reason);
+        let effects = self.machine.nobody(i, reason);
         self.then(effects, ctx);
     }
 }
@@ -221,7 +221,7 @@ impl Handler<Nobody> for TaskActor {
 impl Handler<Report> for TaskActor {
     type Result = ();
     fn handle(&mut self, Report { worker, report }: Report, ctx: &mut Self::Context) {
-        self.notice.message("task.report");
+        self.guard.message("task.report");
         self.heard(worker, *report, ctx);
     }
 }
@@ -229,12 +229,12 @@ impl Handler<Report> for TaskActor {
 impl Handler<Claimed> for TaskActor {
     type Result = ();
     fn handle(&mut self, Claimed { worker, task }: Claimed, ctx: &mut Self::Context) {
-        self.notice.message("task.claimed");
+        self.guard.message("task.claimed");
         let i = task.instance as usize;
-        let knew = self.life.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
-        let is_its = self.life.claimed(i, worker, task.attempt);
-        let is_ending = matches!(self.life.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
-        let Some(handle) = self.house.directory.workers.get(worker) else { return };
+        let knew = self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let is_its = self.machine.claimed(i, worker, task.attempt);
+        let is_ending = matches!(self.machine.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
+        let Some(handle) = self.context.addresses.workers.get(worker) else { return };
         if !is_its || is_ending {
             return handle.cancel(task, "it is not to be carried out any more".to_owned());
         }
@@ -248,16 +248,16 @@ impl Handler<Claimed> for TaskActor {
 impl Handler<LeaseOver> for TaskActor {
     type Result = ();
     fn handle(&mut self, LeaseOver { worker, task, heard, why }: LeaseOver, ctx: &mut Self::Context) {
-        self.notice.message("task.lease_over");
+        self.guard.message("task.lease_over");
         let now = Timestamp::steady();
-        let at = heard.plus_ms(self.life.lease() + MARGIN);
+        let at = heard.plus_ms(self.machine.lease() + MARGIN);
         if task.is_none() {
             self.involved.remove_worker(worker);
         }
-        for i in 0..self.life.instances.len() {
-            let attempt = self.life.instances[i].attempt;
+        for i in 0..self.machine.instances.len() {
+            let attempt = self.machine.instances[i].attempt;
             if task.is_none_or(|task| task.instance as usize == i && task.attempt == attempt) {
-                let effects = self.life.lease_over(i, worker, attempt, at, why, super::moment(now));
+                let effects = self.machine.lease_over(i, worker, attempt, at, why, super::moment(now));
                 self.then(effects, ctx);
             }
         }
@@ -267,9 +267,9 @@ impl Handler<LeaseOver> for TaskActor {
 impl Handler<StillAtWork> for TaskActor {
     type Result = ();
     fn handle(&mut self, StillAtWork { task, since_ms }: StillAtWork, ctx: &mut Self::Context) {
-        self.notice.message("task.still_at_work");
+        self.guard.message("task.still_at_work");
         let i = task.instance as usize;
-        let Some(instance) = self.life.instances.get(i).filter(|instance| instance.attempt == task.attempt) else { return };
+        let Some(instance) = self.machine.instances.get(i).filter(|instance| instance.attempt == task.attempt) else { return };
         if let Phase::At(worker) = instance.phase {
             let state = self.run.state;
             self.note_begin(worker, state, ctx);

@@ -1,15 +1,15 @@
 //! Where the instances of a task are, for who asks why.
 
 use super::{ExplainTask, TaskActor, TaskDescription};
-use crate::domain::standing::{Part, Place};
-use crate::domain::task::life::Phase;
+use crate::domain::explain::{Part, Place};
+use crate::domain::task::state_machine::Phase;
 use actix::Handler;
 
 impl Handler<ExplainTask> for TaskActor {
     type Result = ();
     fn handle(&mut self, ExplainTask(reply): ExplainTask, _: &mut Self::Context) {
-        self.notice.message("task.explain");
-        let places = self.life.instances.iter().zip(&self.parts).map(|(instance, part)| Part {
+        self.guard.message("task.explain");
+        let places = self.machine.instances.iter().zip(&self.parts).map(|(instance, part)| Part {
             attempt: instance.attempt,
             place: match &instance.phase {
                 Phase::Pausing(at) => Place::Pausing(at.on_the_wall()),
@@ -23,7 +23,7 @@ impl Handler<ExplainTask> for TaskActor {
             text: part.text.clone(),
             reason: instance.reason.clone(),
         });
-        let wish = self.life.instances.iter().position(|instance| instance.phase == Phase::Asking).map(|i| Box::new(self.wish(i)));
+        let wish = self.machine.instances.iter().position(|instance| instance.phase == Phase::Asking).map(|i| Box::new(self.wish(i)));
         reply.send(Ok(TaskDescription { output: self.output(), parts: places.collect(), wish }));
     }
 }

@@ -5,8 +5,8 @@
 //! worker begins to watch, and when it changes.
 
 use super::WorkerActor;
-use crate::actors::outlet::Frame;
 use crate::actors::reply::Reply;
+use crate::actors::session_sender::Frame;
 use crate::domain::job::limits as job;
 use crate::domain::task::limits;
 use crate::domain::time::Timestamp;
@@ -22,12 +22,12 @@ const MOST_CLASSES: usize = 1_000;
 /// The most places that a worker may say it has.
 const MOST_SLOTS: u32 = 100_000;
 
-/// From the desk: an operator said what is to become of the worker, and that is stored.
+/// From the service: an operator said what is to become of the worker, and that is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Control(pub Box<WorkerRecord>);
 
-/// From the desk: how is it?
+/// From the service: how is it?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeWorker(pub Reply<WorkerDescription>);
@@ -45,7 +45,7 @@ pub struct WorkerDescription {
 
 /// What a worker's actor keeps of all that.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct AdminState {
     /// It gets something new.
     pub(super) open: bool,
     /// Since when the word is what it is; none: not read yet.
@@ -54,7 +54,7 @@ pub(super) struct Standing {
     pub(super) tasks: Vec<TaskRef>,
 }
 
-impl Default for Standing {
+impl Default for AdminState {
     fn default() -> Self {
         Self { open: true, since: None, tasks: Vec::new() }
     }
@@ -101,19 +101,19 @@ impl WorkerActor {
     /// Whether it gets something new, for all who hand out work.
     pub(super) fn set_open(&mut self, open: bool) {
         self.standing.open = open;
-        self.house.registry().worker_open(self.id, open);
-        if let Some(allocator) = self.house.allocator() {
+        self.context.registry().worker_open(self.id, open);
+        if let Some(allocator) = self.context.allocator() {
             allocator.worker_open(self.id, open);
         }
     }
 
     /// Reads the word on it: an actor that is built again has forgotten it.
     pub(super) fn recall(&mut self, ctx: &mut Context<Self>) {
-        let record = self.house.store.read(GetWorker(self.id));
+        let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(|record, this: &mut Self, ctx: &mut Context<Self>| match record {
             Ok(Some(record)) => drop(this.heed(&record, false, ctx)),
             Ok(None) => {}
-            Err(error) => log::error!("the word on a worker could not be read worker={}: {error}", this.id),
+            Err(error) => log::error!("the word on a worker could not be read worker_id={}: {error}", this.id),
         }));
     }
 
@@ -126,7 +126,7 @@ impl WorkerActor {
         let WorkerFacts { name, group, version, tags, slots, process: _ } = facts.clone();
         let now = Timestamp::now();
         let (by, class_names) = (self.by.clone(), class_names.to_vec());
-        self.house.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
+        self.context.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
     }
 
     /// Does as the word on it says. `begins`: it begins to watch, and what it was told before may be lost. False: it was put
@@ -158,13 +158,13 @@ impl WorkerActor {
 
     fn put_out(&mut self, record: &WorkerRecord, ctx: &mut Context<Self>) {
         let reason = record.reason.clone().unwrap_or_else(|| "an operator put it out".to_owned());
-        log::warn!("a worker is put out worker={}: {reason}", self.id);
+        log::warn!("a worker is put out worker_id={}: {reason}", self.id);
         self.send(ToWorker::Kicked { reason: reason.clone() });
-        if let Some(outlet) = self.outlet.take() {
-            outlet.send(Frame::Close(reason));
+        if let Some(sender) = self.sender.take() {
+            sender.send(Frame::Close(reason));
         }
-        self.house.registry().worker_gone(self.id, self.last_heard);
-        self.notice.finish();
+        self.context.registry().worker_gone(self.id, self.last_heard);
+        self.guard.finish();
         ctx.stop();
     }
 }
@@ -172,7 +172,7 @@ impl WorkerActor {
 impl Handler<Control> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Control(record): Control, ctx: &mut Self::Context) {
-        self.notice.message("worker.control");
+        self.guard.message("worker.control");
         self.heed(&record, false, ctx);
     }
 }
@@ -180,8 +180,8 @@ impl Handler<Control> for WorkerActor {
 impl Handler<DescribeWorker> for WorkerActor {
     type Result = ();
     fn handle(&mut self, DescribeWorker(reply): DescribeWorker, _: &mut Self::Context) {
-        self.notice.message("worker.describe");
+        self.guard.message("worker.describe");
         let tasks = self.standing.tasks.clone();
-        reply.send(Ok(WorkerDescription { has_socket: self.outlet.is_some(), last_heard: self.last_heard.on_the_wall(), tasks }));
+        reply.send(Ok(WorkerDescription { has_socket: self.sender.is_some(), last_heard: self.last_heard.on_the_wall(), tasks }));
     }
 }

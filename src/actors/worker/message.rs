@@ -3,8 +3,8 @@
 use super::WorkerActor;
 use super::control::{Control, DescribeWorker, WorkerDescription};
 use super::tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
-use crate::actors::outlet::Outlet;
 use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::session_sender::SessionSender;
 use crate::actors::supervision::Link;
 use crate::domain::worker::WorkerRecord;
 use crate::protocol::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// From the registry: the worker has connected (again).
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct WorkerSessionOpened(pub Outlet);
+pub struct WorkerSessionOpened(pub SessionSender);
 
 /// From a session: the connection is gone. An earlier connection's end changes nothing.
 #[derive(Debug, Message)]
@@ -64,8 +64,8 @@ pub struct WorkerHandle(pub(in crate::actors) Link<WorkerActor>);
 
 impl WorkerHandle {
     /// See [`WorkerSessionOpened`].
-    pub fn session_opened(&self, outlet: Outlet) {
-        self.0.tell(WorkerSessionOpened(outlet));
+    pub fn session_opened(&self, sender: SessionSender) {
+        self.0.tell(WorkerSessionOpened(sender));
     }
     /// See [`WorkerSessionClosed`].
     pub fn session_closed(&self, number: u64, has_left: bool) {

@@ -12,10 +12,10 @@ pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub(in crate::actors) use control::{check_classes, check_facts};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
-use super::house::House;
-use super::outlet::{Frame, Outlet};
+use super::context::BrokerContext;
 use super::reply::{Reply, problem_of};
-use super::supervision::Notice;
+use super::session_sender::{Frame, SessionSender};
+use super::supervision::ExitGuard;
 use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::protocol::frame;
@@ -36,12 +36,12 @@ const ANSWER_BYTES: usize = 1 << 20;
 /// See the module's text.
 #[derive(Debug)]
 pub struct WorkerActor {
-    notice: Notice,
-    house: House,
+    guard: ExitGuard,
+    context: BrokerContext,
     id: WorkerId,
     /// The role of the token that it came with, if its actor was made for that.
     by: Option<String>,
-    outlet: Option<Outlet>,
+    sender: Option<SessionSender>,
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
     /// It closed its connection on purpose.
@@ -49,34 +49,34 @@ pub struct WorkerActor {
     waiting: VecDeque<ToWorker>,
     /// Calls that wait for a message, and until when.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
-    hands: tasks::Hands,
-    standing: control::Standing,
+    hands: tasks::TasksInFlight,
+    standing: control::AdminState,
 }
 
 impl WorkerActor {
     /// A worker that has connected or called.
     #[must_use]
-    pub fn new(notice: Notice, house: House, id: WorkerId, outlet: Option<Outlet>, by: Option<String>) -> Self {
+    pub fn new(guard: ExitGuard, context: BrokerContext, id: WorkerId, sender: Option<SessionSender>, by: Option<String>) -> Self {
         let last_heard = Timestamp::steady();
         Self {
-            notice,
-            house,
+            guard,
+            context,
             id,
             by,
-            outlet,
+            sender,
             last_heard,
             closed_at: None,
             has_left: false,
             waiting: VecDeque::new(),
             fetchers: VecDeque::new(),
-            hands: tasks::Hands::default(),
-            standing: control::Standing::default(),
+            hands: tasks::TasksInFlight::default(),
+            standing: control::AdminState::default(),
         }
     }
 
     fn send(&mut self, message: ToWorker) {
-        if let Some(outlet) = &self.outlet {
-            outlet.send(Frame::Text(frame::text(&message)));
+        if let Some(sender) = &self.sender {
+            sender.send(Frame::Text(frame::text(&message)));
             return;
         }
         self.waiting.push_back(message);
@@ -122,13 +122,13 @@ impl WorkerActor {
     }
 
     fn welcome(&mut self) {
-        let times = self.house.times;
+        let times = self.context.times;
         self.send(ToWorker::Welcome { worker_id: self.id, heartbeat: times.worker_heartbeat, offline: times.worker_offline });
     }
 
     fn watch_life(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let times = self.house.times;
+        let times = self.context.times;
         self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {
             self.last_heard = now; // it waits on the line
@@ -143,11 +143,11 @@ impl WorkerActor {
             } else {
                 log::warn!("worker lost worker_id={} reason={why}", self.id);
             }
-            if let Some(outlet) = self.outlet.take() {
-                outlet.send(Frame::Close(why.to_owned()));
+            if let Some(sender) = self.sender.take() {
+                sender.send(Frame::Close(why.to_owned()));
             }
-            self.house.registry().worker_gone(self.id, self.last_heard);
-            self.notice.finish();
+            self.context.registry().worker_gone(self.id, self.last_heard);
+            self.guard.finish();
             ctx.stop();
         }
     }
@@ -158,7 +158,7 @@ impl WorkerActor {
             return reply.send(Err(problem));
         }
         let met = self.meet(&facts, &class_names);
-        let watched = self.house.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
+        let watched = self.context.store.write(WatchClasses { worker: self.id, class_names: class_names.clone(), now: Timestamp::now() });
         let stored = async move {
             let record = met.await?;
             watched.await.map(|()| record)
@@ -168,11 +168,11 @@ impl WorkerActor {
             Ok(record) => {
                 this.send(ToWorker::Watching { class_names: class_names.clone() });
                 this.meet_hand(record, &facts, &tasks);
-                this.house.registry().worker_watches(this.id, class_names, runs);
+                this.context.registry().worker_watches(this.id, class_names, runs);
                 reply.send(Ok(()));
             }
             Err(error) => {
-                log::error!("a worker's classes could not be stored worker={}: {error}", this.id);
+                log::error!("a worker's classes could not be stored worker_id={}: {error}", this.id);
                 reply.send(Err(problem_of(&error)));
             }
         }));
@@ -193,20 +193,20 @@ impl Actor for WorkerActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(1 << 12);
-        if self.outlet.is_some() {
+        if self.sender.is_some() {
             self.welcome();
         }
         self.recall(ctx);
-        let period = (self.house.times.grace / 3).clamp(20, 1_000);
+        let period = (self.context.times.grace / 3).clamp(20, 1_000);
         ctx.run_interval(Duration::from_millis(period), Self::watch_life);
     }
 }
 
 impl Handler<WorkerSessionOpened> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, WorkerSessionOpened(outlet): WorkerSessionOpened, _: &mut Self::Context) {
-        self.notice.message("worker.session_opened");
-        if let Some(old) = self.outlet.replace(outlet) {
+    fn handle(&mut self, WorkerSessionOpened(sender): WorkerSessionOpened, _: &mut Self::Context) {
+        self.guard.message("worker.session_opened");
+        if let Some(old) = self.sender.replace(sender) {
             old.send(Frame::Close("the worker has connected anew".to_owned()));
         }
         self.closed_at = None;
@@ -225,9 +225,9 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
 impl Handler<WorkerSessionClosed> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerSessionClosed { number, has_left }: WorkerSessionClosed, _: &mut Self::Context) {
-        self.notice.message("worker.session_closed");
-        if self.outlet.as_ref().is_some_and(|outlet| outlet.number == number) {
-            self.outlet = None;
+        self.guard.message("worker.session_closed");
+        if self.sender.as_ref().is_some_and(|sender| sender.number == number) {
+            self.sender = None;
             self.closed_at = Some(Timestamp::steady());
             self.has_left = has_left;
             self.open_hand();
@@ -238,7 +238,7 @@ impl Handler<WorkerSessionClosed> for WorkerActor {
 impl Handler<Said> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Said { message, reply }: Said, ctx: &mut Self::Context) {
-        self.notice.message("worker.said");
+        self.guard.message("worker.said");
         self.last_heard = Timestamp::steady();
         match message {
             FromWorker::Heartbeat { tasks } => {
@@ -254,7 +254,7 @@ impl Handler<Said> for WorkerActor {
                 self.standing.tasks.clone_from(&tasks);
                 self.watch_classes(Watching { class_names, runs, tasks, facts: worker }, reply, ctx);
             }
-            FromWorker::StartReturned { identity, error } => match self.house.directory.runs.get(identity) {
+            FromWorker::StartReturned { identity, error } => match self.context.addresses.runs.get(identity) {
                 Some(run) => run.start_returned(Some(self.id), error, reply),
                 None => reply.send(Err(Problem::not_found(format!("no run {identity} is at work")).at("identity"))),
             },
@@ -265,7 +265,7 @@ impl Handler<Said> for WorkerActor {
 impl Handler<SendToWorker> for WorkerActor {
     type Result = ();
     fn handle(&mut self, SendToWorker(message): SendToWorker, _: &mut Self::Context) {
-        self.notice.message("worker.send");
+        self.guard.message("worker.send");
         self.send(message);
     }
 }
@@ -273,7 +273,7 @@ impl Handler<SendToWorker> for WorkerActor {
 impl Handler<FetchMessages> for WorkerActor {
     type Result = ();
     fn handle(&mut self, FetchMessages { wait, reply }: FetchMessages, ctx: &mut Self::Context) {
-        self.notice.message("worker.fetch");
+        self.guard.message("worker.fetch");
         self.last_heard = Timestamp::steady();
         if !self.waiting.is_empty() || wait.is_zero() {
             return self.hand_out(reply);
@@ -286,16 +286,16 @@ impl Handler<FetchMessages> for WorkerActor {
 impl Handler<WorkerHangUp> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerHangUp(why): WorkerHangUp, ctx: &mut Self::Context) {
-        self.notice.message("worker.hang_up");
-        if self.house.followers.is_closed() {
+        self.guard.message("worker.hang_up");
+        if self.context.followers.is_closed() {
             for (_, fetcher) in self.fetchers.drain(..) {
                 fetcher.send(Err(Problem::ending()));
             }
         }
-        if let Some(outlet) = self.outlet.take() {
-            outlet.send(Frame::Close(why));
+        if let Some(sender) = self.sender.take() {
+            sender.send(Frame::Close(why));
         }
-        self.notice.finish();
+        self.guard.finish();
         ctx.stop();
     }
 }

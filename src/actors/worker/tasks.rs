@@ -4,13 +4,13 @@
 //! order that came through is listed; one that did not is sent again.
 
 use super::{ANSWER_BYTES, WorkerActor};
-use crate::actors::house::AtWork;
-use crate::actors::outlet::{Frame, Outlet};
+use crate::actors::context::AtWork;
 use crate::actors::reply::{Reply, problem_of};
+use crate::actors::session_sender::{Frame, SessionSender};
 use crate::actors::task::TaskHandle;
 use crate::domain::ids::Identity;
 use crate::domain::task::limits;
-use crate::domain::task::roster::Hand;
+use crate::domain::task::worker_pool::WorkerCapacity;
 use crate::domain::time::Timestamp;
 use crate::domain::worker::WorkerRecord;
 use crate::protocol::frame;
@@ -81,7 +81,7 @@ pub struct Reported(pub Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>)
 #[rtype(result = "()")]
 pub struct AnnounceHand;
 
-/// From the desk: who it is was said by somebody else, and is stored. Answered when its tasks are given by that.
+/// From the service: who it is was said by somebody else, and is stored. Answered when its tasks are given by that.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct LookUp(pub Reply<()>);
@@ -98,7 +98,7 @@ pub(super) struct ReportAgain(Box<TaskReport>);
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct Hands {
+pub(super) struct TasksInFlight {
     held: HashMap<(Identity, u32), Held>,
     /// Orders that are to be sent.
     out: Vec<(Identity, u32)>,
@@ -106,7 +106,7 @@ pub(super) struct Hands {
     flush_planned: bool,
     /// Those who report by HTTP and wait.
     awaited: HashMap<TaskRef, oneshot::Sender<SettledTask>>,
-    hand: Option<Hand>,
+    hand: Option<WorkerCapacity>,
     /// When that was said.
     heard: Timestamp,
     /// The process that watches, if it says which.
@@ -158,19 +158,19 @@ fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
 }
 
 /// Sends orders in one message, or in several if it became too long.
-fn send_orders(outlet: &Outlet, orders: &[&TaskOrder]) {
+fn send_orders(sender: &SessionSender, orders: &[&TaskOrder]) {
     let text = frame::text(&Out { t: "tasks", v: orders });
     if orders.len() < 2 || text.len() <= ANSWER_BYTES {
-        return outlet.send(Frame::Text(text));
+        return sender.send(Frame::Text(text));
     }
     let (orders, rest) = orders.split_at(orders.len() / 2);
-    send_orders(outlet, orders);
-    send_orders(outlet, rest);
+    send_orders(sender, orders);
+    send_orders(sender, rest);
 }
 
 impl WorkerActor {
     fn task_of(&self, identity: Identity) -> Option<TaskHandle> {
-        match self.house.directory.others.get(identity) {
+        match self.context.addresses.others.get(identity) {
             Some(AtWork::Task(task)) => Some(task),
             _ => None,
         }
@@ -189,7 +189,7 @@ impl WorkerActor {
         let is_same_process = facts.process.is_some() && facts.process == self.hands.process;
         self.hands.process.clone_from(&facts.process);
         let slots = facts.slots.unwrap_or(USUAL_SLOTS).min(MOST_SLOTS);
-        self.hands.hand = Some(Hand {
+        self.hands.hand = Some(WorkerCapacity {
             name: record.name.unwrap_or_default(),
             handlers: record.class_names,
             group: record.group,
@@ -217,20 +217,20 @@ impl WorkerActor {
     }
 
     pub(super) fn announce_hand(&self) {
-        if let (Some(allocator), Some(hand)) = (self.house.allocator(), &self.hands.hand) {
+        if let (Some(allocator), Some(hand)) = (self.context.allocator(), &self.hands.hand) {
             allocator.hand_here(self.id, hand.clone(), self.is_reachable(), !self.standing.open);
         }
     }
 
     pub(super) fn open_hand(&self) {
-        if let Some(allocator) = self.house.allocator().filter(|_| self.hands.hand.is_some()) {
+        if let Some(allocator) = self.context.allocator().filter(|_| self.hands.hand.is_some()) {
             allocator.hand_open(self.id, self.is_reachable());
         }
     }
 
     /// One that never had a socket asks by HTTP.
     fn is_reachable(&self) -> bool {
-        self.outlet.is_some() || self.closed_at.is_none()
+        self.sender.is_some() || self.closed_at.is_none()
     }
 
     /// A heartbeat, or the beginning of a connection, lists what is in hand.
@@ -241,7 +241,7 @@ impl WorkerActor {
                 Some(held) if held.attempt == task.attempt => held.renewed = now,
                 _ => match self.task_of(task.identity) {
                     Some(handle) => handle.claimed(self.id, *task),
-                    None if self.house.directory.building.get(task.identity).is_some() => {}
+                    None if self.context.addresses.building.get(task.identity).is_some() => {}
                     None => self.send(ToWorker::Cancel { task: *task, reason: "its run is over, or not known".to_owned() }),
                 },
             }
@@ -254,7 +254,12 @@ impl WorkerActor {
         let listed: HashSet<_> = tasks.iter().map(|task| (task.identity, task.instance)).collect();
         for (key, held) in &mut self.hands.held {
             if !listed.contains(key) && held.order.is_some() && now.since_ms(held.since) >= after {
-                log::warn!("an order of a task was not heard and is sent again run={} attempt={} worker={}", key.0, held.attempt, self.id);
+                log::warn!(
+                    "an order of a task was not heard and is sent again run_id={} attempt={} worker_id={}",
+                    key.0,
+                    held.attempt,
+                    self.id
+                );
                 held.since = now;
                 self.hands.out.push(*key);
             }
@@ -269,7 +274,7 @@ impl WorkerActor {
         }
         match self.task_of(task.identity) {
             Some(handle) => handle.report(self.id, report),
-            None if self.house.directory.building.get(task.identity).is_some() => drop(ctx.notify_later(ReportAgain(report), AGAIN)),
+            None if self.context.addresses.building.get(task.identity).is_some() => drop(ctx.notify_later(ReportAgain(report), AGAIN)),
             None if report.state.is_final() => {
                 let refused = Some("its run is over, or not known".to_owned());
                 self.settle(SettledTask { identity: task.identity, instance: task.instance, attempt: task.attempt, refused }, ctx);
@@ -291,7 +296,7 @@ impl WorkerActor {
             return reply.send(Ok(()));
         }
         // Whoever has much to say is heard no faster than it can be written down.
-        let written = self.house.store.insist(Barrier);
+        let written = self.context.store.write_unbounded(Barrier);
         ctx.spawn(wrap_future(written).map(move |_, _: &mut Self, _| reply.send(Ok(()))));
     }
 
@@ -307,17 +312,17 @@ impl WorkerActor {
 
     pub(super) fn flush(&mut self) {
         self.hands.flush_planned = false;
-        let Some(outlet) = self.outlet.clone() else {
+        let Some(sender) = self.sender.clone() else {
             return self.flush_waiting();
         };
         let hands = &mut self.hands;
         if !hands.out.is_empty() {
             let orders: Vec<_> = hands.out.drain(..).filter_map(|key| hands.held.get(&key)?.order.as_deref()).collect();
-            send_orders(&outlet, &orders);
+            send_orders(&sender, &orders);
         }
         if !hands.settled.is_empty() {
             let settled = std::mem::take(&mut hands.settled);
-            outlet.send(Frame::Text(frame::text(&Out { t: "settled", v: settled })));
+            sender.send(Frame::Text(frame::text(&Out { t: "settled", v: settled })));
         }
     }
 
@@ -365,13 +370,18 @@ impl WorkerActor {
                 over.push((*key, held.task(*key), held.renewed));
             } else if age > A_WHILE && held.looked_at.is_none_or(|at| now.since_ms(at) > A_LONG_WHILE) {
                 held.looked_at = Some(now);
-                if let Some(AtWork::Task(task)) = self.house.directory.others.get(key.0) {
+                if let Some(AtWork::Task(task)) = self.context.addresses.others.get(key.0) {
                     task.still_at_work(held.task(*key), age);
                 }
             }
         }
         for (key, task, renewed) in over {
-            log::warn!("nothing was heard of a task for its whole lease run={} attempt={} worker={}", task.identity, task.attempt, self.id);
+            log::warn!(
+                "nothing was heard of a task for its whole lease run_id={} attempt={} worker_id={}",
+                task.identity,
+                task.attempt,
+                self.id
+            );
             self.hands.held.remove(&key);
             self.send(ToWorker::Cancel { task, reason: "nothing was heard of it for its whole lease".to_owned() });
             if let Some(handle) = self.task_of(task.identity) {
@@ -392,7 +402,7 @@ struct Out<T> {
 impl Handler<Hold> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Hold(order): Hold, ctx: &mut Self::Context) {
-        self.notice.message("worker.hold");
+        self.guard.message("worker.hold");
         let now = Timestamp::steady();
         let key = (order.identity, order.instance);
         let held =
@@ -406,7 +416,7 @@ impl Handler<Hold> for WorkerActor {
 impl Handler<Holds> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Holds { task, lease }: Holds, _: &mut Self::Context) {
-        self.notice.message("worker.holds");
+        self.guard.message("worker.holds");
         let now = self.last_heard;
         let held = Held { attempt: task.attempt, order: None, lease: lease as i64, since: now, renewed: now, looked_at: None };
         self.hands.held.entry((task.identity, task.instance)).or_insert(held);
@@ -416,11 +426,11 @@ impl Handler<Holds> for WorkerActor {
 impl Handler<CancelTask> for WorkerActor {
     type Result = ();
     fn handle(&mut self, CancelTask { task, reason }: CancelTask, _: &mut Self::Context) {
-        self.notice.message("worker.cancel");
+        self.guard.message("worker.cancel");
         self.flush();
         // From now on its lease is renewed by nothing: what it does not end by itself is over by then.
         if let Some(held) = self.hands.held.get(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
-            log::debug!("a task is to end run={} attempt={} worker={}", task.identity, held.attempt, self.id);
+            log::debug!("a task is to end run_id={} attempt={} worker_id={}", task.identity, held.attempt, self.id);
             self.hands.held.remove(&(task.identity, task.instance));
         }
         self.send(ToWorker::Cancel { task, reason });
@@ -430,7 +440,7 @@ impl Handler<CancelTask> for WorkerActor {
 impl Handler<LetGo> for WorkerActor {
     type Result = ();
     fn handle(&mut self, LetGo(task): LetGo, _: &mut Self::Context) {
-        self.notice.message("worker.let_go");
+        self.guard.message("worker.let_go");
         if let std::collections::hash_map::Entry::Occupied(held) = self.hands.held.entry((task.identity, task.instance))
             && held.get().attempt == task.attempt
         {
@@ -442,7 +452,7 @@ impl Handler<LetGo> for WorkerActor {
 impl Handler<Settled> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Settled(settled): Settled, ctx: &mut Self::Context) {
-        self.notice.message("worker.settled");
+        self.guard.message("worker.settled");
         self.settle(settled, ctx);
     }
 }
@@ -450,7 +460,7 @@ impl Handler<Settled> for WorkerActor {
 impl Handler<Reported> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Reported(reports): Reported, ctx: &mut Self::Context) {
-        self.notice.message("worker.reported");
+        self.guard.message("worker.reported");
         self.last_heard = Timestamp::steady();
         for (report, waiting) in reports {
             if let Some(waiting) = waiting {
@@ -464,7 +474,7 @@ impl Handler<Reported> for WorkerActor {
 impl Handler<AnnounceHand> for WorkerActor {
     type Result = ();
     fn handle(&mut self, _: AnnounceHand, _: &mut Self::Context) {
-        self.notice.message("worker.announce_hand");
+        self.guard.message("worker.announce_hand");
         self.announce_hand();
     }
 }
@@ -472,8 +482,8 @@ impl Handler<AnnounceHand> for WorkerActor {
 impl Handler<LookUp> for WorkerActor {
     type Result = ();
     fn handle(&mut self, LookUp(reply): LookUp, ctx: &mut Self::Context) {
-        self.notice.message("worker.look_up");
-        let record = self.house.store.read(GetWorker(self.id));
+        self.guard.message("worker.look_up");
+        let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(move |record, this: &mut Self, _: &mut Context<Self>| {
             reply.send(record.map_err(|error| problem_of(&error)).map(|record| {
                 if let Some(record) = record {

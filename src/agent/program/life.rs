@@ -1,12 +1,12 @@
 //! The life of one program, each in a task of its own: one that hangs delays no other.
 
 use super::Programs;
+use super::forwarder::Teller;
 use super::launch::{self, Claim, END, EXIT, EndOrder, Ended, STATE, Started};
 use super::one::Program;
 use super::package::refusal;
 use super::prepare::prepare;
 use super::record::Phase;
-use super::tell::Teller;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramExit, ProgramReport, ProgramState};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
                     let mut report = program.report.borrow_mut();
                     (report.state, report.at, report.pid) = (ProgramState::Running, started.at, u32::try_from(started.program.pid).ok());
                     log::info!(
-                        "program runs run={} instance={} pid={}",
+                        "program runs run_id={} instance={} pid={}",
                         report.program.identity,
                         report.program.instance,
                         started.program.pid
@@ -45,7 +45,7 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
             }
             Err(last) => last,
         };
-        log::info!("program is over run={} instance={} state={:?}", last.program.identity, last.program.instance, last.state);
+        log::info!("program is over run_id={} instance={} state={:?}", last.program.identity, last.program.instance, last.state);
         let record = {
             let mut record = program.record.borrow_mut();
             record.last = Some(last.clone());

@@ -9,13 +9,13 @@
 //! `package`, makes the folder (`prepare`), starts the launcher (`launch`), passes its output on (`tell`), and forgets it
 //! when the broker has settled it.
 
+mod forwarder;
 pub mod launch;
 mod life;
 mod one;
 mod package;
 mod prepare;
 mod record;
-mod tell;
 
 use crate::config::agent::AgentConfig;
 use crate::config::programs::{AtStop, ProgramSettings};
@@ -88,7 +88,7 @@ impl Programs {
             private::keep(home);
         }
         for record in record::load(home) {
-            log::info!("a program of an earlier agent run={} instance={}", record.order.program.identity, record.order.program.instance);
+            log::info!("a program of an earlier agent run_id={} instance={}", record.order.program.identity, record.order.program.instance);
             let folder = record::folder(home, &record.order.program);
             let program = Rc::new(Program::new(record, folder));
             let of = program.report.borrow().program;
@@ -126,7 +126,7 @@ impl Programs {
                     return;
                 }
                 Err(error) => {
-                    log::warn!("program refused run={} instance={} reason={}", of.identity, of.instance, error.message);
+                    log::warn!("program refused run_id={} instance={} reason={}", of.identity, of.instance, error.message);
                     over(of, ProgramState::Refused, error)
                 }
             },
@@ -183,7 +183,7 @@ impl Programs {
                 program.changed.notify_one();
             }
             Some(program) => {
-                log::info!("a program is told to end run={} instance={} reason={reason}", of.identity, of.instance);
+                log::info!("a program is told to end run_id={} instance={} reason={reason}", of.identity, of.instance);
                 program.end(grace_ms, "exit");
             }
             None => {

@@ -4,10 +4,10 @@
 //! it is, instance by instance.
 
 pub mod choice;
-pub mod life;
 mod settings;
 #[cfg(test)]
 mod simulation;
+pub mod state_machine;
 mod words;
 
 pub use settings::{ApplicationSettings, Choice, PACKAGES, package_hash};

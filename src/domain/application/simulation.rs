@@ -4,7 +4,7 @@
 use super::super::ids::NodeId;
 use super::super::run::RunState;
 use super::super::time::Timestamp;
-use super::life::{Effect, Event, Life, Phase, Rules, Word};
+use super::state_machine::{Effect, Event, Phase, Rules, StateMachine, Word};
 use std::collections::{BTreeMap, VecDeque};
 
 const RULES: Rules = Rules { grace: 3_000, timeout: None, liveness: 20_000 };
@@ -75,7 +75,7 @@ impl Agent {
 struct World {
     dice: Dice,
     now: i64,
-    life: Option<Life>,
+    machine: Option<StateMachine>,
     /// What is on disk: phase and reason of each instance, and whether somebody ended the run.
     disk: Vec<(Phase, Option<String>)>,
     stopped: bool,
@@ -95,11 +95,11 @@ impl World {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let count = 1 + dice.roll(3) as usize;
         let nodes: Vec<NodeId> = (0..count).map(id).collect();
-        let (life, effects) = Life::begin(&nodes, RULES, Timestamp(0));
+        let (machine, effects) = StateMachine::begin(&nodes, RULES, Timestamp(0));
         let agents = (0..count).map(|_| Agent { is_here: true, ..Agent::default() }).collect();
         let disk = vec![(Phase::Told, None); count];
         let mut world =
-            Self { dice, now: 0, life: Some(life), disk, stopped: false, writes: VecDeque::new(), end: None, agents, faults: true };
+            Self { dice, now: 0, machine: Some(machine), disk, stopped: false, writes: VecDeque::new(), end: None, agents, faults: true };
         world.carry_out(effects);
         world
     }
@@ -124,7 +124,7 @@ impl World {
                     self.tell(nth, "settle");
                 }
                 Effect::Store(nth) => {
-                    let instance = &self.life.as_ref().expect("it decided this").instances()[nth];
+                    let instance = &self.machine.as_ref().expect("it decided this").instances()[nth];
                     self.writes.push_back((nth, instance.phase, instance.reason.clone()));
                 }
                 Effect::End(state, _) => {
@@ -133,7 +133,7 @@ impl World {
                         self.commit();
                     }
                     assert!(self.end.replace(state).is_none(), "a run ends once");
-                    self.life = None;
+                    self.machine = None;
                     return;
                 }
             }
@@ -149,8 +149,8 @@ impl World {
     }
 
     fn happens(&mut self, event: Event) {
-        if let Some(life) = &mut self.life {
-            let effects = life.handle(event, Timestamp(self.now));
+        if let Some(machine) = &mut self.machine {
+            let effects = machine.handle(event, Timestamp(self.now));
             self.carry_out(effects);
         }
     }
@@ -185,8 +185,8 @@ impl World {
         }
         let stored = self.disk.iter().enumerate().map(|(nth, (phase, reason))| (id(nth), *phase, reason.clone())).collect();
         let stop = self.stopped.then(|| "stopped".to_owned());
-        let (life, effects) = Life::restore(stored, RULES, Timestamp(0), stop, Timestamp(self.now));
-        self.life = Some(life);
+        let (machine, effects) = StateMachine::restore(stored, RULES, Timestamp(0), stop, Timestamp(self.now));
+        self.machine = Some(machine);
         self.carry_out(effects);
     }
 

@@ -3,7 +3,7 @@
 //! The plan is then decided up to an instant that is still to come, which is what a clock that went back a little leaves
 //! too: whatever deals with that deals with this.
 
-use super::decide::{Circumstances, Fate, SMALL_STEP_MS, Step, decide};
+use super::decide::{Circumstances, FireOutcome, SMALL_STEP_MS, Step, decide};
 use super::plan::{Plan, PlanState};
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
@@ -41,7 +41,7 @@ pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: 
     }
     let gap = if may_overlap { SHORTEST_GAP_MS } else { SHORTEST_GAP_ALONE_MS };
     let step = decide(plan, policies, state, given, at);
-    let is_plain = matches!(step.rows.as_slice(), [row] if row.at == at && row.fate == Fate::Fire { queued: false });
+    let is_plain = matches!(step.rows.as_slice(), [row] if row.at == at && row.fate == FireOutcome::Fire { queued: false });
     let is_rare = || plan.next(&step.state, false).is_none_or(|next| next.at.since_ms(at) >= gap);
     (is_plain && step.rewind.is_none() && !step.replace && is_rare()).then_some(step)
 }

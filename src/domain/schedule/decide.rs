@@ -40,7 +40,7 @@ pub struct Circumstances<'a> {
 
 /// What became of an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum FireOutcome {
     /// It makes a run; `queued`: one that waits until the others are over.
     Fire {
         /// It waits for its turn.
@@ -66,7 +66,7 @@ pub struct Row {
     /// Why it was planned.
     pub kind: Kind,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: FireOutcome,
     /// The rule that decided, for programs.
     pub rule: &'static str,
     /// The same for people.
@@ -124,7 +124,7 @@ pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circu
         cut(&mut rows, most.saturating_sub(state.fires));
     }
     for row in &rows {
-        if matches!(row.fate, Fate::Fire { .. }) {
+        if matches!(row.fate, FireOutcome::Fire { .. }) {
             step.state.fires += 1;
             step.state.last_fire = Some(row.at);
         } else {
@@ -208,24 +208,26 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
         let at = next.at;
         let late_ms = now.since_ms(at);
         let (fate, rule, reason) = if passed {
-            (Fate::Skipped, "asked", Some("the last run had asked for a later time".to_owned()))
+            (FireOutcome::Skipped, "asked", Some("the last run had asked for a later time".to_owned()))
         } else if let Some(name) = plan.blackout(at) {
-            (Fate::Skipped, "blackout", Some(format!("it falls into `{name}`")))
+            (FireOutcome::Skipped, "blackout", Some(format!("it falls into `{name}`")))
         } else if !is_late(at) {
-            (Fate::Fire { queued: false }, "due", None)
+            (FireOutcome::Fire { queued: false }, "due", None)
         } else if is_lost(&next) {
-            (Fate::Missed, "window", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.window)))
+            (FireOutcome::Missed, "window", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.window)))
         } else {
             match misfire.policy {
-                MisfirePolicy::Skip => (Fate::Missed, "misfire", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.grace))),
+                MisfirePolicy::Skip => {
+                    (FireOutcome::Missed, "misfire", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.grace)))
+                }
                 MisfirePolicy::Once if last_fireable == Some(i) => {
-                    (Fate::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
+                    (FireOutcome::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
                 }
-                MisfirePolicy::Once => (Fate::Merged(target), "misfire", Some("one run makes up for all that were late".to_owned())),
+                MisfirePolicy::Once => (FireOutcome::Merged(target), "misfire", Some("one run makes up for all that were late".to_owned())),
                 MisfirePolicy::All if i >= first_within => {
-                    (Fate::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
+                    (FireOutcome::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
                 }
-                MisfirePolicy::All => (Fate::Missed, "limit", Some(format!("more than {} were late", misfire.limit))),
+                MisfirePolicy::All => (FireOutcome::Missed, "limit", Some(format!("more than {} were late", misfire.limit))),
             }
         };
         rows.push(Row { at, until: at, instants: 1, kind: next.kind, fate, rule, reason });
@@ -237,23 +239,23 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
 fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
     let (mut at_work, mut queued) = (open.at_work, open.queued);
     let mut waiting = None;
-    for row in rows.iter_mut().filter(|row| matches!(row.fate, Fate::Fire { .. })) {
+    for row in rows.iter_mut().filter(|row| matches!(row.fate, FireOutcome::Fire { .. })) {
         let is_free = at_work + queued == 0;
         match policy {
             Overlap::Allow => at_work += 1,
             _ if is_free => at_work += 1,
             Overlap::Skip => {
-                row.fate = Fate::Skipped;
+                row.fate = FireOutcome::Skipped;
                 row.rule = "overlap";
                 row.reason = Some("a run of the job is not over".to_owned());
             }
             Overlap::QueueOne if queued > 0 => {
-                row.fate = Fate::Merged(waiting);
+                row.fate = FireOutcome::Merged(waiting);
                 row.rule = "overlap";
                 row.reason = Some("a run of the job waits already".to_owned());
             }
             Overlap::QueueOne | Overlap::QueueAll => {
-                row.fate = Fate::Fire { queued: true };
+                row.fate = FireOutcome::Fire { queued: true };
                 waiting = Some(row.at);
                 queued += 1;
             }
@@ -270,7 +272,7 @@ fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
     let decided = |row: &Row| (row.at, (row.fate.clone(), row.reason.clone()));
     let others: HashMap<_, _> = rows.iter().filter(|row| row.rule == "overlap").map(decided).collect();
     for row in rows.iter_mut() {
-        if let Fate::Merged(Some(into)) = row.fate
+        if let FireOutcome::Merged(Some(into)) = row.fate
             && let Some((fate, reason)) = others.get(&into)
         {
             (row.fate, row.reason, row.rule) = (fate.clone(), reason.clone(), "overlap");
@@ -280,10 +282,10 @@ fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
 
 /// Of several fires at once that each replace the one before, only the last makes a run.
 fn replace_within(rows: &mut [Row]) {
-    let Some(last) = rows.iter().rposition(|row| matches!(row.fate, Fate::Fire { .. })) else { return };
+    let Some(last) = rows.iter().rposition(|row| matches!(row.fate, FireOutcome::Fire { .. })) else { return };
     let into = rows[last].at;
-    for row in rows[..last].iter_mut().filter(|row| matches!(row.fate, Fate::Fire { .. })) {
-        row.fate = Fate::Merged(Some(into));
+    for row in rows[..last].iter_mut().filter(|row| matches!(row.fate, FireOutcome::Fire { .. })) {
+        row.fate = FireOutcome::Merged(Some(into));
         row.rule = "overlap";
         row.reason = Some("a later fire replaces it".to_owned());
     }
@@ -293,7 +295,7 @@ fn replace_within(rows: &mut [Row]) {
 fn cut(rows: &mut Vec<Row>, left: u64) {
     let mut left = left;
     let mut keep = rows.len();
-    for (i, _) in rows.iter().enumerate().filter(|(_, row)| matches!(row.fate, Fate::Fire { .. })) {
+    for (i, _) in rows.iter().enumerate().filter(|(_, row)| matches!(row.fate, FireOutcome::Fire { .. })) {
         left = left.saturating_sub(1);
         if left == 0 {
             keep = i + 1;
@@ -312,7 +314,7 @@ fn fold(rows: Vec<Row>, fired_ahead: &[Timestamp]) -> Vec<Row> {
         match folded.last_mut().filter(|last| {
             i < surplus && last.fate == row.fate && last.kind == row.kind && last.rule == row.rule && !between(last.until, row.at)
         }) {
-            Some(last) if !matches!(row.fate, Fate::Fire { .. }) => {
+            Some(last) if !matches!(row.fate, FireOutcome::Fire { .. }) => {
                 last.until = row.at;
                 last.instants += 1;
             }

@@ -15,11 +15,11 @@ mod why;
 
 pub use ahead::{AHEAD_MS, Ahead, decide_ahead, may_be_ahead, withdrawn};
 pub use blackout::Blackout;
-pub use decide::{Circumstances, Fate, Open, Row, SMALL_STEP_MS, Step, decide};
+pub use decide::{Circumstances, FireOutcome, Open, Row, SMALL_STEP_MS, Step, decide};
 pub use plan::{Kind, Next, Plan, PlanState};
 pub use policies::{Keep, Misfire, MisfirePolicy, Overlap, Policies, Retry};
 pub use preview::{Coming, Preview, local, preview};
-pub use settle::{Aftermath, changed, settle};
+pub use settle::{RunEndEffects, changed, settle};
 pub use ticker::{Ticker, Turn};
 pub use verify::{Definition, Discrepancy, Entry, verify};
 pub use why::{Answer, Recorded, Rule, Sight, explain, explain_unrecorded};

@@ -7,7 +7,7 @@ use crate::domain::time::Timestamp;
 
 /// What follows from the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aftermath {
+pub struct RunEndEffects {
     /// How the plan goes on.
     pub state: PlanState,
     /// The job had failed and works again: after so many failures.
@@ -21,8 +21,8 @@ pub struct Aftermath {
 /// Deals with the end of a run. `open` is what is not over without it; `ended` is how it ended and when, or nothing if
 /// there is only a turn to give.
 #[must_use]
-pub fn settle(state: &PlanState, ended: Option<(RunState, Timestamp)>, open: Open) -> Aftermath {
-    let mut out = Aftermath { state: *state, recovered_after: None, failed: false, releases: open.at_work == 0 && open.queued > 0 };
+pub fn settle(state: &PlanState, ended: Option<(RunState, Timestamp)>, open: Open) -> RunEndEffects {
+    let mut out = RunEndEffects { state: *state, recovered_after: None, failed: false, releases: open.at_work == 0 && open.queued > 0 };
     let Some((how, finish)) = ended else { return out };
     match how {
         RunState::Failed => {

@@ -166,7 +166,7 @@ impl World {
                 run.life = Life::Over(RunState::Stopped, now);
             }
         }
-        self.fires += step.rows.iter().filter(|row| matches!(row.fate, Fate::Fire { .. })).count() as u64;
+        self.fires += step.rows.iter().filter(|row| matches!(row.fate, FireOutcome::Fire { .. })).count() as u64;
         let version = self.disk.definitions.last().map_or(0, |definition| definition.version);
         let written = self.write(was, |disk| {
             if let Some(after) = step.rewind {
@@ -176,7 +176,7 @@ impl World {
             let mut queued_any = false;
             for row in step.rows {
                 assert!(!disk.rows.contains_key(&row.at), "{} is decided twice", row.at);
-                let run = if let Fate::Fire { queued } = row.fate {
+                let run = if let FireOutcome::Fire { queued } = row.fate {
                     queued_any |= queued;
                     let life = if queued { Life::Queued } else { Life::Open };
                     disk.runs.push(Run { planned_at: row.at, life, is_ahead: row.at > now, follow: follows });
@@ -371,7 +371,7 @@ impl World {
         let disk = &self.disk;
         let mut of_run = vec![0; disk.runs.len()];
         for (at, (row, run, _)) in &disk.rows {
-            assert_eq!(matches!(row.fate, Fate::Fire { .. }), run.is_some(), "{at}");
+            assert_eq!(matches!(row.fate, FireOutcome::Fire { .. }), run.is_some(), "{at}");
             if let Some(run) = run {
                 of_run[*run] += 1;
                 assert_eq!(disk.runs[*run].planned_at, *at);

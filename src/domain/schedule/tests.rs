@@ -35,11 +35,11 @@ fn fates(step: &Step) -> Vec<(i64, &'static str)> {
         .iter()
         .map(|row| {
             let fate = match &row.fate {
-                Fate::Fire { queued: false } => "fire",
-                Fate::Fire { queued: true } => "queued",
-                Fate::Skipped => "skipped",
-                Fate::Missed => "missed",
-                Fate::Merged(_) => "merged",
+                FireOutcome::Fire { queued: false } => "fire",
+                FireOutcome::Fire { queued: true } => "queued",
+                FireOutcome::Skipped => "skipped",
+                FireOutcome::Missed => "missed",
+                FireOutcome::Merged(_) => "merged",
             };
             (row.at.since_ms(T) / MINUTE, fate)
         })
@@ -129,7 +129,7 @@ fn what_is_late_goes_by_the_misfire_policy() {
     // One that is on time takes along those that were late.
     let step = free(&minutely(), &of(MisfirePolicy::Once), at(4).plus_ms(1_000));
     assert_eq!(fates(&step), [(1, "merged"), (2, "merged"), (3, "merged"), (4, "fire")]);
-    assert_eq!(step.rows[0].fate, Fate::Merged(Some(at(4))));
+    assert_eq!(step.rows[0].fate, FireOutcome::Merged(Some(at(4))));
     assert_eq!(step.rows[3].rule, "due");
     let on_time = free(&minutely(), &of(MisfirePolicy::Skip), at(4).plus_ms(1_000));
     assert_eq!(fates(&on_time), [(1, "missed"), (2, "missed"), (3, "missed"), (4, "fire")]);
@@ -149,8 +149,8 @@ fn a_fire_that_finds_the_job_at_work_goes_by_the_overlap_policy() {
     assert_eq!(fates(&with(Overlap::Skip, 1, 0)), [(1, "skipped"), (2, "skipped")]);
     assert_eq!(fates(&with(Overlap::Skip, 0, 0)), [(1, "fire"), (2, "skipped")]);
     assert_eq!(fates(&with(Overlap::QueueOne, 1, 0)), [(1, "queued"), (2, "merged")]);
-    assert_eq!(with(Overlap::QueueOne, 1, 0).rows[1].fate, Fate::Merged(Some(at(1))));
-    assert_eq!(with(Overlap::QueueOne, 1, 1).rows[0].fate, Fate::Merged(None), "into the run that waits already");
+    assert_eq!(with(Overlap::QueueOne, 1, 0).rows[1].fate, FireOutcome::Merged(Some(at(1))));
+    assert_eq!(with(Overlap::QueueOne, 1, 1).rows[0].fate, FireOutcome::Merged(None), "into the run that waits already");
     assert_eq!(fates(&with(Overlap::QueueOne, 0, 0)), [(1, "fire"), (2, "queued")]);
     assert_eq!(fates(&with(Overlap::QueueAll, 1, 3)), [(1, "queued"), (2, "queued")]);
     let replaced = with(Overlap::Replace, 1, 0);

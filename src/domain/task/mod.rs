@@ -1,11 +1,11 @@
 //! Tasks: a function of a user's, somewhere in the fleet.
 //!
-//! [`TaskSettings`] is what a job says of its task; `roster` chooses a worker, `life` knows where one task is.
+//! [`TaskSettings`] is what a job says of its task; `worker_pool` chooses a worker, `state_machine` knows where one task is.
 
 #[cfg(feature = "broker")]
-pub mod life;
+pub mod state_machine;
 #[cfg(feature = "broker")]
-pub mod roster;
+pub mod worker_pool;
 
 use super::time::span_text;
 use serde::{Deserialize, Serialize};

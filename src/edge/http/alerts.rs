@@ -71,35 +71,35 @@ pub struct Channels {
 
 /// `GET /api/v1/alerts`
 pub async fn list(edge: web::Data<Edge>, caller: Caller) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Channels { items: shown(&caller, edge.desk.channels().await?) }))
+    Ok(HttpResponse::Ok().json(Channels { items: shown(&caller, edge.service.channels().await?) }))
 }
 
 /// `POST /api/v1/alerts`
 pub async fn create(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let channel = edge.desk.create_channel(json(&request, payload).await?, caller.name).await?;
+    let channel = edge.service.create_channel(json(&request, payload).await?, caller.name).await?;
     Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/alerts/{}", channel.id))).json(channel))
 }
 
 /// `GET /api/v1/alerts/{id}`
 pub async fn read(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(shown(&caller, edge.desk.channel(id(&edge, &request, "id").await?).await?)))
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.channel(id(&edge, &request, "id").await?).await?)))
 }
 
 /// `PUT /api/v1/alerts/{id}`
 pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let channel = id(&edge, &request, "id").await?;
-    Ok(HttpResponse::Ok().json(edge.desk.update_channel(channel, json(&request, payload).await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.update_channel(channel, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `DELETE /api/v1/alerts/{id}`
 pub async fn delete(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    edge.desk.delete_channel(id(&edge, &request, "id").await?).await?;
+    edge.service.delete_channel(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/alerts/{id}/test`
 pub async fn test(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.test_channel(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.test_channel(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a list of events.
@@ -116,5 +116,5 @@ pub struct Query {
 
 /// `GET /api/v1/alerts/events`
 pub async fn events(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.alert_events(query.cursor.as_deref(), limit(query.limit)?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.alert_events(query.cursor.as_deref(), limit(query.limit)?).await?))
 }

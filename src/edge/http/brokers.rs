@@ -19,5 +19,5 @@ pub fn routes() -> Vec<Resource> {
 
 /// `GET /api/v1/brokers`
 pub async fn list(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.brokers().await?))
+    Ok(HttpResponse::Ok().json(edge.service.brokers().await?))
 }

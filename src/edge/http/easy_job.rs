@@ -1,6 +1,6 @@
 //! `/group`, `/work` and `/task`: the addresses of seed 003, for clients that were written for it.
 
-use crate::actors::desk::TriggerOrder;
+use crate::actors::service::TriggerOrder;
 use crate::domain::ids::{GroupId, JobId, Number, NumberOr, PeerId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::worker::WorkerOrder;
@@ -128,7 +128,7 @@ type Answered = Result<HttpResponse, Failure>;
 /// `POST /group/insert`
 pub async fn insert_group(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: GroupBody = json(&request, payload).await?;
-    let made = edge.desk.create_group(GroupInput { name: body.group_name, ..GroupInput::default() }, caller.name).await;
+    let made = edge.service.create_group(GroupInput { name: body.group_name, ..GroupInput::default() }, caller.name).await;
     // The member has another name here.
     let group = made.map_err(|problem| if problem.field.is_some() { problem.at("groupName") } else { problem })?;
     Ok(HttpResponse::Ok().json(Group::from(group)))
@@ -137,12 +137,12 @@ pub async fn insert_group(edge: web::Data<Edge>, caller: Caller, request: HttpRe
 /// `GET /group/query`
 pub async fn query_groups(edge: web::Data<Edge>, query: web::Query<GroupQuery>) -> Answered {
     if let Some(Named(group)) = query.group_id {
-        let id = edge.desk.meant(group).await?;
-        return Ok(HttpResponse::Ok().json([Group::from(edge.desk.group(&id.to_string()).await?)]));
+        let id = edge.service.meant(group).await?;
+        return Ok(HttpResponse::Ok().json([Group::from(edge.service.group(&id.to_string()).await?)]));
     }
     let (mut groups, mut after) = (Vec::new(), None);
     loop {
-        let page = edge.desk.groups(after, super::MOST).await?;
+        let page = edge.service.groups(after, super::MOST).await?;
         groups.extend(page.items.into_iter().map(Group::from));
         after = page.next_cursor;
         if after.is_none() {
@@ -155,14 +155,14 @@ pub async fn query_groups(edge: web::Data<Edge>, query: web::Query<GroupQuery>) 
 async fn group_named(edge: &Edge, group: Option<Named<GroupId>>) -> Result<Option<String>, Failure> {
     let Some(Named(group)) = group else { return Ok(None) };
     let at = |problem: Problem| problem.at("groupId");
-    let id = edge.desk.meant(group).await.map_err(at)?;
-    Ok(Some(edge.desk.group(&id.to_string()).await.map_err(at)?.name))
+    let id = edge.service.meant(group).await.map_err(at)?;
+    Ok(Some(edge.service.group(&id.to_string()).await.map_err(at)?.name))
 }
 
 /// The number of the group of this name, if it is there: a worker may say one that nobody has made.
 async fn number_of(edge: &Edge, group: Option<&str>) -> Result<Option<Number>, Failure> {
     let Some(name) = group else { return Ok(None) };
-    match edge.desk.group(name).await {
+    match edge.service.group(name).await {
         Ok(group) => Ok(Some(group.number)),
         Err(problem) if problem.status == 404 => Ok(None),
         Err(problem) => Err(problem.into()),
@@ -176,7 +176,7 @@ async fn work(edge: &Edge, worker: WorkerOutput) -> Answered {
 
 async fn task(edge: &Edge, job: JobOutput) -> Answered {
     // With what its runs came to.
-    let job = edge.desk.job(job.job.id).await?;
+    let job = edge.service.job(job.job.id).await?;
     let group = number_of(edge, job.job.group.as_deref()).await?;
     Ok(HttpResponse::Ok().json(Task::of(job, group)))
 }
@@ -195,11 +195,11 @@ pub async fn register_work(edge: web::Data<Edge>, caller: Caller, request: HttpR
     };
     let (facts, of_address) = body.facts(group_named(&edge, body.group_id).await?)?;
     let id = match body.work_id {
-        Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workId"))?,
+        Some(Named(named)) => edge.service.meant(named).await.map_err(|problem| problem.at("workId"))?,
         None => of_address,
     };
     own(&edge, &caller, PeerId::Worker(id)).await?;
-    work(&edge, edge.desk.register_work(id, facts, body.bean_names, switch, caller.name).await?).await
+    work(&edge, edge.service.register_work(id, facts, body.bean_names, switch, caller.name).await?).await
 }
 
 /// What is meant: the address says so, or the body does.
@@ -225,8 +225,8 @@ async fn order_work(
     order: WorkerOrder,
 ) -> Answered {
     let named = meant(&request, payload, query.work_id, |body: WorkRef| body.work_id, "workId").await?;
-    let id = edge.desk.meant(named).await?;
-    work(&edge, edge.desk.order_worker(id, order, None, caller.name).await?).await
+    let id = edge.service.meant(named).await?;
+    work(&edge, edge.service.order_worker(id, order, None, caller.name).await?).await
 }
 
 /// `POST /work/disable`
@@ -255,14 +255,14 @@ pub async fn enable_work(
 pub async fn register_task(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: TaskBody = json(&request, payload).await?;
     let group = group_named(&edge, body.group_id).await?;
-    task(&edge, edge.desk.create_job(body.input(group)?, caller.name).await?).await
+    task(&edge, edge.service.create_job(body.input(group)?, caller.name).await?).await
 }
 
 /// The task that is meant. A job of another kind is none.
 async fn the_task(edge: &Edge, request: &HttpRequest, of_query: &TaskQuery, payload: web::Payload) -> Result<JobId, Failure> {
     let named = meant(request, payload, of_query.task_id, |body: TaskRef| body.task_id, "taskId").await?;
-    let id: JobId = edge.desk.meant(named).await?;
-    let job = edge.desk.job(id).await?.job;
+    let id: JobId = edge.service.meant(named).await?;
+    let job = edge.service.job(id).await?.job;
     if job.job_type == JobKind::Task { Ok(id) } else { Err(Problem::not_found(format!("the job {id} is no task")).into()) }
 }
 
@@ -275,7 +275,7 @@ pub async fn disable_task(
     payload: web::Payload,
 ) -> Answered {
     let id = the_task(&edge, &request, &query, payload).await?;
-    task(&edge, edge.desk.disable_job(id, DisableInput::default(), caller.name).await?).await
+    task(&edge, edge.service.disable_job(id, DisableInput::default(), caller.name).await?).await
 }
 
 /// `POST /task/enable`
@@ -287,7 +287,7 @@ pub async fn enable_task(
     payload: web::Payload,
 ) -> Answered {
     let id = the_task(&edge, &request, &query, payload).await?;
-    task(&edge, edge.desk.enable_job(id, caller.name).await?).await
+    task(&edge, edge.service.enable_job(id, caller.name).await?).await
 }
 
 /// `POST /task/retry`
@@ -300,5 +300,5 @@ pub async fn retry_task(
 ) -> Answered {
     let id = the_task(&edge, &request, &query, payload).await?;
     let order = TriggerOrder { trace_id: trace_of(&request), by: caller.name, ..TriggerOrder::default() };
-    Ok(HttpResponse::Ok().json(TaskLog::from(edge.desk.trigger(id, order).await?)))
+    Ok(HttpResponse::Ok().json(TaskLog::from(edge.service.trigger(id, order).await?)))
 }

@@ -86,18 +86,18 @@ pub struct Query {
 /// `GET /api/v1/groups`
 pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.desk.groups(cursor, limit(asked)?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.groups(cursor, limit(asked)?).await?))
 }
 
 /// `POST /api/v1/groups`
 pub async fn create(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let group = edge.desk.create_group(json(&request, payload).await?, caller.name).await?;
+    let group = edge.service.create_group(json(&request, payload).await?, caller.name).await?;
     Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/groups/{}", group.id))).json(group))
 }
 
 /// `GET /api/v1/groups/{id}`
 pub async fn read(edge: web::Data<Edge>, path: web::Path<String>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.group(&path).await?))
+    Ok(HttpResponse::Ok().json(edge.service.group(&path).await?))
 }
 
 /// `PUT /api/v1/groups/{id}`
@@ -108,18 +108,18 @@ pub async fn update(
     path: web::Path<String>,
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.update_group(&path, json(&request, payload).await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.update_group(&path, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `DELETE /api/v1/groups/{id}`
 pub async fn delete(edge: web::Data<Edge>, path: web::Path<String>) -> Result<HttpResponse, Failure> {
-    edge.desk.delete_group(&path).await?;
+    edge.service.delete_group(&path).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/groups/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, caller: Caller, path: web::Path<String>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.switch_group(&path, None, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.switch_group(&path, None, caller.name).await?))
 }
 
 /// `POST /api/v1/groups/{id}/disable`
@@ -131,5 +131,5 @@ pub async fn disable(
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let input = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.switch_group(&path, Some(input), caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.switch_group(&path, Some(input), caller.name).await?))
 }

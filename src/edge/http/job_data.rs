@@ -37,19 +37,19 @@ pub fn routes() -> Vec<Resource> {
 
 /// `GET /api/v1/jobs/{id}/data`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.job_data(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.job_data(id(&edge, &request, "id").await?).await?))
 }
 
 /// `PUT /api/v1/jobs/{id}/data`
 pub async fn put(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let JobDataInput { data } = json(&request, payload).await?;
-    edge.desk.put_job_data(job, Some(data), caller.name).await?;
+    edge.service.put_job_data(job, Some(data), caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /api/v1/jobs/{id}/data`
 pub async fn clear(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    edge.desk.put_job_data(id(&edge, &request, "id").await?, None, caller.name).await?;
+    edge.service.put_job_data(id(&edge, &request, "id").await?, None, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }

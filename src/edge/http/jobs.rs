@@ -1,7 +1,7 @@
 //! `/api/v1/jobs`
 
 use super::limit;
-use crate::actors::desk::{JobFilter, TriggerOrder};
+use crate::actors::service::{JobFilter, TriggerOrder};
 use crate::domain::ids::IdPart;
 use crate::domain::job::JobKind;
 use crate::edge::Edge;
@@ -167,7 +167,7 @@ pub struct Query {
 pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { id, name, enabled, kind, group, deleted, sort, cursor, limit: asked } = query.into_inner();
     let filter = JobFilter { id, name, enabled, kind, group, deleted, sort, cursor, limit: limit(asked)? };
-    let Page { items, next_cursor } = edge.desk.jobs(filter).await?;
+    let Page { items, next_cursor } = edge.service.jobs(filter).await?;
     Ok(HttpResponse::Ok().json(Page { items: shown(&caller, items), next_cursor }))
 }
 
@@ -190,15 +190,15 @@ pub async fn create(
 ) -> Result<HttpResponse, Failure> {
     let input = json(&request, payload).await?;
     if query.dry_run {
-        return Ok(HttpResponse::Ok().json(edge.desk.check_job(input, caller.name).await?));
+        return Ok(HttpResponse::Ok().json(edge.service.check_job(input, caller.name).await?));
     }
-    let job = edge.desk.create_job(input, caller.name).await?;
+    let job = edge.service.create_job(input, caller.name).await?;
     Ok(HttpResponse::Created().insert_header(("Location", format!("/api/v1/jobs/{}", job.job.id))).json(job))
 }
 
 /// `GET /api/v1/jobs/{id}`
 pub async fn read(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(shown(&caller, edge.desk.job(id(&edge, &request, "id").await?).await?)))
+    Ok(HttpResponse::Ok().json(shown(&caller, edge.service.job(id(&edge, &request, "id").await?).await?)))
 }
 
 /// The version in `If-Match`, if the caller sent one.
@@ -218,35 +218,35 @@ pub async fn update(edge: web::Data<Edge>, caller: Caller, request: HttpRequest,
     let seen = if_match(&request)?;
     let mut input: JobInput = json(&request, payload).await?;
     input.version = input.version.or(seen);
-    Ok(HttpResponse::Ok().json(edge.desk.update_job(job, input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.update_job(job, input, caller.name).await?))
 }
 
 /// `DELETE /api/v1/jobs/{id}`
 pub async fn delete(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    edge.desk.delete_job(id(&edge, &request, "id").await?, if_match(&request)?, caller.name).await?;
+    edge.service.delete_job(id(&edge, &request, "id").await?, if_match(&request)?, caller.name).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/restore`
 pub async fn restore(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.restore_job(id(&edge, &request, "id").await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.restore_job(id(&edge, &request, "id").await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/purge`
 pub async fn purge(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    edge.desk.purge_job(id(&edge, &request, "id").await?).await?;
+    edge.service.purge_job(id(&edge, &request, "id").await?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `POST /api/v1/jobs/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.enable_job(id(&edge, &request, "id").await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.enable_job(id(&edge, &request, "id").await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/disable`
 pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.disable_job(id(&edge, &request, "id").await?, input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.disable_job(id(&edge, &request, "id").await?, input, caller.name).await?))
 }
 
 /// The trace that a caller is in: the second part of a W3C `traceparent`.
@@ -265,18 +265,18 @@ pub async fn trigger(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
     input.idempotency_key = input.idempotency_key.or(key);
     let order =
         TriggerOrder { input, retry_of: None, trace_id: trace_of(&request), by: caller.name, waits: false, after: None, alone: false };
-    let run = edge.desk.trigger(job, order).await?;
+    let run = edge.service.trigger(job, order).await?;
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }
 
 /// `POST /api/v1/jobs/{id}/backfill`
 pub async fn backfill(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
-    Ok(HttpResponse::Ok().json(edge.desk.backfill(job, json(&request, payload).await?, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.backfill(job, json(&request, payload).await?, caller.name).await?))
 }
 
 /// `POST /api/v1/jobs/{id}/redrive`
 pub async fn redrive(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RedriveJobInput = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.redrive(id(&edge, &request, "id").await?, input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.redrive(id(&edge, &request, "id").await?, input, caller.name).await?))
 }

@@ -1,6 +1,6 @@
 //! `/api/v1/runs/{id}/logs/stream`: the log of a run while it grows, as server-sent events.
 
-use crate::actors::desk::{LogEvent, LogFilter};
+use crate::actors::service::{LogEvent, LogFilter};
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::body::id;
@@ -66,7 +66,7 @@ pub async fn follow(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
     // What is no number is another server's: the log is sent from its beginning.
     let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let filter = LogFilter { after: last.or(after), level, text, ..LogFilter::default() };
-    let events = edge.desk.follow_logs(id(&edge, &request, "id").await?, filter, most).await?;
+    let events = edge.service.follow_logs(id(&edge, &request, "id").await?, filter, most).await?;
     let body = unfold(events, |mut events| async move { events.recv().await.map(|event| (Ok::<_, Infallible>(written(&event)), events)) });
     Ok(HttpResponse::Ok()
         .content_type(EVENTS)

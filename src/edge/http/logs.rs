@@ -1,7 +1,7 @@
 //! `/api/v1/runs/{id}/logs`
 
 use super::limit;
-use crate::actors::desk::LogFilter;
+use crate::actors::service::LogFilter;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::Need;
@@ -77,12 +77,12 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest, query: web::Query
         Some(_) => return Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
     };
     let filter = LogFilter { after, level, text, since, until, limit: limit(asked)?, wait };
-    Ok(HttpResponse::Ok().json(edge.desk.logs(id(&edge, &request, "id").await?, filter).await?))
+    Ok(HttpResponse::Ok().json(edge.service.logs(id(&edge, &request, "id").await?, filter).await?))
 }
 
 /// `POST /api/v1/runs/{id}/logs`: an array of lines.
 pub async fn append(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let run = id(&edge, &request, "id").await?;
     let lines: Vec<LogInput> = read_json(&read_body(&request, payload, MOST_BODY).await?)?;
-    Ok(HttpResponse::Ok().json(edge.desk.append_logs(run, lines).await?))
+    Ok(HttpResponse::Ok().json(edge.service.append_logs(run, lines).await?))
 }

@@ -32,11 +32,11 @@ pub fn routes() -> Vec<Resource> {
 pub async fn metrics(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     let mut page = Exposition::default();
     edge.guard.write(&mut page);
-    let page = edge.desk.metrics().await? + &page.done();
+    let page = edge.service.metrics().await? + &page.done();
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(page))
 }
 
 /// `GET /api/v1/jobs/{id}/lateness`
 pub async fn lateness(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.lateness(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.lateness(id(&edge, &request, "id").await?).await?))
 }

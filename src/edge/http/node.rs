@@ -1,6 +1,6 @@
 //! `/node/heartbeat` and `/node/block`: the seeds' road for nodes.
 
-use crate::actors::desk::NodeMeeting;
+use crate::actors::service::NodeMeeting;
 use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{MOST_NAME, NodeFacts, is_name};
 use crate::edge::Edge;
@@ -103,7 +103,7 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
     check_facts(&facts)?;
     own(&edge, &caller, PeerId::Node(facts.node_id)).await?;
     let meeting = NodeMeeting { facts, heartbeat: call.heartbeat, without: call.runnings, by: caller.name };
-    Ok(match edge.desk.node_calls(meeting).await? {
+    Ok(match edge.service.node_calls(meeting).await? {
         Some(block) => HttpResponse::Ok().json(block),
         None => HttpResponse::NoContent().finish(),
     })
@@ -122,7 +122,7 @@ pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Pa
         parse(&request, body, PACKING, |body| packed(&body)).await?
     };
     own(&edge, &caller, PeerId::Node(index.node_id)).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.report(index, pack).await?))
+    Ok(HttpResponse::Ok().json(edge.service.report(index, pack).await?))
 }
 
 /// Waits until there is memory for a report that says that it is large; small ones do not wait.

@@ -82,17 +82,17 @@ pub fn routes() -> Vec<Resource> {
 /// The node that the path means.
 async fn node(edge: &Edge, request: &HttpRequest) -> Result<NodeId, Failure> {
     let text = request.match_info().get("id").unwrap_or_default();
-    Ok(edge.desk.node_meant(text).await.map_err(|problem| problem.at("id"))?)
+    Ok(edge.service.node_meant(text).await.map_err(|problem| problem.at("id"))?)
 }
 
 /// `GET /api/v1/nodes`
 pub async fn list(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Page { items: edge.desk.nodes().await?, next_cursor: None }))
+    Ok(HttpResponse::Ok().json(Page { items: edge.service.nodes().await?, next_cursor: None }))
 }
 
 /// `GET /api/v1/nodes/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.node(node(&edge, &request).await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.node(node(&edge, &request).await?).await?))
 }
 
 /// The query of a removal.
@@ -107,7 +107,7 @@ pub struct RemoveQuery {
 /// `DELETE /api/v1/nodes/{id}`
 pub async fn remove(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RemoveQuery>) -> Result<HttpResponse, Failure> {
     let node = node(&edge, &request).await?;
-    edge.desk.remove_node(node, query.force).await?;
+    edge.service.remove_node(node, query.force).await?;
     edge.owners.forget(PeerId::Node(node));
     Ok(HttpResponse::NoContent().finish())
 }
@@ -136,12 +136,12 @@ async fn set_work(
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MOST_REASON) {
         return Err(Problem::invalid("reason", format!("at most {MOST_REASON} characters are taken")).into());
     }
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(node(&edge, &request).await?, work, reason, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.set_node_work(node(&edge, &request).await?, work, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/enable`
 pub async fn enable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.set_node_work(node(&edge, &request).await?, NodeWork::Enabled, None, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.set_node_work(node(&edge, &request).await?, NodeWork::Enabled, None, caller.name).await?))
 }
 
 /// `POST /api/v1/nodes/{id}/disable`
@@ -175,7 +175,7 @@ pub struct Query {
 /// `GET /api/v1/nodes/{id}/statuses`
 pub async fn statuses(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { from, to, limit: asked } = query.into_inner();
-    let rows = edge.desk.node_status(node(&edge, &request).await?, from, to, limit(asked)?).await?;
+    let rows = edge.service.node_status(node(&edge, &request).await?, from, to, limit(asked)?).await?;
     let items = rows.into_iter().map(|(load, creation_time)| NodeStatusOutput { load, creation_time }).collect();
     Ok(HttpResponse::Ok().json(Page { items, next_cursor: None }))
 }

@@ -70,7 +70,7 @@ pub struct Query {
 
 /// `GET /api/v1/packages`
 pub async fn list(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Page { items: edge.desk.packages().await?, next_cursor: None }))
+    Ok(HttpResponse::Ok().json(Page { items: edge.service.packages().await?, next_cursor: None }))
 }
 
 /// `POST /api/v1/packages`
@@ -94,7 +94,7 @@ pub async fn push(
     if declared.is_some_and(|length| length > MAX_PACKAGE) {
         return Err(Problem::too_large(MAX_PACKAGE as usize).into());
     }
-    let mut incoming = edge.desk.begin_package().await?;
+    let mut incoming = edge.service.begin_package().await?;
     let (mut piece, mut is_empty) = (BytesMut::new(), true);
     let mut pieces_in = Pieces::of(&request, payload)?;
     while let Some(chunk) = pieces_in.next().await? {
@@ -108,12 +108,12 @@ pub async fn push(
         return Err(Problem::malformed("the body is the package: it is empty").into());
     }
     let incoming = incoming.take(piece.freeze()).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.keep_package(incoming, name, media_type, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.keep_package(incoming, name, media_type, caller.name).await?))
 }
 
 /// `GET /api/v1/packages/{sha256}`
 pub async fn fetch(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let (package, file) = edge.desk.open_package(hash(&request)?).await?;
+    let (package, file) = edge.service.open_package(hash(&request)?).await?;
     let mut answer = HttpResponse::Ok();
     answer.content_type(BYTES).insert_header((ETAG, format!("\"{}\"", package.sha256)));
     let mut answer = answer.no_chunking(package.size).streaming(pieces(file));
@@ -123,7 +123,7 @@ pub async fn fetch(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRe
 
 /// `DELETE /api/v1/packages/{sha256}`
 pub async fn remove(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    edge.desk.remove_package(hash(&request)?).await?;
+    edge.service.remove_package(hash(&request)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 

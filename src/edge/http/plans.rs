@@ -1,7 +1,7 @@
 //! `/api/v1/jobs/…` as far as it speaks of time: previews, the ledger, reasons, changes.
 
 use super::limit;
-use crate::actors::desk::FireFilter;
+use crate::actors::service::FireFilter;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
@@ -83,12 +83,12 @@ pub struct NextQuery {
 
 /// `GET /api/v1/jobs/{id}/next`
 pub async fn next(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<NextQuery>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.next_fires(id(&edge, &request, "id").await?, query.count, query.after).await?))
+    Ok(HttpResponse::Ok().json(edge.service.next_fires(id(&edge, &request, "id").await?, query.count, query.after).await?))
 }
 
 /// `POST /api/v1/jobs/preview`: it changes nothing, so whoever may look may ask.
 pub async fn preview(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.preview(json(&request, payload).await?)?))
+    Ok(HttpResponse::Ok().json(edge.service.preview(json(&request, payload).await?)?))
 }
 
 /// The query of a ledger.
@@ -113,7 +113,7 @@ pub struct FiresQuery {
 pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<FiresQuery>) -> Result<HttpResponse, Failure> {
     let FiresQuery { from, to, verdict, cursor, limit: asked } = query.into_inner();
     let filter = FireFilter { from, to, verdict, cursor, limit: limit(asked)? };
-    Ok(HttpResponse::Ok().json(edge.desk.fires(id(&edge, &request, "id").await?, filter).await?))
+    Ok(HttpResponse::Ok().json(edge.service.fires(id(&edge, &request, "id").await?, filter).await?))
 }
 
 /// The query of a reason.
@@ -127,7 +127,7 @@ pub struct WhyQuery {
 /// `GET /api/v1/jobs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WhyQuery>) -> Result<HttpResponse, Failure> {
     let at = query.at.ok_or_else(|| Problem::invalid("at", "which instant is meant?"))?;
-    Ok(HttpResponse::Ok().json(edge.desk.why(id(&edge, &request, "id").await?, at).await?))
+    Ok(HttpResponse::Ok().json(edge.service.why(id(&edge, &request, "id").await?, at).await?))
 }
 
 /// The query of a list of changes.
@@ -149,12 +149,12 @@ pub async fn history(
     request: HttpRequest,
     query: web::Query<PageQuery>,
 ) -> Result<HttpResponse, Failure> {
-    let page = edge.desk.changes(Some(id(&edge, &request, "id").await?), query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.service.changes(Some(id(&edge, &request, "id").await?), query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(Page { items: shown(&caller, page.items), next_cursor: page.next_cursor }))
 }
 
 /// `GET /api/v1/changes`
 pub async fn changes(edge: web::Data<Edge>, caller: Caller, query: web::Query<PageQuery>) -> Result<HttpResponse, Failure> {
-    let page = edge.desk.changes(None, query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.service.changes(None, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(Page { items: shown(&caller, page.items), next_cursor: page.next_cursor }))
 }

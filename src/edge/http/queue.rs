@@ -1,7 +1,7 @@
 //! `/requestqueue/{identity}`: requests in, finished blocks out.
 
-use crate::actors::desk::PollOptions;
 use crate::actors::run::DeliveredBlock;
+use crate::actors::service::PollOptions;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, PeerId, WorkerId};
 use crate::domain::request::RequestBatch;
@@ -92,7 +92,7 @@ pub async fn push(edge: web::Data<Edge>, request: HttpRequest, payload: web::Pay
     let identity: Identity = id(&edge, &request, "identity").await?;
     let body = read(&request, payload, MAX_PUSH).await?;
     let batch = parse(&request, body, 1, read_push).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.push(identity, Vec::new(), batch).await?))
+    Ok(HttpResponse::Ok().json(edge.service.push(identity, Vec::new(), batch).await?))
 }
 
 /// `POST /requestqueue/{identity}/ack`
@@ -100,7 +100,7 @@ pub async fn ack(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payl
     let identity: Identity = id(&edge, &request, "identity").await?;
     let body = read(&request, payload, MAX_PUSH).await?;
     let (blocks, batch) = parse(&request, body, 1, read_ack).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.push(identity, blocks, batch).await?))
+    Ok(HttpResponse::Ok().json(edge.service.push(identity, blocks, batch).await?))
 }
 
 /// The query of a poll.
@@ -147,14 +147,14 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
     if let Some(list) = query.ack.as_deref().filter(|list| !auto_ack && !list.is_empty()) {
         let acks: Result<Vec<BlockId>, _> = list.split(',').map(str::parse).collect();
         let acks = acks.map_err(|e| Problem::malformed(e.to_string()).at("ack"))?;
-        match edge.desk.push(identity, acks, RequestBatch::default()).await {
+        match edge.service.push(identity, acks, RequestBatch::default()).await {
             // It was the last one that was missing, and this is a repetition.
             Err(problem) if problem.kind == "/problems/run-over" => {}
             other => drop(other?),
         }
     }
     let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
-    let (delivered, mut receipt) = edge.desk.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack }).await?;
+    let (delivered, mut receipt) = edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack }).await?;
     let mut answer = HttpResponse::Ok();
     answer.insert_header((RUN_STATE_HEADER, delivered.state.name()));
     if delivered.blocks.is_empty() {
@@ -203,7 +203,7 @@ async fn plain_text(identity: Identity, blocks: Vec<DeliveredBlock>, is_list: bo
         let mut out = Vec::with_capacity(blocks.len());
         for block in &blocks {
             out.push(plain(identity, block).map_err(|problem| {
-                log::error!("a stored block cannot be read block={}: {problem}", block.block_id);
+                log::error!("a stored block cannot be read block_id={}: {problem}", block.block_id);
                 Problem::internal()
             })?);
         }

@@ -23,5 +23,5 @@ pub fn routes() -> Vec<Resource> {
 /// `POST /api/v1/runs/redrive`
 pub async fn redrive(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RedriveInput = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.redrive_runs(input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.redrive_runs(input, caller.name).await?))
 }

@@ -1,7 +1,7 @@
 //! `/api/v1/runs`
 
 use super::limit;
-use crate::actors::desk::RunFilter;
+use crate::actors::service::RunFilter;
 use crate::domain::ids::{IdPart, Identity, JobId, PeerId, TraceId};
 use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
@@ -131,22 +131,22 @@ pub struct Query {
 pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { id, state, job_id, kind, group, trace_id: trace, from, to, sort, cursor, limit: asked } = query.into_inner();
     let filter = RunFilter { id, state, job_id, kind, group, trace, from, to, sort, cursor, limit: limit(asked)? };
-    Ok(HttpResponse::Ok().json(edge.desk.runs(filter).await?))
+    Ok(HttpResponse::Ok().json(edge.service.runs(filter).await?))
 }
 
 /// `GET /api/v1/runs/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.run(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.run(id(&edge, &request, "id").await?).await?))
 }
 
 /// `POST /api/v1/runs/{id}/stop`
 pub async fn stop(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.stop_run(id(&edge, &request, "id").await?, caller.name.as_deref()).await?))
+    Ok(HttpResponse::Ok().json(edge.service.stop_run(id(&edge, &request, "id").await?, caller.name.as_deref()).await?))
 }
 
 /// `POST /api/v1/runs/{id}/retry`
 pub async fn retry(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    let run = edge.desk.retry_run(id(&edge, &request, "id").await?, caller.name).await?;
+    let run = edge.service.retry_run(id(&edge, &request, "id").await?, caller.name).await?;
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }
 
@@ -161,13 +161,13 @@ pub struct NextFire {
 
 /// `POST /api/v1/runs/{id}/next`
 pub async fn ask_next(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let next_fire = edge.desk.ask_next(id(&edge, &request, "id").await?, json(&request, payload).await?).await?;
+    let next_fire = edge.service.ask_next(id(&edge, &request, "id").await?, json(&request, payload).await?).await?;
     Ok(HttpResponse::Ok().json(NextFire { next_fire }))
 }
 
 /// `GET /api/v1/runs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.why_run(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.why_run(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a list of blocks or instances.
@@ -184,19 +184,19 @@ pub struct BlockQuery {
 
 /// `GET /api/v1/runs/{id}/blocks`
 pub async fn blocks(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
-    let page = edge.desk.blocks(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.service.blocks(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
 /// `GET /api/v1/runs/{id}/instances`
 pub async fn instances(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<BlockQuery>) -> Result<HttpResponse, Failure> {
-    let page = edge.desk.instances(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
+    let page = edge.service.instances(id(&edge, &request, "id").await?, query.cursor.as_deref(), limit(query.limit)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
 /// `GET /api/v1/runs/{id}/status`
 pub async fn status(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.run_status(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.run_status(id(&edge, &request, "id").await?).await?))
 }
 
 /// The body of a `start-returned`.
@@ -217,9 +217,9 @@ pub async fn start_returned(
 ) -> Result<HttpResponse, Failure> {
     let body: StartReturned = json_or_default(&request, payload).await?;
     let run: Identity = id(&edge, &request, "id").await?;
-    if let Some(worker) = edge.desk.run(run).await?.worker_id {
+    if let Some(worker) = edge.service.run(run).await?.worker_id {
         may_speak_for(&edge, &caller, PeerId::Worker(worker)).await?;
     }
-    edge.desk.start_returned(run, body.error).await?;
+    edge.service.start_returned(run, body.error).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -4,7 +4,7 @@
 //! All that goes wrong is HTTP 206 here: their clients take every 2xx for an answer, and nothing else.
 
 use super::jobs::trace_of;
-use crate::actors::desk::TriggerOrder;
+use crate::actors::service::TriggerOrder;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
@@ -103,12 +103,12 @@ async fn try_create(edge: &Edge, caller: Caller, request: &HttpRequest, payload:
     let mut taken = None;
     for name in body.names(id, None) {
         let input = body.input(kind(request), id, name, &edge.scheduler_net.zone, None)?;
-        match edge.desk.create_job(input, caller.name.clone()).await {
+        match edge.service.create_job(input, caller.name.clone()).await {
             Ok(_) => return Ok(Some(text)),
             Err(problem) if problem.kind == "/problems/name-taken" => taken = Some(problem),
             // There are no deleted jobs there: who deletes one may create it again.
             Err(problem) if problem.kind == "/problems/id-taken" => {
-                return match edge.desk.restore_job(id, caller.name.clone()).await {
+                return match edge.service.restore_job(id, caller.name.clone()).await {
                     Ok(_) => change(edge, request, &body, id, caller, true).await.map(|()| Some(text)),
                     Err(_) => Err(problem.into()),
                 };
@@ -120,13 +120,13 @@ async fn try_create(edge: &Edge, caller: Caller, request: &HttpRequest, payload:
 }
 
 async fn change(edge: &Edge, request: &HttpRequest, body: &JobBody, id: JobId, caller: Caller, restored: bool) -> Result<(), Failure> {
-    let stored = edge.desk.job(id).await?.job;
+    let stored = edge.service.job(id).await?.job;
     let mut taken = None;
     for name in body.names(id, Some(&stored)) {
         let mut input = body.input(kind(request), id, name, &edge.scheduler_net.zone, Some(&stored))?;
         // A job that an operator has disabled stays so.
         input.is_enabled = restored.then_some(true);
-        match edge.desk.update_job(id, input, caller.name.clone()).await {
+        match edge.service.update_job(id, input, caller.name.clone()).await {
             Ok(_) => return Ok(()),
             Err(problem) if problem.kind == "/problems/name-taken" => taken = Some(problem),
             Err(problem) => return Err(problem.into()),
@@ -136,7 +136,7 @@ async fn change(edge: &Edge, request: &HttpRequest, body: &JobBody, id: JobId, c
 }
 
 async fn remove(edge: &Edge, id: JobId, caller: Caller) -> Result<(), Failure> {
-    match edge.desk.delete_job(id, None, caller.name).await {
+    match edge.service.delete_job(id, None, caller.name).await {
         Err(problem) if problem.status != 404 => Err(problem.into()),
         // An id that is not known is no error there.
         _ => Ok(()),
@@ -157,16 +157,16 @@ async fn try_update(edge: &Edge, caller: Caller, request: &HttpRequest, payload:
         return Ok(Some(text));
     }
     // One that was taken off by a cron expression comes back by another.
-    let is_gone = matches!(edge.desk.job(id).await, Err(problem) if problem.status == 404);
+    let is_gone = matches!(edge.service.job(id).await, Err(problem) if problem.status == 404);
     if is_gone {
         // What is wrong with it is said before anything is brought back.
         let name = body.names(id, None).swap_remove(0);
         let input = body.input(kind(request), id, name, &edge.scheduler_net.zone, None)?;
-        match edge.desk.check_job(input, caller.name.clone()).await {
+        match edge.service.check_job(input, caller.name.clone()).await {
             Err(problem) if problem.kind != "/problems/name-taken" => return Err(problem.into()),
             _ => {}
         }
-        edge.desk.restore_job(id, caller.name.clone()).await.map_err(|_| Problem::not_found(format!("there is no job {text}")))?;
+        edge.service.restore_job(id, caller.name.clone()).await.map_err(|_| Problem::not_found(format!("there is no job {text}")))?;
     }
     change(edge, request, &body, id, caller, is_gone).await?;
     Ok(Some(text))
@@ -184,7 +184,7 @@ pub async fn fire(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -
 
 async fn trigger(edge: &Edge, request: &HttpRequest, caller: Caller) -> Result<String, Failure> {
     let order = TriggerOrder { trace_id: trace_of(request), by: caller.name, ..TriggerOrder::default() };
-    Ok(edge.desk.trigger(path_id(request), order).await?.identity.to_string())
+    Ok(edge.service.trigger(path_id(request), order).await?.identity.to_string())
 }
 
 /// The query of a task.

@@ -1,7 +1,7 @@
 //! `/api/v1/sites`
 
 use super::limit;
-use crate::actors::desk::SiteFilter;
+use crate::actors::service::SiteFilter;
 use crate::domain::ids::Identity;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
@@ -76,7 +76,7 @@ pub struct Query {
 /// `GET /api/v1/sites`
 pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { name, held, cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.desk.sites(&SiteFilter { name, held, cursor, limit: limit(asked)? })))
+    Ok(HttpResponse::Ok().json(edge.service.sites(&SiteFilter { name, held, cursor, limit: limit(asked)? })))
 }
 
 /// `POST /api/v1/sites/{name}/hold`
@@ -88,12 +88,12 @@ pub async fn hold(
     payload: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let input: HoldInput = json(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.hold_site(&name, &input, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.hold_site(&name, &input, caller.name).await?))
 }
 
 /// `POST /api/v1/sites/{name}/release`
 pub async fn release(edge: web::Data<Edge>, caller: Caller, name: web::Path<String>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.release_site(&name, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.release_site(&name, caller.name).await?))
 }
 
 /// The query of a list of the sites of a run.
@@ -111,5 +111,5 @@ pub struct RunQuery {
 /// `GET /api/v1/runs/{id}/sites`
 pub async fn of_run(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<RunQuery>) -> Result<HttpResponse, Failure> {
     let run: Identity = id(&edge, &request, "id").await?;
-    Ok(HttpResponse::Ok().json(edge.desk.run_sites(run, query.cursor.as_deref(), limit(query.limit)?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.run_sites(run, query.cursor.as_deref(), limit(query.limit)?).await?))
 }

@@ -27,7 +27,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// `GET /api/v1/actors`
 pub async fn actors(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.actors()))
+    Ok(HttpResponse::Ok().json(edge.service.actors()))
 }
 
 /// `GET /healthz`: the process answers.
@@ -37,7 +37,7 @@ pub async fn healthz() -> HttpResponse {
 
 /// `GET /readyz`: the store commits.
 pub async fn readyz(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    edge.desk.must_lead()?;
-    edge.desk.ready().await?;
+    edge.service.must_lead()?;
+    edge.service.ready().await?;
     Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"))
 }

@@ -1,7 +1,7 @@
 //! `/api/v1/runs/{id}`: a person steers a block run that is under way.
 
 use super::limit;
-use crate::actors::desk::FailureFilter;
+use crate::actors::service::FailureFilter;
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::body::{id, json_or_default};
@@ -110,19 +110,19 @@ fn status_of(status: Option<u16>) -> Result<Option<u16>, Failure> {
 
 /// `POST /api/v1/runs/{id}/pause`
 pub async fn pause(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.set_paused(id(&edge, &request, "id").await?, true).await?))
+    Ok(HttpResponse::Ok().json(edge.service.set_paused(id(&edge, &request, "id").await?, true).await?))
 }
 
 /// `POST /api/v1/runs/{id}/resume`
 pub async fn resume(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.set_paused(id(&edge, &request, "id").await?, false).await?))
+    Ok(HttpResponse::Ok().json(edge.service.set_paused(id(&edge, &request, "id").await?, false).await?))
 }
 
 /// `GET /api/v1/runs/{id}/requests`
 pub async fn requests(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { state: _, site, kind, status, cursor, limit: asked } = query.into_inner();
     let filter = FailureFilter { site, kind, status: status_of(status)?, only_new: false };
-    let page = edge.desk.failed_requests(id(&edge, &request, "id").await?, filter, cursor.as_deref(), limit(asked)?).await?;
+    let page = edge.service.failed_requests(id(&edge, &request, "id").await?, filter, cursor.as_deref(), limit(asked)?).await?;
     Ok(HttpResponse::Ok().json(page))
 }
 
@@ -130,10 +130,10 @@ pub async fn requests(edge: web::Data<Edge>, request: HttpRequest, query: web::Q
 pub async fn requeue(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RequeueInput = json_or_default(&request, payload).await?;
     status_of(input.status)?;
-    Ok(HttpResponse::Ok().json(edge.desk.requeue(id(&edge, &request, "id").await?, input).await?))
+    Ok(HttpResponse::Ok().json(edge.service.requeue(id(&edge, &request, "id").await?, input).await?))
 }
 
 /// `GET /api/v1/runs/{id}/why-url`
 pub async fn why_url(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<UrlQuery>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.why_url(id(&edge, &request, "id").await?, &query.url).await?))
+    Ok(HttpResponse::Ok().json(edge.service.why_url(id(&edge, &request, "id").await?, &query.url).await?))
 }

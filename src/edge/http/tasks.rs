@@ -85,7 +85,7 @@ pub async fn trigger_batch(
     let inputs: Vec<TriggerInput> = list(&request, payload).await?;
     let trace_id = super::jobs::trace_of(&request);
     let order = |input| TriggerOrder { input, trace_id: trace_id.clone(), by: caller.name.clone(), ..TriggerOrder::default() };
-    let done = edge.desk.trigger_batch(job, inputs.into_iter().map(order).collect()).await?;
+    let done = edge.service.trigger_batch(job, inputs.into_iter().map(order).collect()).await?;
     let shown = done.into_iter().map(|done| match done {
         Ok(identity) => TriggeredOutput { identity: Some(identity), problem: None },
         Err(problem) => TriggeredOutput { identity: None, problem: Some(problem) },
@@ -98,7 +98,7 @@ pub async fn reports(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
     let worker = id(&edge, &request, "id").await?;
     own(&edge, &caller, PeerId::Worker(worker)).await?;
     let reports: Vec<TaskReport> = list(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.worker_reports(worker, reports).await?))
+    Ok(HttpResponse::Ok().json(edge.service.worker_reports(worker, reports).await?))
 }
 
 /// `POST /api/v1/workers/{id}/heartbeat`
@@ -111,6 +111,6 @@ pub async fn heartbeat(
     let worker = id(&edge, &request, "id").await?;
     own(&edge, &caller, PeerId::Worker(worker)).await?;
     let input: HandsInput = json(&request, payload).await?;
-    edge.desk.worker_beats(worker, input.tasks).await?;
+    edge.service.worker_beats(worker, input.tasks).await?;
     Ok(HttpResponse::NoContent().finish())
 }

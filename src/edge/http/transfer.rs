@@ -65,7 +65,7 @@ pub async fn export(
     query: web::Query<ExportQuery>,
 ) -> Result<HttpResponse, Failure> {
     let ExportQuery { group, name } = query.into_inner();
-    let jobs = shown(&caller, edge.desk.export_jobs(group, name).await?);
+    let jobs = shown(&caller, edge.service.export_jobs(group, name).await?);
     let accept = header(&request, ACCEPT).to_ascii_lowercase();
     if accept.contains("json") && !accept.contains("yaml") {
         return Ok(HttpResponse::Ok().json(jobs));
@@ -111,7 +111,7 @@ pub async fn import(
 ) -> Result<HttpResponse, Failure> {
     let body = read(&request, payload, MAX_JSON).await?;
     let inputs = jobs_of(read_file(&body, header(&request, CONTENT_TYPE))?)?;
-    Ok(HttpResponse::Ok().json(edge.desk.import_jobs(inputs, query.dry_run, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.import_jobs(inputs, query.dry_run, caller.name).await?))
 }
 
 fn write_yaml(jobs: &[ExportedJob]) -> Result<String, Problem> {

@@ -1,7 +1,7 @@
 //! `/api/v1/workers`: who is there, the operator's word on each, and the road for workers without a socket.
 
 use super::limit;
-use crate::actors::desk::WorkerFilter;
+use crate::actors::service::WorkerFilter;
 use crate::domain::ids::{Named, PeerId, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::{WorkerOrder, WorkerState};
@@ -108,7 +108,7 @@ pub struct Query {
 /// `GET /api/v1/workers`
 pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
     let Query { online, state, group, cursor, limit: asked } = query.into_inner();
-    Ok(HttpResponse::Ok().json(edge.desk.workers(WorkerFilter { online, state, group, cursor, limit: limit(asked)? }).await?))
+    Ok(HttpResponse::Ok().json(edge.service.workers(WorkerFilter { online, state, group, cursor, limit: limit(asked)? }).await?))
 }
 
 /// The query of a list of watches.
@@ -122,12 +122,12 @@ pub struct WatchQuery {
 
 /// `GET /api/v1/workers/watches`
 pub async fn watches(edge: web::Data<Edge>, query: web::Query<WatchQuery>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(Page { items: edge.desk.worker_watches(limit(query.limit)?).await?, next_cursor: None }))
+    Ok(HttpResponse::Ok().json(Page { items: edge.service.worker_watches(limit(query.limit)?).await?, next_cursor: None }))
 }
 
 /// `GET /api/v1/workers/{id}`
 pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.desk.worker(id(&edge, &request, "id").await?).await?))
+    Ok(HttpResponse::Ok().json(edge.service.worker(id(&edge, &request, "id").await?).await?))
 }
 
 /// The query of a deletion.
@@ -147,7 +147,7 @@ pub async fn forget(
     query: web::Query<DeleteQuery>,
 ) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
-    edge.desk.forget_worker(worker, query.force, caller.name).await?;
+    edge.service.forget_worker(worker, query.force, caller.name).await?;
     edge.owners.forget(PeerId::Worker(worker));
     Ok(HttpResponse::NoContent().finish())
 }
@@ -168,19 +168,19 @@ async fn order(
 ) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
     let ReasonInput { reason } = json_or_default(&request, payload).await?;
-    Ok(HttpResponse::Ok().json(edge.desk.order_worker(worker, word, reason, caller.name).await?))
+    Ok(HttpResponse::Ok().json(edge.service.order_worker(worker, word, reason, caller.name).await?))
 }
 
 /// `POST /api/v1/workers`
 pub async fn register(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: WorkerInput = json(&request, payload).await?;
     let worker_id = match input.worker_id {
-        Some(Named(named)) => edge.desk.meant(named).await.map_err(|problem| problem.at("workerId"))?,
+        Some(Named(named)) => edge.service.meant(named).await.map_err(|problem| problem.at("workerId"))?,
         None => WorkerId::at(Timestamp::now()),
     };
     own(&edge, &caller, PeerId::Worker(worker_id)).await?;
-    edge.desk.register_worker(worker_id, input, caller.name).await?;
-    let times = edge.desk.times();
+    edge.service.register_worker(worker_id, input, caller.name).await?;
+    let times = edge.service.times();
     Ok(HttpResponse::Ok().json(WorkerRegistered {
         worker_id,
         number: worker_id.number(),
@@ -207,6 +207,6 @@ pub async fn messages(
 ) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
     own(&edge, &caller, PeerId::Worker(worker)).await?;
-    let messages = edge.desk.worker_messages(worker, wait_of(query.wait)?).await?;
+    let messages = edge.service.worker_messages(worker, wait_of(query.wait)?).await?;
     Ok(if messages.is_empty() { HttpResponse::NoContent().finish() } else { HttpResponse::Ok().json(messages) })
 }

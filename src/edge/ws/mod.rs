@@ -69,7 +69,7 @@ fn admit_node(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Fail
     if !wants_socket(request) {
         return Ok(None);
     }
-    edge.desk.must_lead()?;
+    edge.service.must_lead()?;
     let query = parameters(request)?;
     let (facts, _) = facts(&query, request)?;
     let signed_at = query.get("signtime").map(|text| text.parse().map(Timestamp));
@@ -115,7 +115,7 @@ pub async fn worker_socket(
         None => WorkerId::at(Timestamp::now()),
     };
     own(&edge, &caller, PeerId::Worker(id)).await?;
-    edge.desk.admit_worker(id).await?;
+    edge.service.admit_worker(id).await?;
     worker::open(&edge, id, caller.name, &request, stream)
 }
 

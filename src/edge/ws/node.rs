@@ -1,8 +1,8 @@
 //! The session of a node.
 
 use super::session::{self, Ends, Peer};
-use crate::actors::desk::Desk;
-use crate::actors::outlet::Frame;
+use crate::actors::service::Service;
+use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
 use crate::domain::ids::NodeId;
 use crate::domain::node::{Instance, NodeFacts};
@@ -16,7 +16,7 @@ use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext};
 use std::sync::Arc;
 
 struct NodeSession {
-    desk: Desk,
+    service: Service,
     id: NodeId,
     /// Until it has told who it is, and the role of its token.
     facts: Option<(NodeFacts, bool, Option<String>)>,
@@ -37,7 +37,8 @@ pub(super) fn open(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let (id, ends) = (facts.node_id, Ends::of(edge, by.as_deref(), request, stream));
-    let session = NodeSession { desk: edge.desk.clone(), id, facts: Some((facts, binary, by)), instance, number: 0, ends, stats: None };
+    let session =
+        NodeSession { service: edge.service.clone(), id, facts: Some((facts, binary, by)), instance, number: 0, ends, stats: None };
     session::open(session, request)
 }
 
@@ -54,18 +55,18 @@ impl Peer for NodeSession {
         match frame::read::<FromNode>(text) {
             Ok(FromNode::Heartbeat(heartbeat)) => {
                 // Its actor may be being rebuilt: then the next heartbeat finds it.
-                if let Some(node) = self.desk.node_handle(self.id) {
+                if let Some(node) = self.service.node_handle(self.id) {
                     node.beat(heartbeat);
                 }
             }
             // Said again, like a heartbeat, should its actor be being rebuilt.
             Ok(FromNode::Programs(reports)) => {
-                if let Some(node) = self.desk.node_handle(self.id) {
+                if let Some(node) = self.service.node_handle(self.id) {
                     node.programs(reports);
                 }
             }
             Ok(FromNode::Output(output)) => {
-                if let Some(node) = self.desk.node_handle(self.id) {
+                if let Some(node) = self.service.node_handle(self.id) {
                     node.output(output);
                 }
             }
@@ -78,13 +79,13 @@ impl Actor for NodeSession {
     type Context = WebsocketContext<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let outlet = self.ends.begin(ctx);
-        self.number = outlet.number;
-        self.stats = Some(self.desk.enter_session(format!("node {} #{}", self.id, self.number)));
+        let sender = self.ends.begin(ctx);
+        self.number = sender.number;
+        self.stats = Some(self.service.enter_session(format!("node {} #{}", self.id, self.number)));
         let Some((facts, binary, by)) = self.facts.take() else { return };
-        let (desk, instance) = (self.desk.clone(), self.instance);
+        let (service, instance) = (self.service.clone(), self.instance);
         // What it says before its actor is there waits in the socket, and so does its end.
-        ctx.wait(wrap_future(async move { desk.node_connected(facts, instance, outlet, binary, by).await }).map(
+        ctx.wait(wrap_future(async move { service.node_connected(facts, instance, sender, binary, by).await }).map(
             |connected, this: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
                     log::warn!("a node is refused node_id={} reason={}", this.id, problem.detail);
@@ -97,9 +98,9 @@ impl Actor for NodeSession {
     fn stopped(&mut self, _: &mut Self::Context) {
         self.ends.end();
         if let Some(stats) = self.stats.take() {
-            self.desk.leave_session(&stats);
+            self.service.leave_session(&stats);
         }
-        self.desk.node_disconnected(self.id, self.number);
+        self.service.node_disconnected(self.id, self.number);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::frames::Frames;
 use crate::actors::budget::Share;
-use crate::actors::outlet::{Backlog, Frame, Line, Outlet};
+use crate::actors::session_sender::{Backlog, Frame, Line, SessionSender};
 use crate::edge::Edge;
 use crate::edge::error::Failure;
 use crate::protocol::problem::Problem;
@@ -24,7 +24,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 /// The two directions of a socket, as its session is made: what comes in is read when it has started.
 pub struct Ends {
     incoming: Option<Frames>,
-    outlet: Option<Outlet>,
+    sender: Option<SessionSender>,
     backlog: Arc<Backlog>,
 }
 
@@ -33,26 +33,26 @@ impl Ends {
     pub fn of(edge: &Edge, by: Option<&str>, request: &HttpRequest, payload: web::Payload) -> Self {
         let share: Share = edge.budget.share(by.unwrap_or_default());
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
-        Self { incoming: Some(Frames::new(payload, &share)), outlet: None, backlog: Arc::new(Backlog::new(share, line)) }
+        Self { incoming: Some(Frames::new(payload, &share)), sender: None, backlog: Arc::new(Backlog::new(share, line)) }
     }
 
-    /// Begins: reads what comes in, and gives the outlet.
-    pub fn begin<A: Peer + Handler<Frame>>(&mut self, ctx: &mut WebsocketContext<A>) -> Outlet {
+    /// Begins: reads what comes in, and gives the sender.
+    pub fn begin<A: Peer + Handler<Frame>>(&mut self, ctx: &mut WebsocketContext<A>) -> SessionSender {
         if let Some(incoming) = self.incoming.take() {
             ctx.add_stream(incoming);
         }
         let (number, session) = (NUMBER.fetch_add(1, Relaxed), ctx.address().recipient());
-        let outlet = Outlet { number, session, backlog: Arc::clone(&self.backlog) };
-        self.outlet = Some(outlet.clone());
-        outlet
+        let sender = SessionSender { number, session, backlog: Arc::clone(&self.backlog) };
+        self.sender = Some(sender.clone());
+        sender
     }
 
     /// The way out, once it has begun.
-    pub fn outlet(&self) -> Option<Outlet> {
-        self.outlet.clone()
+    pub fn sender(&self) -> Option<SessionSender> {
+        self.sender.clone()
     }
 
-    /// Writes a frame that came by the outlet.
+    /// Writes a frame that came by the sender.
     pub fn write<A: Peer>(&self, frame: Frame, ctx: &mut WebsocketContext<A>) {
         self.backlog.buffered(frame.bytes());
         match frame {
@@ -69,7 +69,7 @@ impl Ends {
 
     /// The socket is gone.
     pub fn end(&mut self) {
-        self.outlet = None;
+        self.sender = None;
         self.backlog.end();
     }
 }

@@ -1,8 +1,8 @@
 //! The session of a worker.
 
 use super::session::{self, Ends, Peer};
-use crate::actors::desk::Desk;
-use crate::actors::outlet::Frame;
+use crate::actors::service::Service;
+use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
 use crate::domain::ids::WorkerId;
 use crate::edge::Edge;
@@ -16,7 +16,7 @@ use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext};
 use std::sync::Arc;
 
 struct WorkerSession {
-    desk: Desk,
+    service: Service,
     id: WorkerId,
     /// The role of its token.
     by: Option<String>,
@@ -36,7 +36,7 @@ pub(super) fn open(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     let ends = Ends::of(edge, by.as_deref(), request, stream);
-    let session = WorkerSession { desk: edge.desk.clone(), id, by, number: 0, ends, has_left: false, stats: None };
+    let session = WorkerSession { service: edge.service.clone(), id, by, number: 0, ends, has_left: false, stats: None };
     session::open(session, request)
 }
 
@@ -54,7 +54,7 @@ impl Peer for WorkerSession {
             Ok(message) => message,
             Err(problem) => return ctx.text(frame::text(&ToWorker::Error(problem))),
         };
-        let Some(worker) = self.desk.worker_handle(self.id) else {
+        let Some(worker) = self.service.worker_handle(self.id) else {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is being rebuilt"))));
         };
         let has_lines = matches!(&message, FromWorker::Reports(reports) if reports.iter().any(|report| !report.logs.is_empty()));
@@ -70,10 +70,10 @@ impl Peer for WorkerSession {
         }
         // Not by `ctx.spawn`: the context looks at all that it waits for whenever it wakes, and a thousand runs may be
         // ending at once.
-        let Some(outlet) = self.ends.outlet() else { return };
+        let Some(sender) = self.ends.sender() else { return };
         actix_rt::spawn(async move {
             if let Err(problem) = said.wait().await {
-                outlet.send(Frame::Text(frame::text(&ToWorker::Error(problem))));
+                sender.send(Frame::Text(frame::text(&ToWorker::Error(problem))));
             }
         });
     }
@@ -83,12 +83,12 @@ impl Actor for WorkerSession {
     type Context = WebsocketContext<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let outlet = self.ends.begin(ctx);
-        self.number = outlet.number;
-        self.stats = Some(self.desk.enter_session(format!("worker {} #{}", self.id, self.number)));
-        let (desk, id, by) = (self.desk.clone(), self.id, self.by.take());
+        let sender = self.ends.begin(ctx);
+        self.number = sender.number;
+        self.stats = Some(self.service.enter_session(format!("worker {} #{}", self.id, self.number)));
+        let (service, id, by) = (self.service.clone(), self.id, self.by.take());
         // What it says before its actor is there waits in the socket.
-        ctx.wait(wrap_future(async move { desk.worker_connected(id, outlet, by).await }).map(
+        ctx.wait(wrap_future(async move { service.worker_connected(id, sender, by).await }).map(
             |connected, _: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
                     session::refuse(CloseCode::Again, &problem.detail, ctx);
@@ -100,9 +100,9 @@ impl Actor for WorkerSession {
     fn stopped(&mut self, _: &mut Self::Context) {
         self.ends.end();
         if let Some(stats) = self.stats.take() {
-            self.desk.leave_session(&stats);
+            self.service.leave_session(&stats);
         }
-        if let Some(worker) = self.desk.worker_handle(self.id) {
+        if let Some(worker) = self.service.worker_handle(self.id) {
             worker.session_closed(self.number, self.has_left);
         }
     }

@@ -162,7 +162,7 @@ impl Tasks {
             // The heartbeat, or the report, goes out with the socket's next turn.
             Ordered::Await | Ordered::Known => self.talk.wake.notify_one(),
             Ordered::Refuse(message) => {
-                log::debug!("task refused run={} attempt={}: {message}", task.identity, task.attempt);
+                log::debug!("task refused run_id={} attempt={}: {message}", task.identity, task.attempt);
                 let error = Some(TaskError { message, ..TaskError::default() });
                 self.last(TaskReport { error, ..report(task, TaskState::Refused) });
             }
@@ -233,7 +233,7 @@ impl Tasks {
     fn settle(&self, settled: &[SettledTask]) {
         for task in settled {
             if let Some(reason) = &task.refused {
-                log::warn!("report changes nothing run={} instance={} attempt={}: {reason}", task.identity, task.instance, task.attempt);
+                log::warn!("report changes nothing run_id={} instance={} attempt={}: {reason}", task.identity, task.instance, task.attempt);
             }
         }
         self.ledger.borrow_mut().settle(settled);
@@ -315,7 +315,7 @@ impl Tasks {
                 task.cancel("its lease runs out: the broker was not heard of");
             }
             for task in over {
-                log::warn!("task dropped, its lease is over run={} attempt={}", task.order.identity, task.order.attempt);
+                log::warn!("task dropped, its lease is over run_id={} attempt={}", task.order.identity, task.order.attempt);
                 task.stop("its lease is over");
             }
         }

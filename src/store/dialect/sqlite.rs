@@ -4,8 +4,8 @@
 //! diesel, which does not keep them (hence [`super::super::hot`]), and a `LIMIT` that is a parameter, whose value its
 //! planner looks at (hence `get_result` and not `first` where at most one row can match).
 
+use super::super::candidate::Tables;
 use super::super::error::StoreError;
-use super::super::seat::Tables;
 use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
 use diesel::migration::MigrationSource;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};

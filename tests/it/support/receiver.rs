@@ -39,7 +39,7 @@ impl Reply {
 }
 
 #[derive(Default)]
-struct Desk {
+struct Service {
     got: Vec<Got>,
     /// Answers of the next requests; 200 when there are no more.
     replies: VecDeque<Reply>,
@@ -50,12 +50,12 @@ struct Desk {
 /// A receiver that is up as long as this is kept.
 pub struct Receiver {
     pub url: String,
-    desk: Arc<Mutex<Desk>>,
+    service: Arc<Mutex<Service>>,
     server: actix_web::dev::ServerHandle,
 }
 
 /// Counts a caller who waits, until it hangs up.
-struct Waiting(Arc<Mutex<Desk>>);
+struct Waiting(Arc<Mutex<Service>>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -63,18 +63,18 @@ impl Drop for Waiting {
     }
 }
 
-async fn receive(desk: web::Data<Arc<Mutex<Desk>>>, request: HttpRequest, body: web::Bytes) -> HttpResponse {
+async fn receive(service: web::Data<Arc<Mutex<Service>>>, request: HttpRequest, body: web::Bytes) -> HttpResponse {
     let headers = request.headers().iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or("?").to_owned()));
     let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let body = String::from_utf8_lossy(&body).into_owned();
     let got = Got { method: request.method().to_string(), path, headers: headers.collect(), body };
     let reply = {
-        let mut desk = desk.lock().expect("not poisoned");
-        desk.got.push(got);
-        desk.open += 1;
-        desk.replies.pop_front().unwrap_or_else(|| Reply::status(200))
+        let mut service = service.lock().expect("not poisoned");
+        service.got.push(got);
+        service.open += 1;
+        service.replies.pop_front().unwrap_or_else(|| Reply::status(200))
     };
-    let waiting = Waiting(Arc::clone(&desk));
+    let waiting = Waiting(Arc::clone(&service));
     match reply {
         Reply::Now(status, (name, value), body) => {
             let status = actix_web::http::StatusCode::from_u16(status).expect("a status");
@@ -100,8 +100,8 @@ impl Receiver {
     }
 
     fn listen(tls: Option<rustls::ServerConfig>, replies: impl IntoIterator<Item = Reply>) -> Self {
-        let desk = Arc::new(Mutex::new(Desk { replies: replies.into_iter().collect(), ..Desk::default() }));
-        let shared = Arc::clone(&desk);
+        let service = Arc::new(Mutex::new(Service { replies: replies.into_iter().collect(), ..Service::default() }));
+        let shared = Arc::clone(&service);
         let server = HttpServer::new(move || App::new().app_data(web::Data::new(Arc::clone(&shared))).default_service(web::to(receive)))
             .workers(1)
             .h1_allow_half_closed(false)
@@ -117,22 +117,22 @@ impl Receiver {
         let server = server.run();
         let handle = server.handle();
         actix_rt::spawn(server);
-        Self { url, desk, server: handle }
+        Self { url, service, server: handle }
     }
 
     /// Answers the next requests so.
     pub fn answer(&self, replies: impl IntoIterator<Item = Reply>) {
-        self.desk.lock().expect("not poisoned").replies.extend(replies);
+        self.service.lock().expect("not poisoned").replies.extend(replies);
     }
 
     /// What came so far.
     pub fn got(&self) -> Vec<Got> {
-        self.desk.lock().expect("not poisoned").got.clone()
+        self.service.lock().expect("not poisoned").got.clone()
     }
 
     /// Callers that wait for their answer.
     pub fn open(&self) -> usize {
-        self.desk.lock().expect("not poisoned").open
+        self.service.lock().expect("not poisoned").open
     }
 
     /// Waits until so many requests have come.

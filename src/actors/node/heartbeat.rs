@@ -1,0 +1,119 @@
+//! Heartbeats: what a node says of itself.
+
+use super::{Beat, Held, NodeActor, PullBeat};
+use crate::actors::dispatcher::PullBlock;
+use crate::domain::ids::{BlockId, Identity, Seq};
+use crate::domain::node::{NodeLoad, Room};
+use crate::domain::time::Timestamp;
+use crate::protocol::node::Heartbeat;
+use crate::store::AddNodeStatus;
+use actix::{Context, Handler};
+use std::collections::{HashMap, HashSet};
+
+/// Blocks of one run: that a node listed, and that it did not list though they were sent to it.
+#[derive(Debug, Default)]
+struct Compared {
+    listed: Vec<(Seq, u32)>,
+    unlisted: Vec<(Seq, u32)>,
+}
+
+impl NodeActor {
+    fn heard(&mut self, heartbeat: &Heartbeat, ctx: &mut Context<Self>) {
+        let now = Timestamp::now();
+        self.last_heard = Timestamp::steady();
+        let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
+        self.load = Some(load);
+        // For people who look later; nobody waits for it, and one that is lost in a crash is no loss.
+        drop(self.context.store.write(AddNodeStatus { node: self.id(), load, now }));
+        if let Some(holding) = &heartbeat.holding {
+            if !self.greeted {
+                self.believe(holding);
+            }
+            self.compare(holding);
+        }
+        self.compare_programs(heartbeat.programs.as_deref());
+        self.say_wanted();
+        self.show();
+        if !self.greeted {
+            self.greeted = true;
+            self.announce(ctx);
+        }
+    }
+
+    /// What a node says it holds when it comes counts as held until the run says otherwise: else it would be sent more than
+    /// it takes before the run's answer is here.
+    fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
+        for block in holding.iter().filter(|block| self.context.addresses.runs.get(block.identity).is_some()) {
+            if block.block_id.seq_in(block.identity).is_some() {
+                self.held.entry(block.block_id).or_insert(Held { identity: block.identity, attempt: block.attempt, room: Room::Block });
+            }
+        }
+    }
+
+    /// Tells each run concerned what the node holds of it: it renews the leases, and sends again what did not arrive.
+    fn compare(&mut self, holding: &[crate::protocol::node::Holding]) {
+        let listed: HashSet<BlockId> = holding.iter().map(|block| block.block_id).collect();
+        let mut by_run: HashMap<Identity, Compared> = HashMap::new();
+        for (block_id, held) in &self.held {
+            let run = by_run.entry(held.identity).or_default();
+            if let Some(seq) = block_id.seq_in(held.identity).filter(|_| !listed.contains(block_id)) {
+                run.unlisted.push((seq, held.attempt));
+            }
+        }
+        for block in holding {
+            if let Some(seq) = block.block_id.seq_in(block.identity) {
+                by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
+                if !self.greeted {
+                    // What it brings along takes room from the first; its run says what of it does not count.
+                    let held = Held { identity: block.identity, attempt: block.attempt, room: Room::Block };
+                    self.held.entry(block.block_id).or_insert(held);
+                }
+            }
+        }
+        for (identity, compared) in by_run {
+            match self.context.addresses.runs.get(identity) {
+                Some(run) => run.node_holds(self.id(), compared.listed, compared.unlisted),
+                // Its actor is being built; it will ask for nothing that the node has thrown away.
+                None if self.context.addresses.building.get(identity).is_some() => {}
+                None => self.forget(identity, holding),
+            }
+        }
+    }
+
+    /// A run that is over wants nothing back.
+    fn forget(&mut self, identity: Identity, holding: &[crate::protocol::node::Holding]) {
+        for block in holding.iter().filter(|block| block.identity == identity) {
+            self.send(&crate::protocol::node::ToNode::Drop { block_id: block.block_id, attempt: block.attempt });
+        }
+        let gone: Vec<_> = self.held.iter().filter(|(_, held): &(_, &Held)| held.identity == identity).map(|(id, _)| *id).collect();
+        for block_id in gone {
+            self.release(block_id);
+        }
+    }
+}
+
+impl Handler<Beat> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, Beat(heartbeat): Beat, ctx: &mut Self::Context) {
+        self.guard.message("node.beat");
+        self.heard(&heartbeat, ctx);
+    }
+}
+
+impl Handler<PullBeat> for NodeActor {
+    type Result = ();
+    fn handle(&mut self, m: PullBeat, ctx: &mut Self::Context) {
+        self.guard.message("node.pull");
+        self.heard(&m.heartbeat, ctx);
+        if let Some(block) = self.undelivered.take().filter(|block| self.held.contains_key(&block.block_id)) {
+            return m.reply.send(Ok(Some(block)));
+        }
+        let full = self.free(Room::Block) == 0 || self.free(Room::Site) == 0;
+        match self.context.dispatcher() {
+            Some(dispatcher) if self.enabled && !full => {
+                dispatcher.pull(PullBlock { facts: self.facts.clone(), node: self.link(ctx), without: m.without, reply: m.reply });
+            }
+            _ => m.reply.send(Ok(None)),
+        }
+    }
+}

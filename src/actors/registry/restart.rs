@@ -1,0 +1,268 @@
+//! Children end: rebuilt with a growing pause, or given up when they die too often.
+
+use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
+use crate::actors::context::AtWork;
+use crate::actors::run::RunHandle;
+use crate::actors::session_sender::Frame;
+use crate::actors::task::TaskHandle;
+use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::run::RunState;
+use crate::domain::seen::SeenSet;
+use crate::domain::time::Timestamp;
+use crate::store::{AdoptRun, FinishRun, GetNode, LoadFrontier, StoreError, WorkerGone};
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Registry {
+    fn tasks(&self) -> impl Iterator<Item = TaskHandle> + use<> {
+        self.context.addresses.others.all().into_iter().filter_map(|(_, at_work)| match at_work {
+            AtWork::Task(task) => Some(task),
+            _ => None,
+        })
+    }
+
+    fn task(&self, identity: Identity) -> Option<TaskHandle> {
+        match self.context.addresses.others.get(identity) {
+            Some(AtWork::Task(task)) => Some(task),
+            _ => None,
+        }
+    }
+
+    /// The runs that have blocks at a node.
+    fn runs_at_node(&self, id: NodeId) -> impl Iterator<Item = RunHandle> + use<> {
+        let addresses = Arc::clone(&self.context.addresses);
+        addresses.runs_by_node.of(id).into_iter().filter_map(move |identity| addresses.runs.get(identity))
+    }
+
+    fn rebuild(&mut self, key: ChildKey, ctx: &mut Context<Self>) {
+        match key {
+            ChildKey::Dispatcher => {
+                self.start_dispatcher();
+                for (_, node) in self.context.addresses.nodes.all() {
+                    node.reannounce();
+                }
+                for (_, run) in self.context.addresses.runs.all() {
+                    run.reannounce();
+                }
+            }
+            ChildKey::Allocator => {
+                self.start_allocator();
+                for (_, worker) in self.context.addresses.workers.all() {
+                    worker.announce_hand();
+                }
+                for task in self.tasks() {
+                    task.ask_again();
+                }
+            }
+            ChildKey::Scheduler => self.start_scheduler(),
+            ChildKey::Alerts => self.start_alerts(),
+            ChildKey::Janitor => self.start_janitor(),
+            ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
+                self.start_run(identity, ctx)
+            }
+            ChildKey::Node(id) => self.rebuild_node(id, ctx),
+            ChildKey::Worker(id) => {
+                // Its watches are the registry's; what runs wanted of it they say again.
+                self.start_worker(id, None);
+                if !self.watches.contains_key(&id)
+                    && let Some(sender) = self.worker_sessions.get(&id)
+                {
+                    // It died over the first thing that it was told: what that was, only the worker knows.
+                    sender.send(Frame::Close("say again what you watch".to_owned()));
+                }
+                for identity in self.context.addresses.runs_by_worker.of(id) {
+                    if let Some(run) = self.context.addresses.runs.get(identity) {
+                        run.worker_back(id);
+                    } else if let Some(task) = self.task(identity) {
+                        task.worker_back(id);
+                    }
+                }
+            }
+            ChildKey::Job(_) => self.leave(key),
+        }
+    }
+
+    fn rebuild_node(&mut self, id: NodeId, ctx: &mut Context<Self>) {
+        let read = self.context.store.read(GetNode(id));
+        ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
+            // It has connected anew while its record was read.
+            Ok(Some(_)) if this.context.addresses.nodes.get(id).is_some() => {}
+            Ok(Some(record)) => {
+                this.start_node(record);
+                // It knows no longer what it was sent: the runs tell it.
+                for run in this.runs_at_node(id) {
+                    run.node_restarted(id);
+                }
+            }
+            Ok(None) => log::error!("a node that died is not stored node={id}"),
+            Err(error) => {
+                log::error!("a node could not be loaded, trying again node={id}: {error}");
+                ctx.run_later(Duration::from_secs(1), move |this, ctx| this.rebuild_node(id, ctx));
+            }
+        }));
+    }
+
+    /// Dead too often: it is not built again, and what depended on it is told.
+    fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
+        log::error!("{key:?} died too often and is given up: {error}");
+        match key {
+            ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator => {
+                log::error!("without it there is no broker");
+                std::process::abort();
+            }
+            // Work goes on without them: they get another chance after a while.
+            ChildKey::Alerts | ChildKey::Janitor => {
+                ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
+            }
+            ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
+                let context = self.context.clone();
+                let reason = format!("its actor died too often, last of: {error}");
+                ctx.spawn(wrap_future(async move { fail_run(context, identity, reason).await }).map(move |done, this: &mut Self, _| {
+                    if let Err(error) = done {
+                        log::error!("a run that was given up could not be closed run_id={identity}: {error}");
+                    }
+                    this.context.addresses.building.remove(identity);
+                    this.context.fleet.leave(identity);
+                    this.leave(key);
+                }));
+            }
+            ChildKey::Node(id) => self.forget_node(id),
+            ChildKey::Worker(id) => self.forget_worker(id, Timestamp::steady()),
+            ChildKey::Job(_) => self.leave(key),
+        }
+    }
+
+    fn forget_node(&mut self, id: NodeId) {
+        self.context.addresses.nodes.remove(id);
+        self.context.fleet.forget(id);
+        self.context.addresses.node_owners.forget(id);
+        self.node_sessions.remove(&id);
+        self.leave(ChildKey::Node(id));
+        // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.
+        for run in self.runs_at_node(id) {
+            run.node_vanished(id);
+        }
+    }
+
+    fn forget_worker(&mut self, id: WorkerId, heard: Timestamp) {
+        self.context.addresses.workers.remove(id);
+        self.worker_sessions.remove(&id);
+        self.watches.remove(&id);
+        self.context.addresses.watches_changed();
+        self.closed_workers.remove(&id);
+        self.leave(ChildKey::Worker(id));
+        drop(self.context.store.write(WorkerGone { worker: id, now: Timestamp::now() }));
+        if let Some(allocator) = self.context.allocator() {
+            allocator.hand_gone(id);
+        }
+        for identity in self.context.addresses.runs_by_worker.of(id) {
+            if let Some(run) = self.context.addresses.runs.get(identity) {
+                run.worker_gone(id);
+            } else if let Some(task) = self.task(identity) {
+                task.lease_over(id, None, heard, "its worker is gone");
+            }
+        }
+    }
+}
+
+/// Closes a run whose actor cannot live.
+async fn fail_run(context: crate::actors::context::BrokerContext, identity: Identity, reason: String) -> Result<(), StoreError> {
+    let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
+    let (blocks, _) = context.store.read(LoadFrontier { no: run.no }).await?;
+    let counters = crate::domain::frontier::Frontier::restore(run.queue, run.start_returned, &blocks, SeenSet::new()).counters();
+    let end = FinishRun {
+        no: run.no,
+        epoch,
+        state: RunState::Failed,
+        reason: Some(reason),
+        counters,
+        block_times: run.block_times,
+        start_time: run.start_time,
+        start_returned: run.start_returned,
+        result: None,
+        follow: true,
+        by: None,
+        now: Timestamp::now(),
+    };
+    let follow = context.store.write_unbounded(end).await?;
+    context.counts.ended(RunState::Failed);
+    context.registry().run_ended(identity, run.job_id, follow);
+    Ok(())
+}
+
+impl Handler<ChildDied> for Registry {
+    type Result = ();
+    fn handle(&mut self, ChildDied(death): ChildDied, ctx: &mut Self::Context) {
+        self.message("registry.child_died");
+        let Some(child) = self.children.get_mut(&death.key).filter(|child| child.generation == death.generation) else { return };
+        // Nobody shall speak to the dead: without an entry, callers are told to come again.
+        match death.key {
+            ChildKey::Run(id) => {
+                self.context.addresses.building.put(id, ());
+                self.context.addresses.runs.remove(id);
+                if let Some(dispatcher) = self.context.addresses.dispatcher() {
+                    dispatcher.run_gone(id);
+                }
+            }
+            ChildKey::Callback(id) | ChildKey::Task(id) | ChildKey::Application(id) => {
+                self.context.addresses.building.put(id, ());
+                self.context.addresses.others.remove(id);
+            }
+            ChildKey::Node(id) => {
+                self.context.addresses.nodes.remove(id);
+                if let Some(dispatcher) = self.context.addresses.dispatcher() {
+                    dispatcher.node_gone(id);
+                }
+            }
+            ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
+            // Another one is there as soon as it is needed, also if this was one death too many.
+            ChildKey::Job(id) => self.context.addresses.jobs.remove(id),
+            ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
+        }
+        let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
+        log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);
+        child.stats.restarted();
+        child.stats.set_state("restarting");
+        ctx.run_later(Duration::from_millis(pause), move |this, ctx| {
+            if let Some(child) = this.children.get(&death.key).filter(|child| child.generation == death.generation) {
+                child.stats.set_state("running");
+                this.rebuild(death.key, ctx);
+            }
+        });
+    }
+}
+
+impl Handler<NodeLeft> for Registry {
+    type Result = ();
+    fn handle(&mut self, NodeLeft(id): NodeLeft, _: &mut Self::Context) {
+        self.message("registry.node_left");
+        self.forget_node(id);
+    }
+}
+
+impl Handler<WorkerLeft> for Registry {
+    type Result = ();
+    fn handle(&mut self, WorkerLeft { id, heard }: WorkerLeft, _: &mut Self::Context) {
+        self.message("registry.worker_left");
+        self.forget_worker(id, heard);
+    }
+}
+
+impl Handler<Shutdown> for Registry {
+    type Result = ();
+    fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
+        self.message("registry.shutdown");
+        self.context.followers.close();
+        for (_, node) in self.context.addresses.nodes.all() {
+            node.hang_up("the broker goes down");
+        }
+        for (_, worker) in self.context.addresses.workers.all() {
+            worker.hang_up("the broker goes down");
+        }
+        for (_, run) in self.context.addresses.runs.all() {
+            run.end_polls();
+        }
+        reply.send(Ok(()));
+    }
+}

@@ -1,0 +1,407 @@
+//! Children begin: when a peer connects, a job is triggered, a run is stored.
+
+use super::{
+    ChildKey, JobDue, JobIdle, NodeConnected, OpenJob, PrepareJobs, Registry, RunBeginsAnew, RunEnded, StartNewRun, StartRunActor,
+    WorkerConnected,
+};
+use crate::actors::alerts::{AlertActor, AlertsHandle};
+use crate::actors::allocator::{Allocator, AllocatorHandle};
+use crate::actors::application::{ApplicationActor, ApplicationHandle, LoadedApplication};
+use crate::actors::callback::{CallbackActor, CallbackHandle};
+use crate::actors::context::{AtWork, BrokerContext};
+use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
+use crate::actors::janitor::Janitor;
+use crate::actors::job::{JobActor, JobHandle};
+use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
+use crate::actors::reply::{Reply, problem_of};
+use crate::actors::run::{Choice, LoadedRun, RunActor, RunHandle};
+use crate::actors::scheduler::{Scheduler, SchedulerHandle};
+use crate::actors::supervision::Link;
+use crate::actors::task::{TaskActor, TaskHandle};
+use crate::actors::worker::{WorkerActor, WorkerHandle};
+use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::job::JobKind;
+use crate::domain::node::NodeRecord;
+use crate::domain::run::Run;
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{AdoptRun, InstanceRow, ListInstances, StoreError, UpsertNode};
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use std::sync::Arc;
+
+/// What the actor of a run begins with, by the kind of its work.
+enum Adopted {
+    /// There is nothing for an actor to do.
+    Over,
+    Run(Box<LoadedRun>),
+    Callback(Box<Run>, i64),
+    Application(Box<LoadedApplication>),
+    Task(Box<Run>, i64, Vec<InstanceRow>),
+}
+
+/// Takes a run over: a new epoch, and what is stored of it.
+async fn adopt(context: BrokerContext, identity: Identity) -> Result<Adopted, StoreError> {
+    let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
+    Ok(match run.kind {
+        _ if run.state.is_final() => Adopted::Over,
+        JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
+        JobKind::Application => Adopted::Application(Box::new(LoadedApplication::load(&context, run, epoch).await?)),
+        JobKind::Task => {
+            let instances = context.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+            Adopted::Task(Box::new(run), epoch, instances)
+        }
+        JobKind::Block => Adopted::Run(Box::new(RunActor::load(context, run, epoch).await?)),
+    })
+}
+
+impl Registry {
+    pub(super) fn start_dispatcher(&mut self) {
+        let guard = self.enter(ChildKey::Dispatcher);
+        let stats = Arc::clone(guard.stats());
+        let handle = DispatcherHandle(Link::new(Dispatcher::new(guard).start(), stats));
+        self.context.addresses.set_dispatcher(handle);
+    }
+
+    pub(super) fn start_allocator(&mut self) {
+        let guard = self.enter(ChildKey::Allocator);
+        let stats = Arc::clone(guard.stats());
+        let handle = AllocatorHandle(Link::new(Allocator::new(guard).start(), stats));
+        self.context.addresses.set_allocator(handle);
+    }
+
+    pub(super) fn start_scheduler(&mut self) {
+        let guard = self.enter(ChildKey::Scheduler);
+        let stats = Arc::clone(guard.stats());
+        let handle = SchedulerHandle(Link::new(Scheduler::new(guard, self.context.clone()).start(), stats));
+        self.context.addresses.set_scheduler(handle);
+    }
+
+    pub(super) fn start_alerts(&mut self) {
+        let guard = self.enter(ChildKey::Alerts);
+        let stats = Arc::clone(guard.stats());
+        let handle = AlertsHandle(Link::new(AlertActor::new(guard, self.context.clone()).start(), stats));
+        self.context.addresses.set_alerts(handle);
+    }
+
+    pub(super) fn start_janitor(&mut self) {
+        let guard = self.enter(ChildKey::Janitor);
+        Janitor::new(guard, self.context.clone()).start();
+    }
+
+    /// The actor of a job, started if need be.
+    fn job(&mut self, id: JobId) -> JobHandle {
+        self.context.addresses.jobs.get(id).unwrap_or_else(|| {
+            let guard = self.enter(ChildKey::Job(id));
+            let stats = Arc::clone(guard.stats());
+            let handle = JobHandle(Link::new(JobActor::new(guard, self.context.clone(), id).start(), stats));
+            self.context.addresses.jobs.put(id, handle.clone());
+            handle
+        })
+    }
+
+    /// Starts the actor of a run that is loaded.
+    fn enter_run(&mut self, loaded: LoadedRun) -> RunHandle {
+        let identity = loaded.identity();
+        let guard = self.enter(ChildKey::Run(identity));
+        let stats = Arc::clone(guard.stats());
+        let context = self.context.clone();
+        let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(guard, context, loaded)), stats));
+        self.context.addresses.runs.put(identity, handle.clone());
+        handle
+    }
+
+    /// Starts the actor of a callback that is owned under this epoch.
+    fn enter_callback(&mut self, run: Run, epoch: i64) -> AtWork {
+        let identity = run.identity;
+        let guard = self.enter(ChildKey::Callback(identity));
+        let stats = Arc::clone(guard.stats());
+        let actor = CallbackActor::new(guard, self.context.clone(), run, epoch);
+        let at_work = AtWork::Callback(CallbackHandle(Link::new(actor.start(), stats)));
+        self.context.addresses.others.put(identity, at_work.clone());
+        at_work
+    }
+
+    /// Starts the actor of a run of an application.
+    fn enter_application(&mut self, loaded: LoadedApplication) -> AtWork {
+        let identity = loaded.identity();
+        let guard = self.enter(ChildKey::Application(identity));
+        let stats = Arc::clone(guard.stats());
+        let actor = ApplicationActor::new(guard, self.context.clone(), loaded);
+        let at_work = AtWork::Application(ApplicationHandle(Link::new(actor.start(), stats)));
+        self.context.addresses.others.put(identity, at_work.clone());
+        at_work
+    }
+
+    /// Starts the actor of a task that is owned under this epoch.
+    fn enter_task(&mut self, run: Run, epoch: i64, instances: Vec<InstanceRow>) -> AtWork {
+        let identity = run.identity;
+        let guard = self.enter(ChildKey::Task(identity));
+        let stats = Arc::clone(guard.stats());
+        let actor = TaskActor::new(guard, self.context.clone(), run, epoch, instances);
+        let at_work = AtWork::Task(TaskHandle(Link::new(actor.start(), stats)));
+        self.context.addresses.others.put(identity, at_work.clone());
+        at_work
+    }
+
+    /// A run is over, or begins anew: its actor is in the address book no more.
+    pub(super) fn leave_run(&mut self, identity: Identity) {
+        self.unserved.leave(identity);
+        match self.context.addresses.others.take(identity) {
+            Some(at_work) => {
+                if matches!(at_work, AtWork::Application(_)) {
+                    self.context.fleet.leave(identity);
+                }
+                self.leave(at_work.key(identity));
+            }
+            None => {
+                self.context.addresses.runs.remove(identity);
+                // It died over the news of its end, and stands not in the address book.
+                for key in [ChildKey::Run, ChildKey::Callback, ChildKey::Task, ChildKey::Application] {
+                    self.leave(key(identity));
+                }
+            }
+        }
+    }
+
+    /// Takes a run over from the store and starts its actor; until then it is not in the address book.
+    pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
+        self.context.addresses.building.put(identity, ());
+        let adopted = adopt(self.context.clone(), identity);
+        ctx.spawn(wrap_future(adopted).map(move |adopted, this: &mut Self, ctx: &mut Context<Self>| {
+            let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
+            let at_work = match adopted {
+                Ok(Adopted::Over) => {
+                    // Its last actor died over the news that its end was on disk.
+                    this.context.addresses.building.remove(identity);
+                    this.leave_run(identity);
+                    for reply in waiting {
+                        reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
+                    }
+                    return;
+                }
+                Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
+                Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
+                Ok(Adopted::Application(loaded)) => this.enter_application(*loaded),
+                Ok(Adopted::Task(run, epoch, instances)) => this.enter_task(*run, epoch, instances),
+                Err(StoreError::NotFound) => {
+                    this.context.addresses.building.remove(identity);
+                    for reply in waiting {
+                        reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
+                    }
+                    return;
+                }
+                Err(error) => {
+                    log::error!("a run could not be loaded, trying again run_id={identity}: {error}");
+                    for reply in waiting {
+                        reply.send(Err(problem_of(&error)));
+                    }
+                    ctx.run_later(std::time::Duration::from_secs(1), move |this, ctx| this.start_run(identity, ctx));
+                    return;
+                }
+            };
+            this.context.addresses.building.remove(identity);
+            for reply in waiting {
+                reply.send(Ok(at_work.clone()));
+            }
+        }));
+    }
+
+    pub(super) fn start_node(&mut self, record: NodeRecord) -> NodeHandle {
+        let id = record.facts.node_id;
+        let guard = self.enter(ChildKey::Node(id));
+        let stats = Arc::clone(guard.stats());
+        let session = self.node_sessions.get(&id).cloned();
+        let actor = NodeActor::new(guard, self.context.clone(), record, session);
+        let handle = NodeHandle(Link::new(actor.start(), stats));
+        self.context.addresses.nodes.put(id, handle.clone());
+        handle
+    }
+
+    pub(super) fn start_worker(&mut self, id: WorkerId, by: Option<String>) -> WorkerHandle {
+        let guard = self.enter(ChildKey::Worker(id));
+        let stats = Arc::clone(guard.stats());
+        let sender = self.worker_sessions.get(&id).cloned();
+        let actor = WorkerActor::new(guard, self.context.clone(), id, sender, by);
+        let handle = WorkerHandle(Link::new(actor.start(), stats));
+        self.context.addresses.workers.put(id, handle.clone());
+        handle
+    }
+
+    fn node_is_there(
+        &mut self,
+        record: NodeRecord,
+        session: Option<(crate::actors::session_sender::SessionSender, bool)>,
+        reply: Reply<NodeHandle>,
+    ) {
+        let id: NodeId = record.facts.node_id;
+        let living = self.context.addresses.nodes.get(id);
+        let handle = match (living, session) {
+            (Some(handle), Some((sender, binary))) => {
+                self.node_sessions.insert(id, (sender.clone(), binary));
+                handle.session_opened(SessionOpened { facts: record.facts, sender, binary });
+                handle
+            }
+            (Some(handle), None) => handle,
+            (None, session) => {
+                if let Some(session) = session {
+                    self.node_sessions.insert(id, session);
+                }
+                self.start_node(record)
+            }
+        };
+        reply.send(Ok(handle));
+    }
+}
+
+impl Handler<NodeConnected> for Registry {
+    type Result = ();
+    fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
+        self.message("registry.node_connected");
+        // How many sites and programs it takes it says with each connection; that is not stored.
+        let (max_sites, max_programs) = (m.facts.max_sites, m.facts.max_programs);
+        let stored = self.context.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
+        ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
+            Ok(mut record) => {
+                (record.facts.max_sites, record.facts.max_programs) = (max_sites, max_programs);
+                this.context.addresses.node_names.put(record.facts.node_id, record.facts.shown_name().into());
+                this.node_is_there(record, m.session, m.reply);
+            }
+            Err(error) => {
+                log::error!("a node's record could not be stored: {error}");
+                m.reply.send(Err(problem_of(&error)));
+            }
+        }));
+    }
+}
+
+impl Handler<WorkerConnected> for Registry {
+    type Result = ();
+    fn handle(&mut self, m: WorkerConnected, _: &mut Self::Context) {
+        self.message("registry.worker_connected");
+        if let Some(sender) = &m.sender {
+            self.worker_sessions.insert(m.id, sender.clone());
+        }
+        let handle = match (self.context.addresses.workers.get(m.id), m.sender) {
+            (Some(handle), Some(sender)) => {
+                handle.session_opened(sender);
+                handle
+            }
+            (Some(handle), None) => handle,
+            (None, _) => self.start_worker(m.id, m.by),
+        };
+        m.reply.send(Ok(handle));
+    }
+}
+
+impl Handler<OpenJob> for Registry {
+    type Result = ();
+    fn handle(&mut self, OpenJob { id, reply }: OpenJob, _: &mut Self::Context) {
+        self.message("registry.open_job");
+        reply.send(Ok(self.job(id)));
+    }
+}
+
+impl Handler<JobIdle> for Registry {
+    type Result = ();
+    fn handle(&mut self, JobIdle(id): JobIdle, _: &mut Self::Context) {
+        self.message("registry.job_idle");
+        // What was sent to it meanwhile is answered before it stops: its mailbox is emptied first.
+        if let Some(handle) = self.context.addresses.jobs.get(id) {
+            self.context.addresses.jobs.remove(id);
+            self.leave(ChildKey::Job(id));
+            handle.rest();
+        }
+    }
+}
+
+impl Handler<StartRunActor> for Registry {
+    type Result = ();
+    fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
+        self.message("registry.start_run");
+        let addresses = &self.context.addresses;
+        if let Some(at_work) = addresses.runs.get(identity).map(AtWork::Run).or_else(|| addresses.others.get(identity)) {
+            // Somebody asked for a run that waited for its turn, and that may have come now.
+            at_work.check_queue();
+            return reply.send(Ok(at_work));
+        }
+        let waiting = self.awaited_runs.entry(identity).or_default();
+        waiting.push(reply);
+        if waiting.len() == 1 {
+            self.start_run(identity, ctx);
+        }
+    }
+}
+
+impl Handler<JobDue> for Registry {
+    type Result = ();
+    fn handle(&mut self, JobDue(id): JobDue, _: &mut Self::Context) {
+        self.message("registry.job_due");
+        self.job(id).due();
+    }
+}
+
+impl Handler<PrepareJobs> for Registry {
+    type Result = ();
+    fn handle(&mut self, PrepareJobs(jobs): PrepareJobs, _: &mut Self::Context) {
+        self.message("registry.prepare_jobs");
+        for loaded in jobs {
+            // One that lives knows better: what was read may be older than what it did since.
+            if self.context.addresses.jobs.get(loaded.job.id).is_none() {
+                self.job(loaded.job.id).prepare(Box::new(loaded));
+            }
+        }
+    }
+}
+
+impl Handler<StartNewRun> for Registry {
+    type Result = ();
+    fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
+        self.message("registry.start_new_run");
+        let addresses = &self.context.addresses;
+        let is_at_work = addresses.runs.get(run.identity).is_some() || addresses.others.get(run.identity).is_some();
+        // Somebody may have seen it in the store and asked for it already.
+        if is_at_work || addresses.building.get(run.identity).is_some() {
+            return;
+        }
+        match run.kind {
+            JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
+            JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
+            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
+            JobKind::Block => {
+                let mut loaded = LoadedRun::new(run, properties);
+                let worker = self.choose_for(loaded.identity(), loaded.class_name());
+                loaded.chosen = Some(Choice { watches: self.context.addresses.watches(), worker });
+                self.enter_run(loaded);
+            }
+        }
+    }
+}
+
+impl Handler<RunBeginsAnew> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunBeginsAnew(identity): RunBeginsAnew, ctx: &mut Self::Context) {
+        self.message("registry.run_begins_anew");
+        self.leave_run(identity);
+        self.context.followers.ring(identity);
+        self.start_run(identity, ctx);
+    }
+}
+
+impl Handler<RunEnded> for Registry {
+    type Result = ();
+    fn handle(&mut self, RunEnded { identity, job_id, follow }: RunEnded, _: &mut Self::Context) {
+        self.message("registry.run_ended");
+        if let Some(identity) = identity {
+            self.leave_run(identity);
+            self.context.followers.ring(identity);
+        }
+        if follow {
+            self.job(job_id).run_over(identity, true);
+        } else if let Some(job) = self.context.addresses.jobs.get(job_id) {
+            match identity {
+                Some(identity) => job.run_left(identity),
+                None => job.run_over(None, false),
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What the broker says of itself to whoever watches it.
+
+use super::Service;
+use crate::actors::lateness::{BOUNDS_MS, Histogram};
+use crate::actors::reply::problem_of;
+use crate::domain::ids::JobId;
+use crate::domain::time::Timestamp;
+use crate::protocol::exposition::Exposition;
+use crate::protocol::management::Lateness;
+use crate::protocol::problem::Problem;
+use crate::store::{LatenessOf, OpenRunCounts, RecentLateness, WaitingAlerts};
+use std::collections::{BTreeMap, HashMap};
+
+/// Fires of a job that its lateness is made of.
+const FIRES: usize = 1_000;
+/// Fires of all jobs that a page looks at, and jobs that it shows.
+const RECENT_FIRES: usize = 5_000;
+const MOST_JOBS: usize = 100;
+
+impl Service {
+    /// How late the latest fires of a job were, from the planned instant to the order to a worker.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub async fn lateness(&self, id: JobId) -> Result<Lateness, Problem> {
+        self.stored_job(id, true).await?;
+        let late = self.context.store.read(LatenessOf { job_id: id, limit: FIRES }).await.map_err(|e| problem_of(&e))?;
+        Ok(summary(late))
+    }
+
+    /// A page for Prometheus.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn metrics(&self) -> Result<String, Problem> {
+        let store = &self.context.store;
+        let open = store.read(OpenRunCounts).await.map_err(|e| problem_of(&e))?;
+        let recent = store.read(RecentLateness { limit: RECENT_FIRES }).await.map_err(|e| problem_of(&e))?;
+        let alerts = store.read(WaitingAlerts).await.map_err(|e| problem_of(&e))?;
+        let mut page = Exposition::default();
+        self.of_the_scheduler(&mut page, &open);
+        of_jobs(&mut page, recent);
+        self.of_the_rest(&mut page, alerts);
+        of_the_process(&mut page, self.context.since);
+        Ok(page.done())
+    }
+
+    fn of_the_scheduler(&self, page: &mut Exposition, open: &[(String, u64)]) {
+        let late = &self.context.lateness;
+        for (name, help, histogram) in [
+            ("webloom_fire_to_ledger_seconds", "From the planned instant of a fire to its row in the ledger.", &late.to_ledger),
+            ("webloom_fire_to_sent_seconds", "From there to the order to whoever carries the run out.", &late.to_sent),
+            ("webloom_fire_to_started_seconds", "From there to the first sign of work.", &late.to_started),
+        ] {
+            write_histogram(page, name, help, histogram);
+        }
+        page.single("webloom_agenda_jobs", "gauge", "Jobs that have a next fire.", self.context.counts.agenda() as f64);
+        page.metric("webloom_fires_total", "counter", "Planned instants by what became of them, since the start.");
+        for (verdict, count) in self.context.counts.fires() {
+            page.sample("webloom_fires_total", &[("verdict", verdict)], count as f64);
+        }
+        page.metric("webloom_runs", "gauge", "Runs that are not over; `queued` wait behind another run of their job.");
+        for (state, count) in open {
+            page.sample("webloom_runs", &[("state", state)], *count as f64);
+        }
+        page.metric("webloom_runs_ended_total", "counter", "Runs that ended, since the start.");
+        for (state, count) in self.context.counts.ends() {
+            page.sample("webloom_runs_ended_total", &[("state", state.name())], count as f64);
+        }
+    }
+
+    fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
+        let (leads, term) = self.leadership();
+        page.single("webloom_leader", "gauge", "1 if this broker leads, 0 if it stands by.", f64::from(u8::from(leads)));
+        page.single("webloom_leader_term", "gauge", "The leader's term: counted up whenever a broker takes over.", term as f64);
+        let stats = self.context.store.stats();
+        page.single("webloom_store_queue_operations", "gauge", "Writes that wait or are being written.", stats.depth as f64);
+        page.single("webloom_store_queue_bytes", "gauge", "Bytes that they take.", stats.depth_bytes as f64);
+        page.single("webloom_store_written_total", "counter", "Writes done, refused ones too.", stats.written as f64);
+        page.single("webloom_store_transactions_total", "counter", "Transactions committed.", stats.batches as f64);
+        page.single("webloom_store_failures_total", "counter", "Transactions and reads that failed.", stats.failures as f64);
+        let lost = self.context.counts.lost_results() as f64;
+        page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
+        let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+        for actor in self.actors() {
+            let (count, restarts, depth) = actors.entry(actor.kind).or_default();
+            *count += 1;
+            *restarts += u64::from(actor.restarts);
+            *depth += actor.queue_depth;
+        }
+        type Of = fn(&(u64, u64, u64)) -> u64;
+        let columns: [(&str, &str, Of); 3] = [
+            ("webloom_actors", "Actors that live, by kind.", |actor| actor.0),
+            ("webloom_actor_restarts", "How often those that live were built again, by kind.", |actor| actor.1),
+            ("webloom_actor_queue_messages", "Messages that wait for them, by kind.", |actor| actor.2),
+        ];
+        for (name, help, of) in columns {
+            page.metric(name, "gauge", help);
+            for (kind, numbers) in &actors {
+                page.sample(name, &[("kind", kind)], of(numbers) as f64);
+            }
+        }
+        let addresses = &self.context.addresses;
+        page.single("webloom_nodes_online", "gauge", "Nodes that are there.", addresses.nodes.all().len() as f64);
+        page.single("webloom_workers_online", "gauge", "Workers that are there.", addresses.workers.all().len() as f64);
+        let (known, held) = self.context.sites.board().counts(Timestamp::steady());
+        page.metric("webloom_sites", "gauge", "Sites that the broker knows something of, and those of them that are held.");
+        for (state, count) in [("known", known), ("held", held)] {
+            page.sample("webloom_sites", &[("state", state)], count as f64);
+        }
+        let name = "webloom_site_requests_total";
+        page.metric(name, "counter", "Requests to sites by what they came to, since the start.");
+        for (outcome, count) in self.context.sites.requests() {
+            page.sample(name, &[("outcome", outcome)], count as f64);
+        }
+        page.single("webloom_alerts_waiting", "gauge", "Messages to channels that have not arrived yet.", alerts as f64);
+    }
+}
+
+fn write_histogram(page: &mut Exposition, name: &str, help: &str, histogram: &Histogram) {
+    let (upto, count, sum) = histogram.read();
+    let seconds = |ms: u64| ms as f64 / 1_000.0;
+    page.histogram(name, help, BOUNDS_MS.iter().map(|ms| seconds(*ms)).zip(upto), count, seconds(sum));
+}
+
+/// The jobs that fired last.
+fn of_jobs(page: &mut Exposition, recent: Vec<(String, String, i64)>) {
+    let mut jobs: Vec<(String, String, Vec<i64>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (id, name, late) in recent {
+        match places.get(&id) {
+            Some(place) => jobs[*place].2.push(late),
+            None if jobs.len() < MOST_JOBS => {
+                places.insert(id.clone(), jobs.len());
+                jobs.push((id, name, vec![late]));
+            }
+            None => {}
+        }
+    }
+    let name = "webloom_job_lateness_seconds";
+    page.metric(name, "gauge", "From the planned instant to the order, over the latest fires of the jobs that fired last.");
+    for (id, job, late) in jobs {
+        let Lateness { p50, p99, max, .. } = summary(late);
+        for (quantile, ms) in [("0.5", p50), ("0.99", p99), ("1", max)] {
+            page.sample(name, &[("job", &job), ("job_id", &id), ("quantile", quantile)], ms as f64 / 1_000.0);
+        }
+    }
+}
+
+fn summary(mut late: Vec<i64>) -> Lateness {
+    late.sort_unstable();
+    // The smallest value that so many of a hundred do not exceed.
+    let quantile = |percent: usize| late.get((late.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
+    Lateness { count: late.len() as u64, p50: quantile(50), p99: quantile(99), max: quantile(100) }
+}
+
+/// Memory and processor time, under the names that are usual for every process. Only where the system says it.
+fn of_the_process(page: &mut Exposition, since: Timestamp) {
+    page.single("process_start_time_seconds", "gauge", "When the broker started.", since.0 as f64 / 1_000.0);
+    let resident = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| resident_bytes(&text));
+    if let Some(bytes) = resident {
+        page.single("process_resident_memory_bytes", "gauge", "Memory that is in use.", bytes as f64);
+    }
+    let seconds = std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| cpu_seconds(&text));
+    if let Some(seconds) = seconds {
+        page.single("process_cpu_seconds_total", "counter", "Processor time.", seconds);
+    }
+}
+
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
+}
+
+/// Linux counts hundredths of a second for programs on all machines that this runs on.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    // The name in brackets may hold anything; 14 and 15 of all columns are the times in user mode and in the kernel.
+    let mut columns = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, kernel): (u64, u64) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
+    Some((user + kernel) as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_there() {
+        assert_eq!(summary(Vec::new()), Lateness::default());
+        assert_eq!(summary(vec![7]), Lateness { count: 1, p50: 7, p99: 7, max: 7 });
+        assert_eq!(summary((1..=200).rev().collect()), Lateness { count: 200, p50: 100, p99: 198, max: 200 });
+    }
+
+    #[test]
+    fn the_system_s_words_are_read() {
+        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t   12 kB\nThreads:\t1\n"), Some(12 * 1_024));
+        let stat = "42 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 1 0 5";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!((resident_bytes(""), cpu_seconds("")), (None, None));
+    }
+}

@@ -1,0 +1,118 @@
+//! The service: all that the edge may ask for, in one place. It finds the actor that is asked, or reads what is stored.
+//!
+//! It holds no state. What it reads of runs that are at work it asks their actors for; of others the store knows.
+
+mod alerts;
+mod brokers;
+mod failures;
+mod groups;
+mod job_data;
+mod jobs;
+mod live_logs;
+mod logs;
+mod metrics;
+mod numbers;
+mod owners;
+mod peers;
+mod plans;
+mod programs;
+mod queue;
+mod redrive;
+mod runs;
+mod sites;
+mod steering;
+mod tasks;
+mod transfer;
+mod why;
+mod why_url;
+mod workers;
+mod works;
+
+pub use super::job::TriggerOrder;
+pub use failures::FailureFilter;
+pub use jobs::JobFilter;
+pub use live_logs::LogEvent;
+pub use logs::LogFilter;
+pub use numbers::NumberedId;
+pub use peers::NodeMeeting;
+pub use plans::FireFilter;
+pub use queue::{PollOptions, Receipt};
+pub use runs::RunFilter;
+pub use sites::SiteFilter;
+pub use workers::WorkerFilter;
+
+use super::context::BrokerContext;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::ActorOutput;
+use crate::protocol::problem::Problem;
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub struct Service {
+    context: BrokerContext,
+}
+
+impl Service {
+    /// The service of a context.
+    #[must_use]
+    pub fn new(context: BrokerContext) -> Self {
+        Self { context }
+    }
+
+    /// The actors that live.
+    #[must_use]
+    pub fn actors(&self) -> Vec<ActorOutput> {
+        let now = Timestamp::now();
+        let mut actors = self.context.addresses.actor_stats.list(now);
+        for actor in &mut actors {
+            // A session is called after its peer: `node <id> #<number>`.
+            let id = match actor.kind.as_str() {
+                "node" => Some(actor.name.as_str()),
+                "session" => actor.name.strip_prefix("node ").and_then(|rest| rest.split(' ').next()),
+                _ => None,
+            };
+            actor.label = id.and_then(|id| id.parse().ok()).map(|id| self.context.addresses.node_name(id).to_string());
+        }
+        let stats = self.context.store.stats();
+        actors.push(ActorOutput {
+            kind: "persistence".to_owned(),
+            name: "writer".to_owned(),
+            label: None,
+            parent: None,
+            state: if self.context.store.is_busy() { "busy" } else { "running" }.to_owned(),
+            age: now.since_ms(self.context.since),
+            restarts: u32::try_from(stats.restarts).unwrap_or(u32::MAX),
+            queue_depth: stats.depth as u64,
+            messages_handled: stats.written,
+            last_error: stats.last_error,
+        });
+        actors
+    }
+
+    /// Whether requests can be served: something can be stored.
+    ///
+    /// # Errors
+    /// Nothing can.
+    pub async fn ready(&self) -> Result<(), Problem> {
+        self.context.store.check_disk().await.map_err(|e| super::reply::problem_of(&e))
+    }
+
+    /// The times by which peers are to live.
+    #[must_use]
+    pub fn times(&self) -> super::context::Times {
+        self.context.times
+    }
+
+    /// Enters something that is no child of the registry, a session, among the actors that can be seen.
+    #[must_use]
+    pub fn enter_session(&self, name: String) -> std::sync::Arc<super::supervision::Stats> {
+        let stats = super::supervision::Stats::new("session", name, None);
+        self.context.addresses.actor_stats.enter(&stats);
+        stats
+    }
+
+    /// Takes it out again.
+    pub fn leave_session(&self, stats: &super::supervision::Stats) {
+        self.context.addresses.actor_stats.leave(stats);
+    }
+}

@@ -1,0 +1,63 @@
+//! Things that are named by their numbers.
+
+use super::Service;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::{ChannelId, GroupId, Identity, JobId, NodeId, Number, NumberOr, WorkerId};
+use crate::protocol::problem::Problem;
+use crate::store::{Numbered, OfNumber};
+use uuid::Uuid;
+
+/// An id whose thing is found by its number.
+pub trait NumberedId: Sized {
+    /// What it is the id of.
+    const KIND: Numbered;
+    /// In words.
+    const NAME: &'static str;
+
+    /// The id of this UUID.
+    fn of(id: Uuid) -> Self;
+}
+
+macro_rules! numbered {
+    ($($id:ident $kind:ident $name:literal),*) => {$(
+        impl NumberedId for $id {
+            const KIND: Numbered = Numbered::$kind;
+            const NAME: &'static str = $name;
+
+            fn of(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+    )*};
+}
+
+numbered!(JobId Job "job", Identity Run "run", GroupId Group "group", NodeId Node "node", WorkerId Worker "worker", ChannelId Channel "channel");
+
+impl Service {
+    /// The id of what somebody names. An id is asked nobody for.
+    ///
+    /// # Errors
+    /// Nothing has this number, or several do.
+    pub async fn meant<T: NumberedId>(&self, named: NumberOr<T>) -> Result<T, Problem> {
+        match named {
+            NumberOr::Id(id) => Ok(id),
+            NumberOr::Number(number) => self.numbered(number).await,
+        }
+    }
+
+    /// The id of what has this number.
+    ///
+    /// # Errors
+    /// Nothing has it, or several do.
+    pub async fn numbered<T: NumberedId>(&self, number: Number) -> Result<T, Problem> {
+        let found = self.context.store.read(OfNumber { kind: T::KIND, number }).await.map_err(|e| problem_of(&e))?;
+        match found[..] {
+            [] => Err(Problem::not_found(format!("there is no {} {number}", T::NAME))),
+            [id] => Ok(T::of(id)),
+            _ => Err(Problem::conflict(
+                "number-shared",
+                format!("{} {}s have the number {number}: say which by its id", found.len(), T::NAME),
+            )),
+        }
+    }
+}

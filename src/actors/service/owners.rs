@@ -1,0 +1,33 @@
+//! To which token an id belongs.
+
+use super::Service;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::PeerId;
+use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
+use crate::store::{ClaimId, OwnerOf};
+
+impl Service {
+    /// What stands for the token that an id belongs to.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn owner_of(&self, peer: PeerId) -> Result<Option<String>, Problem> {
+        self.context.store.read(OwnerOf(peer)).await.map_err(|e| problem_of(&e))
+    }
+
+    /// Makes an id belong to a token, unless it belongs to another that the broker has. Says whether it does.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn claim_id(&self, peer: PeerId, owner: String, others: Vec<String>) -> Result<bool, Problem> {
+        match self.owner_of(peer).await? {
+            Some(stored) if stored == owner => Ok(true),
+            Some(stored) if others.contains(&stored) => Ok(false),
+            _ => {
+                let claim = ClaimId { peer, owner, others, now: Timestamp::now() };
+                self.context.store.write(claim).await.map_err(|e| problem_of(&e))
+            }
+        }
+    }
+}

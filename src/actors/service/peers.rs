@@ -1,0 +1,293 @@
+//! Nodes and workers: they come in, and operators look at them.
+
+use super::Service;
+use crate::actors::node::NodeHandle;
+use crate::actors::reply::problem_of;
+use crate::actors::session_sender::SessionSender;
+use crate::actors::worker::WorkerHandle;
+use crate::domain::ids::{IdPart, Identity, NodeId, NumberOr, WorkerId};
+use crate::domain::node::{Instance, NodeFacts, NodeLoad, NodeRecord, NodeWork};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::{NodeOutput, WorkerInput};
+use crate::protocol::node::{Block, Heartbeat, ToNode};
+use crate::protocol::problem::Problem;
+use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::store::{DeleteNode, GetNode, ListNodes, NodeNames, NodeStatus, PeerNames, SetNodeWork, StoreError};
+use std::collections::HashMap;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A node that calls by HTTP.
+#[derive(Debug)]
+pub struct NodeMeeting {
+    /// What it says of itself.
+    pub facts: NodeFacts,
+    /// How it is.
+    pub heartbeat: Heartbeat,
+    /// Runs that it wants nothing of.
+    pub without: Vec<Identity>,
+    /// The role of its token.
+    pub by: Option<String>,
+}
+
+fn unknown_node(id: NodeId) -> Problem {
+    Problem::not_found(format!("there is no node {id}"))
+}
+
+/// Candidates that are listed where a text may mean several nodes.
+const MOST_CANDIDATES: usize = 10;
+
+/// The nodes that a text means: those of this name, whatever the case of its letters, else those whose id begins or ends so.
+fn meant_by(text: &str, nodes: &[(NodeId, Option<String>)]) -> Vec<NodeId> {
+    type Known = (NodeId, Option<String>);
+    let of = |is: &dyn Fn(&Known) -> bool| nodes.iter().filter(|node| is(node)).map(|node| node.0).collect::<Vec<_>>();
+    let named = of(&|(_, name)| name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(text)));
+    match text.parse::<IdPart>() {
+        Ok(part) if named.is_empty() => of(&|(id, _)| part.is_of(&id.to_string())),
+        _ => named,
+    }
+}
+
+impl Service {
+    /// A node has opened a session.
+    ///
+    /// # Errors
+    /// Its record could not be stored.
+    pub async fn node_connected(
+        &self,
+        facts: NodeFacts,
+        instance: Option<Instance>,
+        sender: SessionSender,
+        binary: bool,
+        by: Option<String>,
+    ) -> Result<NodeHandle, Problem> {
+        let owners = &self.context.addresses.node_owners;
+        owners.claim(facts.node_id, instance, sender.number, &facts.ip_address).map_err(|address| {
+            // It is the reason of a close, which has 123 bytes.
+            let why = format!("another agent, at {address}, uses this node id: give each agent its own --data-dir");
+            Problem::conflict("node-in-use", why)
+        })?;
+        self.context.registry().node_connected(facts, Some((sender, binary)), by).wait().await
+    }
+
+    /// The session of a node is over.
+    pub fn node_disconnected(&self, id: NodeId, session: u64) {
+        self.context.addresses.node_owners.release(id, session);
+        if let Some(node) = self.context.addresses.nodes.get(id) {
+            node.session_closed(session);
+        }
+    }
+
+    /// The actor of a node, if it lives.
+    #[must_use]
+    pub fn node_handle(&self, id: NodeId) -> Option<NodeHandle> {
+        self.context.addresses.nodes.get(id)
+    }
+
+    /// A node without a session lives, and asks for a block.
+    ///
+    /// # Errors
+    /// Its record could not be stored.
+    pub async fn node_calls(&self, call: NodeMeeting) -> Result<Option<Block>, Problem> {
+        let node = match self.context.addresses.nodes.get(call.facts.node_id) {
+            Some(node) => node,
+            None => self.context.registry().node_connected(call.facts, None, call.by).wait().await?,
+        };
+        node.pull(call.heartbeat, call.without).wait().await
+    }
+
+    /// A worker has opened a session.
+    ///
+    /// # Errors
+    /// The registry is gone.
+    pub async fn worker_connected(&self, id: WorkerId, sender: SessionSender, by: Option<String>) -> Result<WorkerHandle, Problem> {
+        self.context.registry().worker_connected(id, Some(sender), by).wait().await
+    }
+
+    /// The actor of a worker, if it lives.
+    #[must_use]
+    pub fn worker_handle(&self, id: WorkerId) -> Option<WorkerHandle> {
+        self.context.addresses.workers.get(id)
+    }
+
+    /// A worker without a session says which classes it watches.
+    ///
+    /// # Errors
+    /// A name is not allowed, it was put out, or it could not be stored.
+    pub async fn register_worker(&self, id: WorkerId, input: WorkerInput, by: Option<String>) -> Result<(), Problem> {
+        self.admit_worker(id).await?;
+        let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
+        let worker = self.context.registry().worker_connected(id, None, by).wait().await?;
+        worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
+    }
+
+    /// What the broker has to say to a worker without a session.
+    ///
+    /// # Errors
+    /// The worker is not known (any more).
+    pub async fn worker_messages(&self, id: WorkerId, wait: Duration) -> Result<Vec<ToWorker>, Problem> {
+        let Some(worker) = self.worker_handle(id) else {
+            self.admit_worker(id).await?;
+            return Err(Problem::not_found(format!("worker {id} is not registered, or was silent for too long")));
+        };
+        match worker.fetch(wait).wait().await {
+            // It left over the question. One that was put out in that moment is told so, and not to come again.
+            Err(problem) if problem.status == 503 => self.admit_worker(id).await.and(Err(problem)),
+            fetched => fetched,
+        }
+    }
+
+    /// All nodes that were ever there.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn nodes(&self) -> Result<Vec<NodeOutput>, Problem> {
+        let records = self.context.store.read(ListNodes).await.map_err(|e| problem_of(&e))?;
+        let mut out = Vec::with_capacity(records.len());
+        for record in records {
+            out.push(self.node_output(record).await);
+        }
+        Ok(out)
+    }
+
+    /// A node.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn node(&self, id: NodeId) -> Result<NodeOutput, Problem> {
+        let record = self.context.store.read(GetNode(id)).await.map_err(|e| problem_of(&e))?;
+        Ok(self.node_output(record.ok_or_else(|| unknown_node(id))?).await)
+    }
+
+    /// The node that a text means: its id, its number, its name, or digits that its id begins or ends with.
+    ///
+    /// # Errors
+    /// It means no node, or several.
+    pub async fn node_meant(&self, text: &str) -> Result<NodeId, Problem> {
+        let named: Option<NumberOr<NodeId>> = text.parse().ok();
+        match named {
+            Some(NumberOr::Id(id)) => return Ok(id),
+            // A name may consist of digits too.
+            Some(NumberOr::Number(number)) => match self.numbered(number).await {
+                Err(problem) if problem.status == 404 => {}
+                found => return found,
+            },
+            None => {}
+        }
+        let nodes = self.context.store.read(NodeNames).await.map_err(|e| problem_of(&e))?;
+        match meant_by(text, &nodes)[..] {
+            [] => Err(Problem::not_found(format!("there is no node `{text}`; a node is meant by its name, its id or its number"))),
+            [id] => Ok(id),
+            ref several => {
+                let ids: Vec<String> = several.iter().take(MOST_CANDIDATES).map(ToString::to_string).collect();
+                let more = if several.len() > MOST_CANDIDATES { ", …" } else { "" };
+                let detail = format!("{} nodes are meant by `{text}`. Use one of the ids {}{more}", several.len(), ids.join(", "));
+                Err(Problem::conflict("ambiguous", detail))
+            }
+        }
+    }
+
+    /// The names of nodes and workers that have one.
+    pub(super) async fn peer_names(&self, mut peers: Vec<Uuid>) -> Result<HashMap<Uuid, String>, Problem> {
+        peers.sort_unstable();
+        peers.dedup();
+        if peers.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.context.store.read(PeerNames(peers)).await.map_err(|e| problem_of(&e))
+    }
+
+    async fn node_output(&self, record: NodeRecord) -> NodeOutput {
+        let (name, number) = (record.facts.shown_name(), record.facts.node_id.number());
+        let asked = match self.context.addresses.nodes.get(record.facts.node_id) {
+            Some(node) => node.describe().wait().await.ok(),
+            None => None,
+        };
+        match asked {
+            Some(d) => NodeOutput { name, number, record, is_online: d.is_online, load: d.load, holding: d.holding, programs: d.programs },
+            None => NodeOutput { name, number, record, is_online: false, load: None, holding: 0, programs: 0 },
+        }
+    }
+
+    /// The operator's word on a node. It is stored, and told to the node until it has done it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn set_node_work(
+        &self,
+        id: NodeId,
+        work: NodeWork,
+        reason: Option<String>,
+        by: Option<String>,
+    ) -> Result<NodeOutput, Problem> {
+        let set = SetNodeWork { node: id, work, reason: reason.filter(|text| !text.is_empty()), by, now: Timestamp::now() };
+        let record = match self.context.store.write(set).await {
+            Err(StoreError::NotFound) => return Err(unknown_node(id)),
+            stored => stored.map_err(|e| problem_of(&e))?,
+        };
+        if let Some(node) = self.context.addresses.nodes.get(id) {
+            node.set_work(record.clone());
+        }
+        Ok(self.node_output(record).await)
+    }
+
+    /// Forgets a node. One that is there is told to end, if that is meant.
+    ///
+    /// # Errors
+    /// There is none, or it is there and that is not meant.
+    pub async fn remove_node(&self, id: NodeId, force: bool) -> Result<(), Problem> {
+        let node = self.node(id).await?;
+        if node.is_online && !force {
+            return Err(Problem::conflict("node-online", format!("node {id} is there: `force` ends and removes it")));
+        }
+        if let Some(node) = self.context.addresses.nodes.get(id) {
+            node.command(ToNode::Leave { reason: "an operator removed the node".to_owned() });
+            node.hang_up("an operator removed the node");
+            self.context.registry().node_gone(id);
+        }
+        self.context.addresses.node_names.remove(id);
+        match self.context.store.write(DeleteNode(id)).await {
+            Err(StoreError::NotFound) => Err(unknown_node(id)),
+            done => done.map_err(|e| problem_of(&e)),
+        }
+    }
+
+    /// What a node said of itself, newest first.
+    ///
+    /// # Errors
+    /// There is none, or the end is before the beginning.
+    pub async fn node_status(
+        &self,
+        id: NodeId,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(NodeLoad, Timestamp)>, Problem> {
+        if let (Some(from), Some(to)) = (from, to)
+            && to < from
+        {
+            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+        }
+        self.node(id).await?;
+        self.context.store.read(NodeStatus { node: id, from, to, limit }).await.map_err(|e| problem_of(&e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_by_its_name_and_by_the_first_digits_of_its_id() {
+        let id = |text: &str| text.parse::<NodeId>().expect("an id");
+        let (a, b, c) =
+            (id("abcd0000000000000000000000000001"), id("abcd1000000000000000000000000002"), id("0000abcd000000000000000000000003"));
+        let nodes = [(a, Some("ABCD1".to_owned())), (b, Some("Web".to_owned())), (c, Some("web".to_owned()))];
+        assert_eq!(meant_by("abcd1", &nodes), [a], "a name comes before digits");
+        assert_eq!(meant_by("WEB", &nodes), [b, c]);
+        assert_eq!(meant_by("ABCD", &nodes), [a, b]);
+        assert_eq!(meant_by("00000003", &nodes), [c]);
+        assert_eq!(meant_by("abcd10", &nodes), [b]);
+        assert!(meant_by("abc", &nodes).is_empty() && meant_by("we", &nodes).is_empty() && meant_by("", &nodes).is_empty());
+    }
+}

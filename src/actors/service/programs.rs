@@ -1,0 +1,113 @@
+//! Packages, and the instances of runs.
+
+use super::Service;
+use crate::actors::packages::Incoming;
+use crate::actors::reply::problem_of;
+use crate::domain::ids::{Identity, NodeId};
+use crate::domain::job::JobKind;
+use crate::domain::node::shown_name;
+use crate::protocol::api::{Page, RunOutput};
+use crate::protocol::packages::{InstanceOutput, PackageOutput};
+use crate::protocol::problem::Problem;
+use crate::store::{InstanceRow, ListInstances};
+use std::collections::HashMap;
+use std::fs::File;
+use uuid::Uuid;
+
+fn output(row: InstanceRow, names: &HashMap<Uuid, String>) -> InstanceOutput {
+    InstanceOutput {
+        instance: row.instance,
+        peer: row.peer.map(NodeId),
+        peer_name: row.peer.map(|peer| shown_name(NodeId(peer), names.get(&peer).map(String::as_str))),
+        attempt: row.attempt,
+        state: row.state,
+        reason: row.reason,
+        result: row.result.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        lines: row.lines,
+        exit_reason: row.exit_reason,
+        start_time: row.start_time,
+        finish_time: row.finish_time,
+    }
+}
+
+/// A task at one worker is its own only instance, and has no row for it.
+fn only_instance(run: RunOutput) -> Option<InstanceRow> {
+    let worker = run.worker_id.filter(|_| run.kind == JobKind::Task.name())?;
+    Some(InstanceRow {
+        instance: 0,
+        peer: Some(worker.0),
+        attempt: run.attempt,
+        state: run.state,
+        reason: run.reason,
+        result: run.result.map(|result| result.to_string()),
+        start_time: run.start_time,
+        finish_time: run.finish_time,
+        lines: 0,
+        exit_reason: None,
+    })
+}
+
+impl Service {
+    /// The instances of a run, in their order; of a task that one worker has or had, that one.
+    ///
+    /// # Errors
+    /// There is no such run, or the cursor is none of ours.
+    pub async fn instances(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<InstanceOutput>, Problem> {
+        let from = cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
+        let run = self.stored_run(identity).await?;
+        let list = ListInstances { no: run.no, from: from.unwrap_or(0), limit: limit + 1 };
+        let mut rows = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
+        let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.instance.to_string())).flatten();
+        if rows.is_empty() && from.is_none() && run.kind == JobKind::Task {
+            rows.extend(only_instance(self.run(identity).await?));
+        }
+        let names = self.peer_names(rows.iter().filter_map(|row| row.peer).collect()).await?;
+        Ok(Page { items: rows.into_iter().map(|row| output(row, &names)).collect(), next_cursor })
+    }
+
+    /// Begins to take a package in.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub async fn begin_package(&self) -> Result<Incoming, Problem> {
+        self.context.packages.begin().await
+    }
+
+    /// Keeps a package that came in.
+    ///
+    /// # Errors
+    /// The disk or the store refuses.
+    pub async fn keep_package(
+        &self,
+        incoming: Incoming,
+        name: Option<String>,
+        media_type: String,
+        by: Option<String>,
+    ) -> Result<PackageOutput, Problem> {
+        self.context.packages.finish(&self.context, incoming, name, media_type, by).await
+    }
+
+    /// All packages.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn packages(&self) -> Result<Vec<PackageOutput>, Problem> {
+        self.context.packages.list(&self.context).await
+    }
+
+    /// A package, and its file.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn open_package(&self, sha256: &str) -> Result<(PackageOutput, File), Problem> {
+        self.context.packages.open(&self.context, sha256).await
+    }
+
+    /// Forgets a package.
+    ///
+    /// # Errors
+    /// There is none, or it is used.
+    pub async fn remove_package(&self, sha256: &str) -> Result<(), Problem> {
+        self.context.packages.remove(&self.context, sha256).await
+    }
+}

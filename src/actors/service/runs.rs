@@ -1,0 +1,245 @@
+//! Runs: asked of their actors while they work, read from the store after.
+
+use super::Service;
+use crate::actors::context::AtWork;
+use crate::actors::reply::problem_of;
+use crate::actors::run::stored_output;
+use crate::domain::ids::{BlockId, IdPart, Identity, JobId, NodeId, Seq, TraceId};
+use crate::domain::job::JobKind;
+use crate::domain::node::shown_name;
+use crate::domain::run::{Counters, Run, RunState};
+use crate::domain::time::Timestamp;
+use crate::protocol::api::{BlockCounts, BlockOutput, JobStatusOutput, Page, RunOutput};
+use crate::protocol::problem::Problem;
+use crate::store::{CountBlocks, GetRun, LastBlock, ListBlocks, ListRuns, NodeCounts, StoredCounts};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long whoever ends a run waits for that.
+const STOP: Duration = Duration::from_secs(3);
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    /// Only those whose id begins or ends with this.
+    pub id: Option<IdPart>,
+    /// Only of this state.
+    pub state: Option<RunState>,
+    /// Only of this job.
+    pub job_id: Option<JobId>,
+    /// Only of this kind.
+    pub kind: Option<JobKind>,
+    /// Only of jobs that are in this group now.
+    pub group: Option<String>,
+    /// Only those of this trace.
+    pub trace: Option<TraceId>,
+    /// Only those made at this instant and later.
+    pub from: Option<Timestamp>,
+    /// Only those made at this instant and earlier.
+    pub to: Option<Timestamp>,
+    /// `-creationTime`, the usual, or `creationTime`.
+    pub sort: Option<String>,
+    /// Where the last page ended.
+    pub cursor: Option<String>,
+    /// The most items in the answer.
+    pub limit: usize,
+}
+
+/// A run as its row has it.
+fn shown(run: &Run) -> RunOutput {
+    RunOutput { worker_id: run.worker_id, ..stored_output(run) }
+}
+
+impl Service {
+    pub(super) async fn stored_run(&self, identity: Identity) -> Result<Run, Problem> {
+        let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))
+    }
+
+    /// A run.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn run(&self, identity: Identity) -> Result<RunOutput, Problem> {
+        if let Some(output) = self.described(identity).await {
+            return Ok(output);
+        }
+        let run = self.stored_run(identity).await?;
+        let mut output = shown(&run);
+        if run.kind == JobKind::Block {
+            self.count_blocks(&run, &mut output).await?;
+        }
+        Ok(output)
+    }
+
+    /// Puts in what the blocks of a run tell: its row has that only from its end on, and not all of it. What only its actor
+    /// would know is left out.
+    async fn count_blocks(&self, run: &Run, output: &mut RunOutput) -> Result<(), Problem> {
+        let counts = self.context.store.read(CountBlocks { no: run.no }).await.map_err(|e| problem_of(&e))?;
+        let is_over = run.state.is_final();
+        let StoredCounts { requests: total, success, error, .. } = counts;
+        if !is_over {
+            output.counters = Counters { left: total - success - error, success, error, total };
+        }
+        output.consuming = is_over.then_some(0);
+        output.blocks = BlockCounts { ready: counts.ready, using: output.consuming, answered: counts.answered, total: counts.blocks };
+        (output.seen, output.seen_bytes) = (total, output.consuming);
+        output.block_times = output.block_times.max(counts.attempts as i64);
+        Ok(())
+    }
+
+    /// A stored run in a list: as [`Service::run`] has it, but a long run that ended well costs one look and not one at each block.
+    async fn listed(&self, run: &Run) -> Result<RunOutput, Problem> {
+        let mut output = shown(run);
+        if run.kind == JobKind::Block && run.state == RunState::Success {
+            let last = self.context.store.read(LastBlock { no: run.no }).await.map_err(|e| problem_of(&e))?;
+            (output.blocks.total, output.seen) = (last.map_or(0, |seq| u64::from(seq) + 1), run.counters.total);
+        } else if run.kind == JobKind::Block {
+            self.count_blocks(run, &mut output).await?;
+        }
+        Ok(output)
+    }
+
+    /// What the actor of a run that is at work says of it.
+    pub(super) async fn described(&self, identity: Identity) -> Option<RunOutput> {
+        if let Some(run) = self.context.addresses.runs.get(identity) {
+            return run.describe().wait().await.ok().map(|description| description.output);
+        }
+        match self.context.addresses.others.get(identity)? {
+            AtWork::Task(task) => task.describe().wait().await.ok(),
+            AtWork::Application(application) => application.describe().wait().await.ok(),
+            AtWork::Callback(callback) => callback.describe().wait().await.ok(),
+            AtWork::Run(run) => run.describe().wait().await.ok().map(|description| description.output),
+        }
+    }
+
+    /// Lists runs, newest first unless the filter says otherwise.
+    ///
+    /// # Errors
+    /// The cursor is none of ours, nothing can be sorted by that, or the end is before the beginning.
+    pub async fn runs(&self, filter: RunFilter) -> Result<Page<RunOutput>, Problem> {
+        let cursor = filter.cursor.as_deref().map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list")));
+        let ascending = match filter.sort.as_deref() {
+            None | Some("-creationTime") => false,
+            Some("creationTime") => true,
+            Some(other) => return Err(Problem::invalid("sort", format!("`{other}` is neither creationTime nor -creationTime"))),
+        };
+        if let (Some(from), Some(to)) = (filter.from, filter.to)
+            && to < from
+        {
+            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+        }
+        let limit = filter.limit;
+        let query = ListRuns {
+            id: filter.id,
+            state: filter.state,
+            job_id: filter.job_id,
+            kind: filter.kind,
+            group: filter.group,
+            trace: filter.trace,
+            from: filter.from,
+            to: filter.to,
+            ascending,
+            after_no: cursor.transpose()?,
+            limit: limit + 1,
+        };
+        let mut runs = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
+        let more = runs.len() > limit;
+        runs.truncate(limit);
+        let next_cursor = runs.last().filter(|_| more).map(|run| run.no.to_string());
+        let mut items = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let asked = if run.state.is_final() { None } else { self.described(run.identity).await };
+            items.push(match asked {
+                Some(output) => output,
+                None => self.listed(run).await?,
+            });
+        }
+        Ok(Page { items, next_cursor })
+    }
+
+    /// Ends a run. One whose programs take their time is answered as it stands.
+    ///
+    /// # Errors
+    /// There is none, or it is over.
+    pub async fn stop_run(&self, identity: Identity, by: Option<&str>) -> Result<RunOutput, Problem> {
+        let reason = by.map_or_else(|| "stopped by hand".to_owned(), |by| format!("stopped by {by}"));
+        let stop = self.context.stop_run(identity, reason, by.map(str::to_owned));
+        match tokio::time::timeout(STOP, stop).await {
+            Ok(stopped) => stopped,
+            // Its programs have their time of grace: that they are to end is stored.
+            Err(_) => self.run(identity).await,
+        }
+    }
+
+    /// The blocks of a run, in the order of their numbers.
+    ///
+    /// # Errors
+    /// There is no such run, or the cursor is none of ours.
+    pub async fn blocks(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<BlockOutput>, Problem> {
+        let from: Option<Seq> =
+            cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
+        let run = self.stored_run(identity).await?;
+        let leases: HashMap<Seq, _> = match self.context.addresses.runs.get(identity) {
+            Some(handle) => handle.describe().wait().await.map(|d| d.leases).unwrap_or_default(),
+            None => Vec::new(),
+        }
+        .into_iter()
+        .map(|(seq, node, attempt, until)| (seq, (node, attempt, until)))
+        .collect();
+        let query = ListBlocks { no: run.no, from, limit: limit + 1, state: None };
+        let mut rows = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
+        let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.seq.to_string())).flatten();
+        let peers = rows.iter().filter_map(|row| row.node).chain(leases.values().map(|lease| lease.0));
+        let names = self.peer_names(peers.map(|node| node.0).collect()).await?;
+        let items = rows.into_iter().map(|row| {
+            // That a block is out is written nowhere: its run's actor knows.
+            let lease = leases.get(&row.seq).filter(|_| row.finish_time.is_none());
+            let node_id = lease.map(|l| l.0).or(row.node);
+            BlockOutput {
+                block_id: BlockId::new(identity, row.seq),
+                identity,
+                state: if lease.is_some() { "using".to_owned() } else { row.state.name().to_owned() },
+                requests: row.requests,
+                success: row.success,
+                error: row.error,
+                attempt: lease.map_or(row.attempt, |l| l.1),
+                node_id,
+                node_name: node_id.map(|node| shown_name(node, names.get(&node.0).map(String::as_str))),
+                lease_until: lease.map(|l| l.2),
+                acknowledged: row.acked,
+                exception: row.exception,
+                creation_time: row.creation_time,
+                finish_time: row.finish_time,
+            }
+        });
+        Ok(Page { items: items.collect(), next_cursor })
+    }
+
+    /// What each node did for a run, and the sum: the seeds' *JobStatus*.
+    ///
+    /// # Errors
+    /// There is no such run.
+    pub async fn run_status(&self, identity: Identity) -> Result<Vec<JobStatusOutput>, Problem> {
+        let run = self.stored_run(identity).await?;
+        let now = self.run(identity).await?;
+        let nodes = self.context.store.read(NodeCounts { no: run.no }).await.map_err(|e| problem_of(&e))?;
+        let names = self.peer_names(nodes.iter().filter_map(|row| row.0).map(|node| node.0).collect()).await?;
+        let status = |node_id: Option<NodeId>, counters, update_time| JobStatusOutput {
+            job_id: run.job_id,
+            identity,
+            node_id,
+            node_name: node_id.map(|node| shown_name(node, names.get(&node.0).map(String::as_str))),
+            status: now.state,
+            counters,
+            update_time,
+        };
+        let last = nodes.iter().map(|n| n.3).max();
+        let mut out = vec![status(None, now.counters, last)];
+        out.extend(nodes.into_iter().filter_map(|(node, success, error, update)| {
+            let counters = Counters { left: 0, success, error, total: success + error };
+            node.map(|node| status(Some(node), counters, Some(update)))
+        }));
+        Ok(out)
+    }
+}

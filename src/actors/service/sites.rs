@@ -1,0 +1,196 @@
+//! Sites: operators look at them, hold and release them.
+
+use super::Service;
+use crate::actors::reply::problem_of;
+use crate::domain::frontier::SiteNo;
+use crate::domain::ids::Identity;
+use crate::domain::job::JobKind;
+use crate::domain::sites::{MOST_OPERATOR_MS, SiteView, Why, site_name};
+use crate::domain::time::{Timestamp, span_text};
+use crate::protocol::api::Page;
+use crate::protocol::problem::Problem;
+use crate::protocol::sites::{HeldOutput, HoldInput, RunSiteOutput, SiteOutput};
+use crate::store::KeepSite;
+use std::sync::Arc;
+
+/// Which sites to list.
+#[derive(Debug, Clone, Default)]
+pub struct SiteFilter {
+    /// Only those whose name has this part.
+    pub name: Option<String>,
+    /// Only those that are held, or those that are not.
+    pub held: Option<bool>,
+    /// Where the last page ended.
+    pub cursor: Option<String>,
+    /// The most items in the answer.
+    pub limit: usize,
+}
+
+fn output(view: SiteView, now: Timestamp) -> SiteOutput {
+    SiteOutput {
+        name: view.name.to_string(),
+        run: view.run,
+        next_at: Some(view.next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
+        delay: view.delay_ms.map(u64::from),
+        failures: view.failures.into(),
+        held: view.held.map(|(until, why)| HeldOutput { until: until.on_the_wall(), why }),
+    }
+}
+
+/// How many milliseconds a hold lasts that is asked for at this time of the wall clock.
+fn span_ms(input: &HoldInput, now: Timestamp) -> Result<i64, Problem> {
+    let most = i64::from(MOST_OPERATOR_MS);
+    let too_long = |field| {
+        Err(Problem::invalid(
+            field,
+            format!("a hold lasts at most {}; hold the site again before it ends", span_text(MOST_OPERATOR_MS.into())),
+        ))
+    };
+    match (input.until, input.for_ms) {
+        (Some(until), None) => match until.since_ms(now) {
+            ..=0 => Err(Problem::invalid("until", format!("{until} is over; an instant after {now} is expected"))),
+            ms if ms > most => too_long("until"),
+            ms => Ok(ms),
+        },
+        (None, Some(0)) => Err(Problem::invalid("for", "a number of milliseconds from 1 is expected")),
+        (None, Some(ms)) => i64::try_from(ms).ok().filter(|ms| *ms <= most).map_or_else(|| too_long("for"), Ok),
+        (None, None) => {
+            Err(Problem::invalid("until", "how long is not said; `until` with an instant or `for` with milliseconds is expected"))
+        }
+        (Some(_), Some(_)) => Err(Problem::invalid("for", "`until` and `for` exclude each other; send one of them")),
+    }
+}
+
+fn named(text: &str) -> Result<Arc<str>, Problem> {
+    site_name(text).map(Into::into).map_err(|why| Problem::invalid("name", why))
+}
+
+impl Service {
+    /// Lists the sites that there is something to remember of, by name.
+    #[must_use]
+    pub fn sites(&self, filter: &SiteFilter) -> Page<SiteOutput> {
+        let SiteFilter { name, held, cursor, limit } = filter;
+        let now = Timestamp::steady();
+        let part = name.as_deref().unwrap_or_default().to_lowercase();
+        let mut views = self.context.sites.board().page(&part, *held, cursor.as_deref(), limit + 1, now);
+        let is_more = views.len() > *limit;
+        views.truncate(*limit);
+        let next_cursor = views.last().filter(|_| is_more).map(|view| view.name.to_string());
+        Page { items: views.into_iter().map(|view| output(view, now)).collect(), next_cursor }
+    }
+
+    /// The sites of a run, in the order in which it met them. One that is not at work waits for none.
+    ///
+    /// # Errors
+    /// There is no such run, the cursor is none of ours, or the run's actor is being built.
+    pub async fn run_sites(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<RunSiteOutput>, Problem> {
+        let from = cursor.map(|text| text.parse::<SiteNo>().map_err(|_| Problem::invalid("cursor", "not a cursor of this list")));
+        let from = from.transpose()?.unwrap_or(0);
+        if let Some(run) = self.context.addresses.runs.get(identity) {
+            return run.sites(from, limit).wait().await;
+        }
+        let run = self.stored_run(identity).await?;
+        if run.kind == JobKind::Block && !run.state.is_final() && !run.is_queued() {
+            return Err(Problem::busy("the run's actor is being built"));
+        }
+        Ok(Page { items: Vec::new(), next_cursor: None })
+    }
+
+    fn site(&self, name: &str) -> Result<SiteOutput, Problem> {
+        let now = Timestamp::steady();
+        let view = self.context.sites.board().view(name, now);
+        let view =
+            view.ok_or_else(|| Problem::not_found(format!("there is no site `{name}`: no run has asked it, and nobody holds it")))?;
+        Ok(output(view, now))
+    }
+
+    /// Holds a site: no run begins a request there, and nodes give back the blocks that they have of it. Answered when that is stored.
+    ///
+    /// # Errors
+    /// This is no site, the time makes no sense, or it could not be stored: then nothing has changed.
+    pub async fn hold_site(&self, text: &str, input: &HoldInput, by: Option<String>) -> Result<SiteOutput, Problem> {
+        let (name, ms) = (named(text)?, span_ms(input, Timestamp::now())?);
+        let now = Timestamp::steady();
+        let (before, write) = {
+            // Others write what they learn of the site in the same order.
+            let mut board = self.context.sites.board();
+            let before = board.own_hold(&name, now);
+            let state = board.hold(&name, now.plus_ms(ms), now);
+            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state: Some(state), now: Timestamp::now() }))
+        };
+        if let Err(error) = write.await {
+            self.hold_as_before(&name, before);
+            return Err(problem_of(&error));
+        }
+        for (_, run) in self.context.addresses.runs.all() {
+            run.site_held(Arc::clone(&name));
+        }
+        let until = now.plus_ms(ms).on_the_wall();
+        log::info!("site held name={name} until={until} by={}", by.as_deref().unwrap_or("-"));
+        self.site(&name)
+    }
+
+    /// Releases a site, whatever the reason of its hold. Answered when that is stored; runs go on at once.
+    ///
+    /// # Errors
+    /// This is no site, nothing is known of it, it is held under another name, or it could not be stored: then nothing has changed.
+    pub async fn release_site(&self, text: &str, by: Option<String>) -> Result<SiteOutput, Problem> {
+        let name = named(text)?;
+        self.site(&name)?;
+        let now = Timestamp::steady();
+        let (before, write) = {
+            let mut board = self.context.sites.board();
+            let before = board.own_hold(&name, now);
+            if let Some((other, until)) = board.held_by_hand(&name, now).filter(|_| before.is_none()) {
+                let detail = format!("`{name}` is held until {} under the name `{other}`: release `{other}`", until.on_the_wall());
+                return Err(Problem::conflict("held-elsewhere", detail));
+            }
+            let state = board.free(&name, now);
+            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state, now: Timestamp::now() }))
+        };
+        if let Err(error) = write.await {
+            self.hold_as_before(&name, before);
+            return Err(problem_of(&error));
+        }
+        for (_, run) in self.context.addresses.runs.all() {
+            run.site_freed(Arc::clone(&name));
+        }
+        log::info!("site released name={name} by={}", by.as_deref().unwrap_or("-"));
+        self.site(&name)
+    }
+
+    /// What was not stored is taken back.
+    fn hold_as_before(&self, name: &str, before: Option<(Timestamp, Why)>) {
+        let (mut board, now) = (self.context.sites.board(), Timestamp::steady());
+        match before {
+            Some((until, _)) => drop(board.hold(name, until, now)),
+            None => drop(board.free(name, now)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_lasts_until_an_instant_or_for_a_time() {
+        let now = Timestamp(1_000_000);
+        let span = |until: Option<i64>, for_ms| span_ms(&HoldInput { until: until.map(Timestamp), for_ms }, now);
+        assert_eq!((span(Some(1_060_000), None), span(None, Some(600_000))), (Ok(60_000), Ok(600_000)));
+        let most = i64::from(MOST_OPERATOR_MS);
+        assert_eq!((span(Some(now.0 + most), None), span(None, Some(most as u64))), (Ok(most), Ok(most)));
+        for (until, for_ms, field) in [
+            (None, None, "until"),
+            (Some(2_000_000), Some(1), "for"),
+            (Some(1_000_000), None, "until"),
+            (Some(now.0 + most + 1), None, "until"),
+            (None, Some(0), "for"),
+            (None, Some(most as u64 + 1), "for"),
+            (None, Some(u64::MAX), "for"),
+        ] {
+            let problem = span(until, for_ms).expect_err("it makes no sense");
+            assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{until:?} {for_ms:?}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Why an instant made a run or none, and why a run is where it is: the ledger, the changes and the plan are asked.
+
+use super::Service;
+use crate::actors::context::AtWork;
+use crate::actors::reply::problem_of;
+use crate::actors::task::TaskDescription;
+use crate::domain::explain::{Part, Place, RunView, explain_run};
+use crate::domain::ids::{Identity, JobId, NodeId};
+use crate::domain::job::{Job, JobKind};
+use crate::domain::run::{Run, RunState};
+use crate::domain::schedule::{Answer, Plan, Recorded, Schedule, Sight, explain, explain_unrecorded};
+use crate::domain::task::worker_pool::{Ask, Obstacle, Refusal};
+use crate::domain::time::Timestamp;
+use crate::domain::worker::{WorkerRecord, WorkerState};
+use crate::protocol::api::RunOutput;
+use crate::protocol::management::WhyOutput;
+use crate::protocol::problem::Problem;
+use crate::store::{
+    GetRun, InstanceRow, ListChanges, ListFires, ListInstances, OpenRunsOf, StoredChange, StoredFire, StoredPlan, WatchedClasses,
+    WatchersOf,
+};
+
+/// Changes of a job that are looked through for the definition of a past instant.
+const MOST_CHANGES: usize = 1_000;
+
+/// Instances of a run that are looked at.
+const MOST_INSTANCES: usize = 10_000;
+
+/// Workers that watch the class of a run and are looked at.
+const MOST_WATCHERS: usize = 1_000;
+
+/// A job as it was defined at some time.
+struct Definition {
+    version: i64,
+    at: Timestamp,
+    by: Option<String>,
+    is_enabled: bool,
+    is_deleted: bool,
+    disabled_reason: Option<String>,
+    schedule: Schedule,
+}
+
+impl Definition {
+    fn of_change(change: &StoredChange) -> Option<Self> {
+        let job: serde_json::Value = serde_json::from_str(&change.job).ok()?;
+        let schedule = job.get("schedule").filter(|schedule| !schedule.is_null());
+        Some(Self {
+            version: change.version,
+            at: change.at,
+            by: change.by.clone(),
+            is_enabled: job["isEnabled"].as_bool()?,
+            is_deleted: job["isDeleted"].as_bool()?,
+            disabled_reason: job["disabledReason"].as_str().map(str::to_owned),
+            schedule: schedule.map_or(Some(Schedule::default()), |schedule| serde_json::from_value(schedule.clone()).ok())?,
+        })
+    }
+
+    fn off(&self) -> Option<Sight> {
+        let how = match (self.is_deleted, self.is_enabled) {
+            (true, _) => "deleted",
+            (false, false) => "disabled",
+            (false, true) => return None,
+        };
+        Some(Sight::Off { how, since: self.at, by: self.by.clone(), reason: self.disabled_reason.clone() })
+    }
+}
+
+fn output(subject: String, answer: Answer, identity: Option<Identity>) -> WhyOutput {
+    WhyOutput { subject, verdict: answer.verdict, rule: answer.rule, because: answer.because, identity }
+}
+
+/// What no trigger names.
+fn not_named(plan: &Plan, at: Timestamp, version: i64) -> Sight {
+    let (start, end) = plan.bounds();
+    if start.is_some_and(|start| at < start) || end.is_some_and(|end| at > end) {
+        return Sight::OutOfBounds { start, end };
+    }
+    Sight::NotNamed { before: plan.named_before(at), after: plan.named_after(at).map(|next| next.at), version }
+}
+
+/// An instant that the plan has not been decided up to.
+fn ahead(plan: &Plan, stored: &StoredPlan, version: i64, at: Timestamp, is_open: bool, now: Timestamp) -> Sight {
+    let state = &stored.state;
+    let blackout = plan.blackout(at).map(str::to_owned);
+    let is_due = at <= now;
+    if let Some(next) = plan.next(state, is_open).filter(|next| next.at == at) {
+        return Sight::Coming { is_due, kind: next.kind, note: next.note, blackout };
+    }
+    match plan.named_after(at.plus_ms(-1)).filter(|next| next.at == at) {
+        None => not_named(plan, at, version),
+        Some(next) => match (state.asked_at.filter(|asked| *asked > at), plan.max_fires().filter(|most| state.fires >= *most)) {
+            (_, Some(most)) => Sight::Exhausted { most },
+            (Some(asked), _) => Sight::Overruled { asked },
+            (None, None) => Sight::Coming { is_due, kind: next.kind, note: next.note, blackout },
+        },
+    }
+}
+
+impl Service {
+    /// Why an instant made a run of a job, or none.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub async fn why(&self, id: JobId, at: Timestamp) -> Result<WhyOutput, Problem> {
+        let (job, stored) = self.stored_job(id, true).await?;
+        let around = ListFires { job_id: id, from: Some(at), to: Some(at), verdict: None, ascending: false, limit: 1 };
+        let row = self.context.store.read(around).await.map_err(|e| problem_of(&e))?.pop();
+        match row {
+            Some(row) => self.why_recorded(&job, row, at).await,
+            None => {
+                let sight = self.sight(&job, &stored, at).await?;
+                Ok(output(at.to_string(), explain_unrecorded(at, &sight), None))
+            }
+        }
+    }
+
+    async fn why_recorded(&self, job: &Job, row: StoredFire, at: Timestamp) -> Result<WhyOutput, Problem> {
+        let recorded = Recorded {
+            planned_at: row.planned_at,
+            planned_until: row.planned_until,
+            instants: row.instants,
+            kind: row.kind,
+            verdict: &row.verdict,
+            rule: row.rule.as_deref(),
+            reason: row.reason.as_deref(),
+            decided_at: row.creation_time,
+            version: row.version,
+        };
+        // Of a later version they might be others than those that decided.
+        let rules = job.rules().ok().filter(|_| row.version == job.version);
+        let mut answer = explain(&recorded, rules.as_ref());
+        if row.instants > 1
+            && row.version == job.version
+            && self.plan_of(job.schedule.as_ref())?.named_after(at.plus_ms(-1)).is_none_or(|next| next.at != at)
+        {
+            answer.because.push(format!("{at} itself is none of them."));
+        }
+        if let Some(identity) = row.run {
+            let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+            answer.because.push(match run {
+                None => format!("Its run {identity} is cleaned away."),
+                Some(run) => of_run(&run, row.planned_at),
+            });
+        }
+        Ok(output(at.to_string(), answer, row.run))
+    }
+
+    /// Where an instant stands that is not in the ledger.
+    async fn sight(&self, job: &Job, stored: &StoredPlan, at: Timestamp) -> Result<Sight, Problem> {
+        let now = Timestamp::now();
+        if at <= job.creation_time {
+            return Ok(Sight::BeforeJob { created: job.creation_time, by: job.create_by.clone() });
+        }
+        let changes = ListChanges { job_id: Some(job.id), before: None, limit: MOST_CHANGES };
+        let changes = self.context.store.read(changes).await.map_err(|e| problem_of(&e))?;
+        // They come newest first; instants after a change are planned by it.
+        let Some(definition) = changes.iter().find(|change| change.at < at).and_then(Definition::of_change) else {
+            return Ok(Sight::Unknown);
+        };
+        // Since when it is off is said by the first of the changes that left it so.
+        if let Some(sight) = definition.off() {
+            let earlier = changes.iter().skip_while(|change| change.version != definition.version).map_while(Definition::of_change);
+            return Ok(earlier.map_while(|definition| definition.off()).last().unwrap_or(sight));
+        }
+        let plan = self.plan_of(Some(&definition.schedule))?;
+        if at > stored.state.decided_until {
+            let open = self.context.store.read(OpenRunsOf(vec![job.id])).await.map_err(|e| problem_of(&e))?;
+            return Ok(ahead(&plan, stored, definition.version, at, !open.is_empty(), now));
+        }
+        if plan.named_after(at.plus_ms(-1)).is_none_or(|next| next.at != at) {
+            return Ok(not_named(&plan, at, definition.version));
+        }
+        let oldest = ListFires { job_id: job.id, from: None, to: None, verdict: None, ascending: true, limit: 1 };
+        let oldest = self.context.store.read(oldest).await.map_err(|e| problem_of(&e))?.pop().map(|row| row.planned_at);
+        Ok(match plan.max_fires().filter(|most| stored.state.fires >= *most && oldest.is_some_and(|oldest| oldest < at)) {
+            Some(most) => Sight::Exhausted { most },
+            None => Sight::CleanedAway { oldest, version: definition.version },
+        })
+    }
+
+    /// Why a run is where it is.
+    ///
+    /// # Errors
+    /// There is no such run.
+    pub async fn why_run(&self, identity: Identity) -> Result<WhyOutput, Problem> {
+        let stored = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
+        let mut run = stored.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
+        let mut worker = None;
+        let (mut parts, mut refusals) = (Vec::new(), Vec::new());
+        if !run.state.is_final() {
+            let (now, wish);
+            (now, parts, wish) = self.asked(&run).await;
+            if let Some(now) = now {
+                // What its actor knows is newer than its row.
+                (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
+                (run.start_time, worker) = (now.start_time, now.worker_id);
+            }
+            if let (Some(ask), Some(allocator)) = (wish, self.context.allocator()) {
+                refusals = allocator.explain(ask).wait().await.unwrap_or_default();
+            }
+        }
+        if run.kind == JobKind::Block && worker.is_none() && !run.state.is_final() {
+            refusals = self.closed_watchers(&run.class_name).await?;
+        }
+        let open = self.context.store.read(OpenRunsOf(vec![run.job_id])).await.map_err(|e| problem_of(&e))?;
+        let ahead: Vec<Identity> = open.into_iter().map(|(_, run)| run.identity).take_while(|other| *other != identity).collect();
+        let watched = self.context.store.read(WatchedClasses).await.map_err(|e| problem_of(&e))?;
+        let answer = explain_run(&RunView {
+            run: &run,
+            ahead: &ahead,
+            worker,
+            watched: &watched,
+            parts: &parts,
+            refusals: &refusals,
+            now: Timestamp::now(),
+        });
+        Ok(output(identity.to_string(), answer, Some(identity)))
+    }
+}
+
+impl Service {
+    /// The workers that watch a class, and why each gets no run of it; none if one of them may.
+    async fn closed_watchers(&self, class: &str) -> Result<Vec<Refusal>, Problem> {
+        let watchers = WatchersOf { class: class.to_owned(), limit: MOST_WATCHERS };
+        let watchers = self.context.store.read(watchers).await.map_err(|e| problem_of(&e))?;
+        let refusal = |record: WorkerRecord| {
+            let why = record.reason.map(|why| format!(": {why}")).unwrap_or_default();
+            let why = Obstacle::Unsuitable(format!("an operator has it {}{why}", record.state.name()));
+            Refusal { worker: record.id, name: record.name.unwrap_or_default(), why }
+        };
+        let closed = watchers.into_iter().map(|record| (record.state != WorkerState::Enabled).then(|| refusal(record)));
+        Ok(closed.collect::<Option<_>>().unwrap_or_default())
+    }
+
+    /// What the actor of a run knows of where it is: the run, its instances, and the worker that the first of those wants that
+    /// have none.
+    async fn asked(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<Ask>>) {
+        match self.context.addresses.others.get(run.identity) {
+            Some(AtWork::Task(task)) => match task.explain().wait().await {
+                Ok(TaskDescription { output, parts, wish }) => (Some(output), parts, wish),
+                Err(_) => (None, Vec::new(), None),
+            },
+            Some(AtWork::Application(_)) => {
+                let rows = self.context.store.read(ListInstances { no: run.no, from: 0, limit: MOST_INSTANCES }).await;
+                let parts = rows.unwrap_or_default().into_iter().filter(|row| row.attempt == run.attempt).map(of_node).collect();
+                (self.described(run.identity).await, parts, None)
+            }
+            _ => (self.described(run.identity).await, Vec::new(), None),
+        }
+    }
+}
+
+/// Where an instance of an application is.
+fn of_node(row: InstanceRow) -> Part {
+    let node = row.peer.map_or_else(String::new, |peer| format!("node {}", NodeId(peer)));
+    let place = match row.state {
+        over if over.is_final() => Place::Over(over),
+        _ if row.exit_reason.is_some() => Place::Ending(node),
+        RunState::Running => Place::At(node, row.start_time),
+        _ => Place::Told(node),
+    };
+    Part { attempt: row.attempt, place, progress: None, text: None, reason: row.reason }
+}
+
+/// The run of an instant, in a sentence.
+fn of_run(run: &Run, planned: Timestamp) -> String {
+    let began = match run.start_time {
+        Some(start) => format!("it began {} ms after the instant", start.since_ms(planned)),
+        None if run.state.is_final() => "it never began".to_owned(),
+        None => "it has not begun".to_owned(),
+    };
+    let why = run.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("Run {} is {}{why}; {began}.", run.identity, run.state.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::schedule::{Kind, PlanState, Rule, Trigger};
+
+    /// What is told from outside is turned away by rules of the actor's own.
+    #[test]
+    fn every_word_that_the_actor_records_is_known() {
+        let source = include_str!("../job/fires.rs");
+        let words: Vec<&str> = source.split("Admission::No(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(words.len() >= 3, "{words:?}");
+        for word in words.into_iter().chain(["told", "backfill"]) {
+            assert!(Rule::named(word).is_some(), "{word}");
+        }
+    }
+
+    #[test]
+    fn what_comes_is_told_from_what_does_not() {
+        let every = Trigger { every: Some(1_000), anchor: Some(Timestamp(0)), ..Trigger::default() };
+        let schedule = Schedule { triggers: vec![every], max_fires: Some(3), end_at: Some(Timestamp(60_000)), ..Schedule::default() };
+        let plan = schedule.compile().expect("a schedule");
+        let stored = |fires, asked_at| StoredPlan {
+            state: PlanState { decided_until: Timestamp(10_000), fires, asked_at, ..PlanState::default() },
+            next_at: None,
+        };
+        let see = |stored: &StoredPlan, at| {
+            let answer = explain_unrecorded(Timestamp(at), &ahead(&plan, stored, 1, Timestamp(at), false, Timestamp(10_500)));
+            (answer.verdict, answer.rule)
+        };
+        let word = |verdict: &str, rule: &str| (verdict.to_owned(), rule.to_owned());
+        assert_eq!(see(&stored(0, None), 11_000), word("planned", "plan"));
+        assert_eq!(see(&stored(0, None), 15_000), word("planned", "plan"));
+        assert_eq!(see(&stored(0, None), 15_001), word("notPlanned", "plan"));
+        assert_eq!(see(&stored(0, None), 61_000), word("notPlanned", "bounds"));
+        assert_eq!(see(&stored(3, None), 15_000), word("notPlanned", "maxFires"));
+        let asked = stored(0, Some(Timestamp(20_500)));
+        assert_eq!(see(&asked, 15_000), word("planned", "asked"));
+        assert_eq!(see(&asked, 20_500), word("planned", Kind::Asked.name()));
+    }
+}

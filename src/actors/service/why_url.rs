@@ -1,0 +1,121 @@
+//! Where a URL is in a run: the store says which block its request is in, the run's actor where the block is.
+
+use super::Service;
+use crate::actors::reply::problem_of;
+use crate::domain::block::Phase;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{Identity, NodeId, Seq};
+use crate::domain::job::JobKind;
+use crate::domain::node::shown_name;
+use crate::domain::run::Run;
+use crate::domain::time::Timestamp;
+use crate::domain::whereabouts::{Sought, Whereabouts, explain_url};
+use crate::protocol::failed::of_text;
+use crate::protocol::management::WhyOutput;
+use crate::protocol::pack;
+use crate::protocol::problem::Problem;
+use crate::protocol::push::canonical_url;
+use crate::store::{BlockState, FindRequest, GetBlock, ReadFailures, ReadResults, StoredBlockRow};
+
+/// Repetitions of one request that are followed.
+const MOST_REPETITIONS: usize = 20;
+
+impl Service {
+    /// Where a URL is in a run, and why it is not further. It looks for a GET request without a body.
+    ///
+    /// # Errors
+    /// There is no such run, it is of no block job, or that is no URL.
+    pub async fn why_url(&self, identity: Identity, asked: &str) -> Result<WhyOutput, Problem> {
+        let url = canonical_url(asked)?;
+        let run = self.stored_run(identity).await?;
+        if run.kind != JobKind::Block {
+            return Err(Problem::conflict("no-queue", format!("run {identity} is of no block job: it has no requests to look for")));
+        }
+        let request_id = Fingerprint::of("GET", &url, b"");
+        let (mut found, mut next) = (Vec::new(), Some(request_id));
+        while let Some(id) = next.take().filter(|_| found.len() < MOST_REPETITIONS) {
+            let Some((place, repetition)) = self.whereabouts(&run, id).await? else { break };
+            found.push(place);
+            next = repetition;
+        }
+        let answer = explain_url(&Sought {
+            asked,
+            url: &url,
+            request_id,
+            settings: &run.queue,
+            state: run.state,
+            paused_at: run.paused_at(),
+            found: &found,
+            now: Timestamp::now(),
+        });
+        Ok(WhyOutput {
+            subject: url.into_owned(),
+            verdict: answer.verdict,
+            rule: answer.rule,
+            because: answer.because,
+            identity: Some(identity),
+        })
+    }
+
+    /// Where a request is, and the id of its repetition if it has one.
+    async fn whereabouts(&self, run: &Run, id: Fingerprint) -> Result<Option<(Whereabouts, Option<Fingerprint>)>, Problem> {
+        let store = &self.context.store;
+        let Some(seq) = store.read(FindRequest { no: run.no, print: id }).await.map_err(|e| problem_of(&e))? else { return Ok(None) };
+        let Some(row) = store.read(GetBlock { no: run.no, seq }).await.map_err(|e| problem_of(&e))? else { return Ok(None) };
+        match row.state {
+            BlockState::Ready | BlockState::Retry if run.state.is_final() => Ok(Some((Whereabouts::GivenUp, None))),
+            BlockState::Ready | BlockState::Retry => Ok(Some((self.open_block(run.identity, seq).await?, None))),
+            BlockState::Success | BlockState::Failed => self.result_of(run, &row, id).await.map(Some),
+        }
+    }
+
+    /// Where a block without results is.
+    async fn open_block(&self, identity: Identity, seq: Seq) -> Result<Whereabouts, Problem> {
+        let place = match self.context.addresses.runs.get(identity) {
+            Some(run) => run.locate(seq).wait().await?,
+            None => None,
+        };
+        let Some(place) = place else { return Ok(Whereabouts::Ready) };
+        Ok(match (place.phase, place.lease, place.site) {
+            (Phase::Using, Some(lease), _) => {
+                Whereabouts::AtNode { node: self.named(lease.node).await?, since: lease.since.on_the_wall(), attempt: lease.attempt }
+            }
+            (Phase::Queued, _, Some((site, at, ahead))) => {
+                let now = Timestamp::steady();
+                let view = self.context.sites.board().view(&site, now);
+                // Other runs may have asked it since this one looked.
+                let until = view.as_ref().map_or(at, |view| view.next_at.max(at));
+                let is_taken = view.is_some_and(|view| view.run.is_some());
+                Whereabouts::AtSite { site: site.to_string(), until: until.on_the_wall(), is_taken, ahead }
+            }
+            (Phase::Ready | Phase::Retry | Phase::Queued, ..) => Whereabouts::Ready,
+            _ => Whereabouts::Storing,
+        })
+    }
+
+    /// What became of a request of a block with results.
+    async fn result_of(&self, run: &Run, row: &StoredBlockRow, id: Fingerprint) -> Result<(Whereabouts, Option<Fingerprint>), Problem> {
+        let seqs = vec![row.seq];
+        let failures = self.context.store.read(ReadFailures { no: run.no, seqs: seqs.clone() }).await.map_err(|e| problem_of(&e))?;
+        let of_block = failures.first().and_then(|block| of_text(&block.entries).ok()).unwrap_or_default();
+        if let Some(failed) = of_block.into_iter().find(|failed| failed.request_id == id) {
+            let node = match row.node.filter(|node| !node.0.is_nil()) {
+                Some(node) => Some(self.named(node).await?),
+                None => None,
+            };
+            let (kind, message) = (failed.kind(), failed.error.map(|error| error.message).unwrap_or_default());
+            let (status, tries, at) = (failed.status, failed.tries, row.finish_time);
+            let kind = kind.map(|kind| kind.name().to_owned());
+            return Ok((Whereabouts::Failed { kind, message, status, tries, at, node }, failed.requeued_as));
+        }
+        let results = self.context.store.read(ReadResults { no: run.no, seqs }).await.map_err(|e| problem_of(&e))?.results;
+        let index = results.first().and_then(|result| pack::read_index(&result.pack).ok());
+        let status = index.and_then(|index| index.results.into_iter().find(|entry| entry.request_id == id)).map(|entry| entry.status);
+        Ok((Whereabouts::Done { status, at: row.finish_time, is_acknowledged: row.acked }, None))
+    }
+
+    async fn named(&self, node: NodeId) -> Result<String, Problem> {
+        let names = self.peer_names(vec![node.0]).await?;
+        Ok(names.get(&node.0).map_or_else(|| node.to_string(), |name| format!("{} ({node})", shown_name(node, Some(name)))))
+    }
+}

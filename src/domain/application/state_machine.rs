@@ -1,0 +1,498 @@
+//! The life of a run of an application: its instances, each on a node of its own, from the order to start to the end of all.
+//!
+//! Nothing rests on one message. An order is told again until the node has answered it; a node that was away is asked when
+//! it is back; one that stays away for too long has lost its instance. What a node says of an instance that is over here
+//! changes nothing: it is told to end it.
+//!
+//! An instance is never ordered twice: each order names the attempt, and a node that has had it does not start it again. One
+//! that was said to run is not even asked for before its node has listed it.
+
+use super::super::ids::NodeId;
+use super::super::run::RunState;
+use super::super::time::Timestamp;
+
+/// Milliseconds after which an order that was not answered is told again.
+pub const TELL_AGAIN_MS: i64 = 2_000;
+/// Milliseconds for which a node that is there may leave an order to start unanswered.
+pub const ANSWER_MS: i64 = 60_000;
+/// Milliseconds without a report after which a node that lists a program is asked for it: a report may have been lost here.
+const ASK_AGAIN_MS: i64 = 30_000;
+/// Milliseconds beyond the time of grace in which a node is to say that a program is over.
+pub const MARGIN_MS: i64 = 10_000;
+/// Lists without a program that its node had accepted, one after the other, that tell that it is gone.
+const MISSED_LISTS: u32 = 2;
+
+/// What a run goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Milliseconds between asking a program to end and killing it.
+    pub grace: u64,
+    /// Milliseconds that an attempt may take.
+    pub timeout: Option<u64>,
+    /// Milliseconds without a word of its node after which an instance is lost.
+    pub liveness: u64,
+}
+
+/// Where an instance is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its node is told to start it.
+    Told,
+    /// Its node has the order.
+    Accepted,
+    /// It runs.
+    Running,
+    /// It ended so.
+    Over(RunState),
+}
+
+/// What a node says of an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// It has the order.
+    Accepted,
+    /// It runs.
+    Running,
+    /// It is over, and why if it did not end well.
+    Over(Option<String>),
+}
+
+/// What happens to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The node of an instance says where it is.
+    Said(usize, Word),
+    /// A node says which instances of the run it has.
+    Listed(NodeId, Vec<usize>),
+    /// A node is gone since it was heard of last.
+    NodeGone(NodeId, Timestamp),
+    /// The end of an instance is stored.
+    Stored(usize),
+    /// Somebody ends the run.
+    Stop(String),
+    /// Time passes. These nodes are there.
+    Tick(Vec<NodeId>),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell the node of this instance to start it.
+    Start(usize),
+    /// Tell the node of this instance to end it, and why.
+    Exit(usize, String),
+    /// Store this instance as it is now.
+    Store(usize),
+    /// Tell the node that the end of this instance is stored.
+    Settle(usize),
+    /// The run is over: store that, once.
+    End(RunState, Option<String>),
+}
+
+/// One of the instances.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    /// Its node.
+    pub node: NodeId,
+    /// Where it is.
+    pub phase: Phase,
+    /// Why it ended as it did.
+    pub reason: Option<String>,
+    /// Its end is on disk.
+    stored: bool,
+    /// Since when its node is told to start it.
+    told_since: Timestamp,
+    /// When its node was told something last.
+    told: Timestamp,
+    /// When its node said something of it last; none: nothing since the broker began.
+    heard: Option<Timestamp>,
+    /// Lists of its node without it, one after the other.
+    missed: u32,
+    /// Its node is not there since.
+    gone: Option<Timestamp>,
+}
+
+impl Instance {
+    fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over(_))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Ending {
+    state: RunState,
+    reason: String,
+    since: Timestamp,
+}
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub struct StateMachine {
+    instances: Vec<Instance>,
+    rules: Rules,
+    began: Timestamp,
+    ending: Option<Ending>,
+    ended: bool,
+}
+
+impl StateMachine {
+    /// A run whose nodes are chosen, and stored; and the first orders.
+    #[must_use]
+    pub fn begin(nodes: &[NodeId], rules: Rules, now: Timestamp) -> (Self, Vec<Effect>) {
+        let phases = nodes.iter().map(|node| (*node, Phase::Told, None));
+        let machine = Self::of(phases, rules, now, now, None);
+        let effects = (0..nodes.len()).map(Effect::Start).collect();
+        (machine, effects)
+    }
+
+    /// A run as it was stored: the node, phase and reason of each instance, and why the run is to end if somebody said so.
+    /// Of its nodes nothing is known yet.
+    #[must_use]
+    pub fn restore(
+        stored: Vec<(NodeId, Phase, Option<String>)>,
+        rules: Rules,
+        began: Timestamp,
+        stop: Option<String>,
+        now: Timestamp,
+    ) -> (Self, Vec<Effect>) {
+        let mut machine = Self::of(stored.into_iter(), rules, began, now, stop);
+        for instance in &mut machine.instances {
+            instance.gone = Some(now);
+        }
+        let mut effects = Vec::new();
+        machine.look_for_end(&mut effects);
+        (machine, effects)
+    }
+
+    fn of(
+        instances: impl Iterator<Item = (NodeId, Phase, Option<String>)>,
+        rules: Rules,
+        began: Timestamp,
+        now: Timestamp,
+        stop: Option<String>,
+    ) -> Self {
+        let instance = |(node, phase, reason)| Instance {
+            node,
+            phase,
+            reason,
+            stored: true,
+            told_since: now,
+            told: now,
+            heard: None,
+            missed: 0,
+            gone: None,
+        };
+        let ending = stop.map(|reason| Ending { state: RunState::Stopped, reason, since: now });
+        Self { instances: instances.map(instance).collect(), rules, began, ending, ended: false }
+    }
+
+    /// The instances.
+    #[must_use]
+    pub fn instances(&self) -> &[Instance] {
+        &self.instances
+    }
+
+    /// Why the run is to end, if it is.
+    #[must_use]
+    pub fn ends_for(&self) -> Option<&str> {
+        self.ending.as_ref().map(|ending| ending.reason.as_str())
+    }
+
+    /// Something happens.
+    #[must_use]
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        let mut out = Vec::new();
+        match event {
+            Event::Said(nth, word) if nth < self.instances.len() => self.said(nth, word, now, &mut out),
+            Event::Said(..) => {}
+            Event::Listed(node, listed) => self.listed(node, &listed, now, &mut out),
+            Event::NodeGone(node, since) => {
+                for instance in self.instances.iter_mut().filter(|instance| instance.node == node) {
+                    instance.gone.get_or_insert(since);
+                }
+            }
+            Event::Stored(nth) => {
+                self.instances[nth].stored = true;
+                out.push(Effect::Settle(nth));
+            }
+            Event::Stop(reason) => self.end_all(RunState::Stopped, reason, now, &mut out),
+            Event::Tick(here) => self.tick(&here, now, &mut out),
+        }
+        self.look_for_end(&mut out);
+        out
+    }
+
+    fn said(&mut self, nth: usize, word: Word, now: Timestamp, out: &mut Vec<Effect>) {
+        let instance = &mut self.instances[nth];
+        if instance.is_over() {
+            // Late. What it was is stored, or on its way there.
+            return match word {
+                Word::Over(_) if instance.stored => out.push(Effect::Settle(nth)),
+                Word::Over(_) => {}
+                Word::Accepted | Word::Running => self.exit(nth, "the run no longer counts on it", now, out),
+            };
+        }
+        (instance.heard, instance.missed, instance.gone) = (Some(now), 0, None);
+        match word {
+            Word::Accepted if instance.phase == Phase::Told => instance.phase = Phase::Accepted,
+            Word::Accepted => {}
+            Word::Running if instance.phase == Phase::Running => {}
+            Word::Running => {
+                instance.phase = Phase::Running;
+                out.push(Effect::Store(nth));
+            }
+            Word::Over(failure) => self.over(nth, failure, out),
+        }
+    }
+
+    /// An instance is over: it succeeded, unless there is a failure.
+    fn over(&mut self, nth: usize, failure: Option<String>, out: &mut Vec<Effect>) {
+        let ended = self.ending.as_ref().map(|ending| ending.state);
+        let instance = &mut self.instances[nth];
+        instance.phase = Phase::Over(if failure.is_none() { RunState::Success } else { ended.unwrap_or(RunState::Failed) });
+        instance.reason = failure;
+        instance.stored = false;
+        out.push(Effect::Store(nth));
+    }
+
+    fn listed(&mut self, node: NodeId, listed: &[usize], now: Timestamp, out: &mut Vec<Effect>) {
+        for nth in 0..self.instances.len() {
+            if self.instances[nth].node != node {
+                continue;
+            }
+            let has_it = listed.contains(&nth);
+            let (is_ending, instance) = (self.ending.is_some(), &mut self.instances[nth]);
+            match instance.phase {
+                Phase::Over(_) if has_it && instance.stored => {
+                    self.exit(nth, "the run no longer counts on it", now, out);
+                    out.push(Effect::Settle(nth));
+                }
+                Phase::Over(_) => {}
+                _ if has_it => {
+                    (instance.missed, instance.gone) = (0, None);
+                    let is_silent = instance.heard.is_none_or(|heard| now.since_ms(heard) >= ASK_AGAIN_MS);
+                    if is_silent && now.since_ms(instance.told) >= TELL_AGAIN_MS.min(ASK_AGAIN_MS) {
+                        // It has it, so it does not start it; it says where it is.
+                        instance.told = now;
+                        out.push(Effect::Start(nth));
+                    }
+                }
+                // It is told again, until the node has the order or does not want it.
+                Phase::Told if !is_ending => {}
+                _ => {
+                    instance.missed += 1;
+                    if instance.missed >= MISSED_LISTS {
+                        self.over(nth, Some("its node does not know of it".to_owned()), out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn exit(&mut self, nth: usize, reason: &str, now: Timestamp, out: &mut Vec<Effect>) {
+        self.instances[nth].told = now;
+        out.push(Effect::Exit(nth, reason.to_owned()));
+    }
+
+    fn end_all(&mut self, state: RunState, reason: String, now: Timestamp, out: &mut Vec<Effect>) {
+        if self.ending.is_some() {
+            return;
+        }
+        for nth in 0..self.instances.len() {
+            if !self.instances[nth].is_over() {
+                self.instances[nth].missed = 0;
+                self.exit(nth, &reason, now, out);
+            }
+        }
+        self.ending = Some(Ending { state, reason, since: now });
+    }
+
+    fn tick(&mut self, here: &[NodeId], now: Timestamp, out: &mut Vec<Effect>) {
+        if let Some(limit) = self.rules.timeout.filter(|limit| now.since_ms(self.began) > *limit as i64) {
+            self.end_all(RunState::Failed, format!("it took longer than {limit} ms"), now, out);
+        }
+        for nth in 0..self.instances.len() {
+            let instance = &mut self.instances[nth];
+            if instance.is_over() {
+                continue;
+            }
+            if here.contains(&instance.node) {
+                if instance.gone.take().is_some() {
+                    // It has just come back: it is told at once, and has all its time to answer.
+                    (instance.told_since, instance.told) = (now, now.plus_ms(-TELL_AGAIN_MS));
+                }
+            } else if now.since_ms(*instance.gone.get_or_insert(now)) > self.rules.liveness as i64 {
+                let away = format!("its node was not heard of for {} ms", self.rules.liveness);
+                self.over(nth, Some(away), out);
+                continue;
+            }
+            self.tell(nth, now, out);
+        }
+    }
+
+    /// Tells a node again what it has not answered.
+    fn tell(&mut self, nth: usize, now: Timestamp, out: &mut Vec<Effect>) {
+        let patience = self.rules.grace as i64 + MARGIN_MS;
+        let instance = &mut self.instances[nth];
+        let is_due = now.since_ms(instance.told) >= TELL_AGAIN_MS && instance.gone.is_none();
+        match &self.ending {
+            Some(ending) if now.since_ms(ending.since) > patience => {
+                self.over(nth, Some("its node did not say that it is over".to_owned()), out);
+            }
+            Some(ending) if is_due => {
+                let reason = ending.reason.clone();
+                self.exit(nth, &reason, now, out);
+            }
+            Some(_) => {}
+            None if instance.phase != Phase::Told => {}
+            None if instance.gone.is_none() && now.since_ms(instance.told_since) > ANSWER_MS => {
+                self.over(nth, Some("its node does not answer the order to start it".to_owned()), out);
+                self.exit(nth, "the order to start it was not answered", now, out);
+            }
+            None if is_due => {
+                instance.told = now;
+                out.push(Effect::Start(nth));
+            }
+            None => {}
+        }
+    }
+
+    fn look_for_end(&mut self, out: &mut Vec<Effect>) {
+        if self.ended || !self.instances.iter().all(Instance::is_over) {
+            return;
+        }
+        self.ended = true;
+        let (state, reason) = match &self.ending {
+            Some(ending) => (ending.state, Some(ending.reason.clone())),
+            None => self.sum(),
+        };
+        out.push(Effect::End(state, reason));
+    }
+
+    fn sum(&self) -> (RunState, Option<String>) {
+        let failed = |instance: &&Instance| instance.phase != Phase::Over(RunState::Success);
+        let Some(first) = self.instances.iter().position(|instance| failed(&instance)) else { return (RunState::Success, None) };
+        let why = self.instances[first].reason.as_deref().unwrap_or("it was ended");
+        let count = self.instances.iter().filter(failed).count();
+        let reason = match self.instances.len() {
+            1 => why.to_owned(),
+            all => format!("{count} of {all} instances failed; instance {first}: {why}"),
+        };
+        (RunState::Failed, Some(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: [NodeId; 2] = [NodeId(uuid::Uuid::from_u128(1)), NodeId(uuid::Uuid::from_u128(2))];
+
+    fn rules() -> Rules {
+        Rules { grace: 1_000, timeout: Some(100_000), liveness: 30_000 }
+    }
+
+    fn begun() -> StateMachine {
+        let (machine, effects) = StateMachine::begin(&NODES, rules(), Timestamp(0));
+        assert_eq!(effects, [Effect::Start(0), Effect::Start(1)]);
+        machine
+    }
+
+    fn tick(machine: &mut StateMachine, now: i64) -> Vec<Effect> {
+        machine.handle(Event::Tick(NODES.to_vec()), Timestamp(now))
+    }
+
+    fn said(machine: &mut StateMachine, nth: usize, word: Word, now: i64) -> Vec<Effect> {
+        machine.handle(Event::Said(nth, word), Timestamp(now))
+    }
+
+    #[test]
+    fn an_order_is_told_until_it_is_answered() {
+        let mut machine = begun();
+        assert_eq!(tick(&mut machine, 1_999), []);
+        assert_eq!(tick(&mut machine, 2_000), [Effect::Start(0), Effect::Start(1)]);
+        assert_eq!(said(&mut machine, 0, Word::Accepted, 2_100), []);
+        assert_eq!(tick(&mut machine, 4_000), [Effect::Start(1)]);
+        assert_eq!(said(&mut machine, 1, Word::Over(Some("refused".into())), 4_100), [Effect::Store(1)]);
+        assert_eq!(tick(&mut machine, 9_000), []);
+        assert_eq!(said(&mut machine, 0, Word::Running, 9_000), [Effect::Store(0)]);
+        let end = Effect::End(RunState::Failed, Some("1 of 2 instances failed; instance 1: refused".into()));
+        assert_eq!(said(&mut machine, 0, Word::Over(None), 9_500), [Effect::Store(0), end]);
+        assert_eq!(said(&mut machine, 0, Word::Over(None), 9_500), [], "its end is not stored yet");
+        assert_eq!(machine.handle(Event::Stored(0), Timestamp(9_600)), [Effect::Settle(0)]);
+        assert_eq!(said(&mut machine, 0, Word::Over(None), 9_700), [Effect::Settle(0)]);
+    }
+
+    #[test]
+    fn a_stopped_run_waits_for_its_programs_but_not_for_ever() {
+        let mut machine = begun();
+        let _ = said(&mut machine, 0, Word::Running, 10);
+        let why = || "by hand".to_owned();
+        assert_eq!(machine.handle(Event::Stop(why()), Timestamp(20)), [Effect::Exit(0, why()), Effect::Exit(1, why())]);
+        assert_eq!(said(&mut machine, 0, Word::Over(Some("signal 15".into())), 30), [Effect::Store(0)]);
+        assert_eq!(tick(&mut machine, 2_020), [Effect::Exit(1, why())]);
+        assert_eq!(tick(&mut machine, 11_020), [Effect::Exit(1, why())]);
+        assert_eq!(tick(&mut machine, 11_021), [Effect::Store(1), Effect::End(RunState::Stopped, Some(why()))]);
+        assert_eq!(machine.instances()[1].phase, Phase::Over(RunState::Stopped));
+        assert_eq!(said(&mut machine, 1, Word::Running, 12_000), [Effect::Exit(1, "the run no longer counts on it".into())]);
+    }
+
+    #[test]
+    fn a_node_may_be_away_for_a_while() {
+        let mut machine = begun();
+        for nth in 0..2 {
+            let _ = said(&mut machine, nth, Word::Running, 10);
+        }
+        let _ = machine.handle(Event::NodeGone(NODES[1], Timestamp(5_000)), Timestamp(8_000));
+        let only = |machine: &mut StateMachine, now| machine.handle(Event::Tick(vec![NODES[0]]), Timestamp(now));
+        assert_eq!(only(&mut machine, 35_000), []);
+        assert_eq!(tick(&mut machine, 35_000), [], "it is back in time");
+        assert_eq!(only(&mut machine, 40_000), []);
+        assert_eq!(only(&mut machine, 70_001), [Effect::Store(1)]);
+        assert_eq!(machine.instances()[1].reason.as_deref(), Some("its node was not heard of for 30000 ms"));
+    }
+
+    #[test]
+    fn a_program_that_its_node_forgot_is_over() {
+        let mut machine = begun();
+        let _ = said(&mut machine, 0, Word::Running, 10);
+        let list =
+            |machine: &mut StateMachine, listed: &[usize], now| machine.handle(Event::Listed(NODES[0], listed.to_vec()), Timestamp(now));
+        assert_eq!(list(&mut machine, &[], 100), []);
+        assert_eq!(list(&mut machine, &[0], 200), []);
+        assert_eq!(list(&mut machine, &[], 300), []);
+        assert_eq!(list(&mut machine, &[], 400), [Effect::Store(0)]);
+        assert_eq!(list(&mut machine, &[0], 450), [], "before that is stored it is not told");
+        let _ = machine.handle(Event::Stored(0), Timestamp(500));
+        let exit = Effect::Exit(0, "the run no longer counts on it".into());
+        assert_eq!(list(&mut machine, &[0], 600), [exit, Effect::Settle(0)], "it has it after all");
+    }
+
+    #[test]
+    fn what_was_stored_is_asked_for_and_not_started_anew() {
+        let stored = vec![(NODES[0], Phase::Running, None), (NODES[1], Phase::Told, None)];
+        let (mut machine, effects) = StateMachine::restore(stored.clone(), rules(), Timestamp(0), None, Timestamp(50_000));
+        assert_eq!(effects, []);
+        assert_eq!(tick(&mut machine, 50_100), [Effect::Start(1)], "a running one is not ordered");
+        let asked = machine.handle(Event::Listed(NODES[0], vec![0]), Timestamp(50_200));
+        assert_eq!(asked, [Effect::Start(0)], "its node has it: it says where it is");
+        let over = Effect::End(RunState::Failed, Some("it took longer than 100000 ms".into()));
+        let effects = tick(&mut machine, 100_001);
+        assert!(effects.contains(&Effect::Exit(0, "it took longer than 100000 ms".into())), "{effects:?}");
+        let _ = said(&mut machine, 0, Word::Over(None), 100_100);
+        assert!(said(&mut machine, 1, Word::Over(Some("x".into())), 100_100).contains(&over));
+
+        let (machine, _) = StateMachine::restore(stored, rules(), Timestamp(0), Some("by hand".into()), Timestamp(0));
+        assert_eq!(machine.ends_for(), Some("by hand"));
+    }
+
+    #[test]
+    fn a_node_that_never_answers_is_given_up() {
+        let mut machine = begun();
+        let _ = said(&mut machine, 0, Word::Over(None), 10);
+        let effects = tick(&mut machine, 60_001);
+        let reason = "1 of 2 instances failed; instance 1: its node does not answer the order to start it".to_owned();
+        let exit = Effect::Exit(1, "the order to start it was not answered".into());
+        assert_eq!(effects, [Effect::Store(1), exit, Effect::End(RunState::Failed, Some(reason))]);
+    }
+}

@@ -1,0 +1,468 @@
+//! Where a run stands, and why it is not further.
+
+use super::ids::{Identity, WorkerId};
+use super::job::JobKind;
+use super::run::{BROKER, Run, RunState};
+use super::schedule::Answer;
+use super::task::worker_pool::{Obstacle, Refusal};
+use super::time::Timestamp;
+
+/// What is known around a run.
+#[derive(Debug)]
+pub struct RunView<'a> {
+    /// The run, with its counters as they are now.
+    pub run: &'a Run,
+    /// The runs of its job that are not over and were made before it, the oldest first.
+    pub ahead: &'a [Identity],
+    /// Who carries it out.
+    pub worker: Option<WorkerId>,
+    /// The classes that workers watch now.
+    pub watched: &'a [String],
+    /// Its instances, of a task or an application; empty if they are not known.
+    pub parts: &'a [Part],
+    /// The workers that are there, and why none of them has the first instance that waits for one.
+    pub refusals: &'a [Refusal],
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// An instance of a run, or its only one.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Counts its attempts from 1.
+    pub attempt: u32,
+    /// Where it is.
+    pub place: Place,
+    /// In percent.
+    pub progress: Option<u8>,
+    /// What it says of its progress.
+    pub text: Option<String>,
+    /// Why it is where it is.
+    pub reason: Option<String>,
+}
+
+/// Where an instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Its next attempt waits until then.
+    Pausing(Timestamp),
+    /// It waits for a worker.
+    Asking,
+    /// It was ordered there, and no answer has come.
+    Told(String),
+    /// It is there, since when if that is known.
+    At(String, Option<Timestamp>),
+    /// It may be at a worker: until one says so, or until then.
+    Unclear(Timestamp),
+    /// It is asked to end there.
+    Ending(String),
+    /// It is over.
+    Over(RunState),
+}
+
+/// Instances and workers that are named one by one.
+const MOST_NAMED: usize = 20;
+
+/// Explains where a run stands.
+#[must_use]
+pub fn explain_run(around: &RunView<'_>) -> Answer {
+    let mut answer = match around.run.state {
+        RunState::Pending => pending(around),
+        RunState::Scheduled => scheduled(around),
+        RunState::Running => running(around),
+        RunState::Failed | RunState::Success | RunState::Stopped => over(around.run),
+    };
+    answer.because.insert(0, origin(around.run));
+    if let Some(at) = around.run.paused_at() {
+        if around.run.state == RunState::Running {
+            answer = Answer::new("paused", "paused", answer.because);
+        }
+        answer.because.insert(1, format!("It is paused since {at}: it hands out no blocks until it is resumed."));
+    }
+    answer
+}
+
+fn origin(run: &Run) -> String {
+    let by = run.rules.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let again = run.retry_of.map(|other| format!(", to repeat run {other}")).unwrap_or_default();
+    match (run.planned_at, run.rules.after) {
+        (Some(planned), _) => {
+            format!("It was made at {} for the planned instant {planned}{by}{again}.", run.creation_time)
+        }
+        (None, Some(after)) => format!("It was made at {} by a workflow, when run {after} ended{again}.", run.creation_time),
+        (None, None) if run.rules.by.as_deref() == Some(BROKER) => {
+            format!("It was made at {} by the broker, for a run that has no worker{again}.", run.creation_time)
+        }
+        (None, None) => format!("It was made at {} by hand{by}{again}.", run.creation_time),
+    }
+}
+
+fn pending(around: &RunView<'_>) -> Answer {
+    let run = around.run;
+    if run.is_queued() {
+        let text = match around.ahead {
+            [] => "It waits for its turn, and no other run of the job is in front of it: it is about to begin.".to_owned(),
+            [one] => format!("It waits for its turn behind run {one}."),
+            [first, rest @ ..] => format!("It waits for its turn behind run {first} and {} more.", rest.len()),
+        };
+        return Answer::new("waiting", "queued", vec![text]);
+    }
+    if let Some(at) = run.not_before.filter(|at| *at > around.now) {
+        if run.is_ahead() {
+            return Answer::new("waiting", "planned", vec![format!("It begins at {at}, the instant that it is planned for.")]);
+        }
+        let why = run.reason.as_deref().map_or_else(|| format!("attempt {} failed", run.attempt.saturating_sub(1)), str::to_owned);
+        let text = format!("It waits until {at} for attempt {}, since {why}.", run.attempt);
+        return Answer::new("waiting", "retry", vec![text]);
+    }
+    if !around.parts.is_empty() {
+        return instances(around);
+    }
+    match run.kind {
+        JobKind::Block => {
+            nobody(around).unwrap_or_else(|| Answer::new("waiting", "starting", vec!["A worker for it is being chosen.".to_owned()]))
+        }
+        JobKind::Application | JobKind::Callback | JobKind::Task => match run.reason.as_deref().filter(|why| !why.is_empty()) {
+            Some(why) => Answer::new("waiting", "reason", vec![format!("Its reason: {why}.")]),
+            None => Answer::new("waiting", "starting", vec!["It is about to begin.".to_owned()]),
+        },
+    }
+}
+
+/// Where the instances of a task or an application are.
+fn instances(around: &RunView<'_>) -> Answer {
+    let parts = around.parts;
+    let mut because = Vec::new();
+    if parts.len() > 1 {
+        let count = |is: fn(&Place) -> bool| parts.iter().filter(|part| is(&part.place)).count();
+        because.push(format!(
+            "Of {} instances {} are over, {} are at work, {} wait.",
+            parts.len(),
+            count(|place| matches!(place, Place::Over(_))),
+            count(|place| matches!(place, Place::At(..) | Place::Told(_) | Place::Ending(_))),
+            count(|place| matches!(place, Place::Asking | Place::Pausing(_) | Place::Unclear(_))),
+        ));
+    }
+    let open = parts.iter().enumerate().filter(|(_, part)| !matches!(part.place, Place::Over(_)));
+    let mut named = 0;
+    for (nth, part) in open.clone().take(MOST_NAMED) {
+        let who = if parts.len() > 1 { format!("Instance {nth}") } else { "It".to_owned() };
+        because.push(sentence(&who, part, around.now));
+        named += 1;
+    }
+    let rest = open.count() - named;
+    if rest > 0 {
+        because.push(format!("{rest} more are not named here."));
+    }
+    let asks = parts.iter().any(|part| part.place == Place::Asking);
+    if asks {
+        because.extend(refusals(around));
+    }
+    let suits = around.refusals.iter().any(|refusal| matches!(refusal.why, Obstacle::Busy(_)));
+    let has = |is: fn(&Place) -> bool| parts.iter().any(|part| is(&part.place));
+    let (verdict, rule) = match around.run.state {
+        _ if has(|place| matches!(place, Place::At(..) | Place::Ending(_))) => match around.run.state {
+            RunState::Running => ("running", "running"),
+            _ => ("scheduled", "startTold"),
+        },
+        _ if has(|place| matches!(place, Place::Told(_))) => ("scheduled", "startTold"),
+        _ if asks && suits => ("waiting", "workersFull"),
+        _ if asks => ("waiting", "noWorker"),
+        _ if has(|place| matches!(place, Place::Unclear(_))) => ("waiting", "lease"),
+        _ if has(|place| matches!(place, Place::Pausing(_))) => ("waiting", "retry"),
+        _ => ("running", "ending"),
+    };
+    Answer::new(verdict, rule, because)
+}
+
+/// Where an instance is, in a sentence.
+fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
+    let attempt = part.attempt;
+    let why = part.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(", since {why}")).unwrap_or_default();
+    match &part.place {
+        Place::Pausing(at) => format!("{who} waits until {at} for attempt {attempt}{why}."),
+        Place::Asking => format!("{who} waits for a worker, attempt {attempt}{why}."),
+        Place::Told(place) => format!("{who} was ordered at {place}, attempt {attempt}, and no answer has come."),
+        Place::At(place, since) => {
+            let since = since.map(|at| format!(" since {at} ({} ms)", now.since_ms(at).max(0))).unwrap_or_default();
+            let progress = match (part.progress, part.text.as_deref()) {
+                (Some(percent), Some(text)) => format!("; progress {percent} %: {}", text.trim_end_matches('.')),
+                (Some(percent), None) => format!("; progress {percent} %"),
+                (None, Some(text)) => format!("; it says: {}", text.trim_end_matches('.')),
+                (None, None) => String::new(),
+            };
+            format!("{who} is at {place}{since}, attempt {attempt}{progress}.")
+        }
+        Place::Unclear(until) => {
+            format!(
+                "{who} may be at a worker, attempt {attempt}{why}: if none reports it by {until}, when its lease ends, another one gets it."
+            )
+        }
+        Place::Ending(place) => format!("{who} was asked to end at {place}, attempt {attempt}, and has not ended yet."),
+        Place::Over(state) => format!("{who} is over: {}.", state.name()),
+    }
+}
+
+/// Why no worker has it.
+fn refusals(around: &RunView<'_>) -> Vec<String> {
+    let handler = &around.run.class_name;
+    if around.refusals.is_empty() {
+        return vec![format!("A worker that watches {handler} is needed, and no worker is connected.")];
+    }
+    let mut out = vec![format!("A worker that watches {handler} is needed, and {} are connected.", around.refusals.len())];
+    // Those that watch it come first: of the others there may be many.
+    let is_far = |refusal: &&Refusal| matches!(&refusal.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
+    let (far, near): (Vec<_>, Vec<_>) = around.refusals.iter().partition(is_far);
+    for refusal in near.iter().chain(&far).take(MOST_NAMED) {
+        let (Obstacle::Unsuitable(why) | Obstacle::Busy(why)) = &refusal.why;
+        let name = if refusal.name.is_empty() { String::new() } else { format!(" ({})", refusal.name) };
+        out.push(format!("Worker {}{name}: {why}.", refusal.worker));
+    }
+    if let Some(rest) = around.refusals.len().checked_sub(MOST_NAMED).filter(|rest| *rest > 0) {
+        out.push(format!("{rest} more are not named here."));
+    }
+    out
+}
+
+/// Nobody is there who could carry it out.
+fn nobody(around: &RunView<'_>) -> Option<Answer> {
+    let class = &around.run.class_name;
+    if around.worker.is_some() || around.watched.contains(class) && around.refusals.is_empty() {
+        return None;
+    }
+    let reason = around.run.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!("Its reason: {why}."));
+    if around.watched.contains(class) {
+        let mut because = refusals(around);
+        because.extend(reason);
+        return Some(Answer::new("waiting", "noWorker", because));
+    }
+    let watched = match around.watched {
+        [] => "No worker watches anything now.".to_owned(),
+        names => {
+            let shown = names.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = names.len().checked_sub(20).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
+            format!("Watched now: {shown}{more}.")
+        }
+    };
+    let because = [format!("No worker watches the class {class}."), watched].into_iter().chain(reason);
+    Some(Answer::new("waiting", "noWorker", because.collect()))
+}
+
+fn scheduled(around: &RunView<'_>) -> Answer {
+    if !around.parts.is_empty() {
+        return instances(around);
+    }
+    match (around.worker, nobody(around)) {
+        (Some(worker), _) => {
+            let text = format!("Worker {worker} was told to start it, and has not said yet that its first requests are pushed.");
+            Answer::new("scheduled", "startTold", vec![text])
+        }
+        (None, Some(answer)) if around.run.kind == JobKind::Block => answer,
+        (None, _) => Answer::new("scheduled", "starting", vec!["It was told to start, and has not said yet that it works.".to_owned()]),
+    }
+}
+
+fn running(around: &RunView<'_>) -> Answer {
+    let run = around.run;
+    if !around.parts.is_empty() {
+        let mut answer = instances(around);
+        let since = run.start_time.map(|at| format!("It began at {at}."));
+        since.into_iter().for_each(|text| answer.because.insert(0, text));
+        return answer;
+    }
+    let since = run.start_time.map(|at| format!(" since {at}")).unwrap_or_default();
+    let mut because = vec![format!("It works{since}, attempt {}.", run.attempt)];
+    if run.kind == JobKind::Block {
+        let c = run.counters;
+        because.push(format!("Of {} requests {} are left, {} are answered well, {} are not.", c.total, c.left, c.success, c.error));
+        match around.worker {
+            Some(worker) => because.push(format!("Worker {worker} carries it out.")),
+            None => because.extend(nobody(around).map_or(vec!["A worker for it is being chosen.".to_owned()], |answer| answer.because)),
+        }
+    }
+    if run.kind == JobKind::Callback {
+        because.push("Its request is under way, and the answer has not come.".to_owned());
+    }
+    Answer::new("running", "running", because)
+}
+
+fn over(run: &Run) -> Answer {
+    let at = run.finish_time.map(|at| format!(" at {at}")).unwrap_or_default();
+    let (rule, how) = match run.state {
+        RunState::Success => ("success", "It ended well"),
+        RunState::Stopped => ("stopped", "It was stopped"),
+        _ => ("failed", "It failed"),
+    };
+    let attempts = if run.attempt > 1 { format!(" in attempt {}", run.attempt) } else { String::new() };
+    let why = run.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
+    Answer::new("over", rule, vec![format!("{how}{at}{attempts}{why}.")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::JobId;
+    use crate::domain::run::{Counters, RunRules};
+
+    fn run(state: RunState) -> Run {
+        Run {
+            identity: Identity::random(),
+            no: 1,
+            job_id: JobId::random(),
+            job_name: "j".into(),
+            class_name: "a.B".into(),
+            arguments: None,
+            state,
+            reason: None,
+            priority: 0,
+            download: Default::default(),
+            queue: Default::default(),
+            start_returned: false,
+            block_times: 0,
+            counters: Counters::default(),
+            kind: JobKind::Block,
+            rules: RunRules::default(),
+            attempt: 1,
+            not_before: None,
+            result: None,
+            follow: false,
+            retry_of: None,
+            trace_id: None,
+            planned_at: None,
+            start_time: None,
+            creation_time: Timestamp(0),
+            finish_time: None,
+            update_by: None,
+            worker_id: None,
+        }
+    }
+
+    fn rule(run: &Run, ahead: &[Identity], worker: Option<WorkerId>, watched: &[&str]) -> (String, String) {
+        let watched: Vec<String> = watched.iter().map(|name| (*name).to_owned()).collect();
+        let (parts, refusals) = (&[], &[]);
+        let answer = explain_run(&RunView { run, ahead, worker, watched: &watched, parts, refusals, now: Timestamp(1_000) });
+        assert!(answer.because.len() > 1 && answer.because.iter().all(|text| text.ends_with('.')), "{answer:?}");
+        (answer.rule, answer.because.join(" "))
+    }
+
+    fn part(place: Place) -> Part {
+        Part { attempt: 2, place, progress: None, text: None, reason: None }
+    }
+
+    fn of_task(state: RunState, parts: &[Part], refusals: &[Refusal]) -> (String, String, String) {
+        let task = Run { kind: JobKind::Task, class_name: "sum".into(), ..run(state) };
+        let around = RunView { run: &task, ahead: &[], worker: None, watched: &[], parts, refusals, now: Timestamp(9_000) };
+        let answer = explain_run(&around);
+        assert!(answer.because.len() > 1 && answer.because.iter().all(|text| text.ends_with('.')), "{answer:?}");
+        (answer.verdict, answer.rule, answer.because.join(" "))
+    }
+
+    #[test]
+    fn a_block_run_says_why_no_worker_has_it() {
+        let waits = Run { reason: Some("run 7 of the job `starter` is to start one".into()), ..run(RunState::Pending) };
+        let (of_rule, text) = rule(&waits, &[], None, &["a.C"]);
+        assert!(of_rule == "noWorker" && text.contains("Watched now: a.C. Its reason: run 7 of the job `starter`"), "{text}");
+        // Who watches it is closed by an operator.
+        let why = Obstacle::Unsuitable("an operator has it draining: a new version".into());
+        let refusals = [Refusal { worker: WorkerId::random(), name: "w".into(), why }];
+        let watched = ["a.B".to_owned()];
+        let answer = |run: &Run, refusals: &[Refusal]| {
+            let answer =
+                explain_run(&RunView { run, ahead: &[], worker: None, watched: &watched, parts: &[], refusals, now: Timestamp(1) });
+            (answer.rule, answer.because.join(" "))
+        };
+        let (of_rule, text) = answer(&run(RunState::Pending), &refusals);
+        assert!(of_rule == "noWorker" && text.contains("(w): an operator has it draining: a new version."), "{text}");
+        assert_eq!(answer(&run(RunState::Pending), &[]).0, "starting");
+        let (_, text) = answer(&run(RunState::Running), &refusals);
+        assert!(text.contains("(w): an operator has it draining"), "{text}");
+    }
+
+    #[test]
+    fn a_run_says_who_made_it_and_a_callback_what_it_waits_for() {
+        let by = |by: &str| RunRules { by: Some(by.to_owned()), ..RunRules::default() };
+        assert!(
+            rule(&Run { rules: by(BROKER), ..run(RunState::Success) }, &[], None, &[]).1.contains("by the broker, for a run that has no")
+        );
+        assert!(rule(&Run { rules: by("admin"), ..run(RunState::Success) }, &[], None, &[]).1.contains("by hand by admin"));
+        let callback = Run { kind: JobKind::Callback, ..run(RunState::Running) };
+        assert!(rule(&callback, &[], None, &[]).1.contains("Its request is under way"));
+    }
+
+    #[test]
+    fn a_task_says_where_it_is_and_how_far() {
+        let worker = || "worker w1".to_owned();
+        let at = Part { progress: Some(76), text: Some("step 76".into()), ..part(Place::At(worker(), Some(Timestamp(4_000)))) };
+        let (verdict, rule, text) = of_task(RunState::Running, std::slice::from_ref(&at), &[]);
+        assert_eq!((verdict.as_str(), rule.as_str()), ("running", "running"));
+        assert!(text.contains("at worker w1 since 1970-01-01T00:00:04.000Z (5000 ms), attempt 2; progress 76 %: step 76."), "{text}");
+        let (verdict, rule, _) = of_task(RunState::Scheduled, &[part(Place::At(worker(), None))], &[]);
+        assert_eq!((verdict.as_str(), rule.as_str()), ("scheduled", "startTold"));
+        let (verdict, rule, text) = of_task(RunState::Pending, &[part(Place::Unclear(Timestamp(10_000)))], &[]);
+        assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "lease"));
+        assert!(text.contains("by 1970-01-01T00:00:10.000Z, when its lease ends"), "{text}");
+        let several = [at, part(Place::Asking), part(Place::Over(RunState::Success))];
+        let text = of_task(RunState::Running, &several, &[]).2;
+        assert!(text.contains("Of 3 instances 1 are over, 1 are at work, 1 wait. Instance 0 is at worker w1"), "{text}");
+        assert_eq!(of_task(RunState::Running, &[part(Place::Ending(worker()))], &[]).1, "running");
+    }
+
+    #[test]
+    fn a_task_without_a_worker_says_who_refused_it_and_why() {
+        let refusal = |name: &str, why| Refusal { worker: WorkerId::random(), name: name.into(), why };
+        let parts = [part(Place::Asking)];
+        let (verdict, rule, text) = of_task(RunState::Pending, &parts, &[]);
+        assert_eq!((verdict.as_str(), rule.as_str()), ("waiting", "noWorker"));
+        assert!(text.contains("watches sum is needed, and no worker is connected"), "{text}");
+        let mut all = vec![refusal("a", Obstacle::Unsuitable("it does not watch sum".into()))];
+        assert_eq!(of_task(RunState::Pending, &parts, &all).1, "noWorker");
+        all.push(refusal("b", Obstacle::Busy("it is full: 4 of 4 places are taken".into())));
+        let (_, rule, text) = of_task(RunState::Pending, &parts, &all);
+        assert_eq!(rule, "workersFull");
+        let (near, far) = (text.find("(b): it is full").expect("b"), text.find("(a): it does not watch").expect("a"));
+        assert!(near < far, "{text}");
+    }
+
+    #[test]
+    fn a_run_that_a_workflow_began_says_so() {
+        let after = Identity::random();
+        let rules = RunRules { after: Some(after), by: Some("workflow".into()), ..RunRules::default() };
+        let text = rule(&Run { rules, ..run(RunState::Pending) }, &[], None, &[]).1;
+        assert!(text.contains(&format!("by a workflow, when run {after} ended.")) && !text.contains("by hand"), "{text}");
+    }
+
+    #[test]
+    fn each_state_is_explained() {
+        use RunState::{Failed, Pending, Running, Scheduled, Stopped, Success};
+        let other = Identity::random();
+        let queued = Run { not_before: Some(Run::QUEUED), ..run(Pending) };
+        assert!(rule(&queued, &[other], None, &[]).1.contains(&format!("behind run {other}")));
+        assert_eq!(rule(&queued, &[], None, &[]).0, "queued");
+        let again = Run { not_before: Some(Timestamp(5_000)), attempt: 2, reason: Some("attempt 1 failed: x".into()), ..run(Pending) };
+        let (word, text) = rule(&again, &[], None, &[]);
+        assert_eq!(word, "retry");
+        assert!(text.contains("until 1970-01-01T00:00:05.000Z for attempt 2, since attempt 1 failed: x"), "{text}");
+        let (word, text) = rule(&run(Pending), &[], None, &["c.D"]);
+        assert_eq!(word, "noWorker");
+        assert!(text.contains("a.B") && text.contains("Watched now: c.D."), "{text}");
+        assert_eq!(rule(&run(Pending), &[], None, &["a.B"]).0, "starting");
+        assert_eq!(rule(&run(Scheduled), &[], Some(WorkerId::random()), &[]).0, "startTold");
+        assert_eq!(rule(&run(Scheduled), &[], None, &[]).0, "noWorker");
+        let counters = Counters { left: 1, success: 2, error: 3, total: 6 };
+        let (word, text) = rule(&Run { counters, ..run(Running) }, &[], None, &["a.B"]);
+        assert_eq!(word, "running");
+        assert!(text.contains("Of 6 requests 1 are left"), "{text}");
+        let rules = RunRules { paused_at: Some(Timestamp(7_000)), ..RunRules::default() };
+        let paused = |state| Run { rules: rules.clone(), ..run(state) };
+        let (word, text) = rule(&paused(Running), &[], None, &["a.B"]);
+        assert!(word == "paused" && text.contains("paused since 1970-01-01T00:00:07.000Z"), "{text}");
+        let (word, text) = rule(&paused(Pending), &[], None, &["a.B"]);
+        assert!(word == "starting" && text.contains("It is paused since"), "{text}");
+        assert!(!rule(&paused(Success), &[], None, &[]).1.contains("paused"));
+        for (state, word) in [(Failed, "failed"), (Success, "success"), (Stopped, "stopped")] {
+            assert_eq!(rule(&Run { reason: Some("r".into()), ..run(state) }, &[], None, &[]).0, word);
+        }
+        let callback = Run { kind: JobKind::Callback, ..run(Pending) };
+        assert_eq!(rule(&callback, &[], None, &[]).0, "starting");
+    }
+}

@@ -1,0 +1,480 @@
+//! Where a task is: from the first wish for a worker to its end.
+//!
+//! A run has one instance, or several (a broadcast, shards). Each has one attempt at a time, and that is at one worker at
+//! most: the next one is not asked for before the last one is known to be over, or its lease is.
+
+use super::TaskSettings;
+use crate::domain::ids::WorkerId;
+use crate::domain::run::{RunRules, RunState};
+use crate::domain::time::Timestamp;
+use std::sync::Arc;
+
+/// Workers that an instance remembers as those that did not carry it through.
+const MOST_EXCLUDED: usize = 16;
+
+/// What an attempt came to, as its worker says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// It has it, or works.
+    AtWork,
+    /// It will not have it.
+    Refused(String),
+    /// It ended well.
+    Success,
+    /// It failed; whether it would fail again.
+    Failed(String, bool),
+    /// It ended since it was told to.
+    Cancelled,
+}
+
+/// What is to be done, in this order; what follows a write waits until that is on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// An instance wants a worker.
+    Ask(usize),
+    /// It wants none any more.
+    Withdraw(usize),
+    /// Its order goes to this worker.
+    Send(usize, WorkerId),
+    /// The worker is to end an attempt of it.
+    Cancel(usize, WorkerId, u32, String),
+    /// An attempt of it is at the worker no longer, as far as is known.
+    LetGo(usize, WorkerId, u32),
+    /// Write: the next attempt, not before this, and why the last one is over.
+    Again(usize, Timestamp, String),
+    /// Write: an instance of several is over.
+    InstanceOver(usize),
+    /// The worker may forget an attempt: its report is on disk.
+    Settle(usize, WorkerId, u32),
+    /// Write: the run is over.
+    Finish(RunState, Option<String>),
+}
+
+/// Where an instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Its next attempt waits for this instant.
+    Pausing(Timestamp),
+    /// It wants a worker.
+    Asking,
+    /// A worker has it.
+    At(WorkerId),
+    /// A worker may have it: until it says so, or its lease is over by then.
+    Unclear(Timestamp),
+    /// It is to end; after this instant nobody waits for its worker any more.
+    Ending(WorkerId, Timestamp, Then),
+    /// It is over.
+    Over(RunState),
+}
+
+/// When something happens, and a number between 0 and 1 for what is left to chance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// When.
+    pub now: Timestamp,
+    /// For the jitter of pauses.
+    pub chance: f64,
+}
+
+/// What follows when an attempt has ended that was to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Then {
+    /// The run was stopped.
+    Stop,
+    /// It took too long.
+    Fail(String),
+}
+
+/// One instance.
+#[derive(Debug, Clone)]
+pub struct Instance {
+    /// Where it is.
+    pub phase: Phase,
+    /// Counts its attempts from 1.
+    pub attempt: u32,
+    /// Attempts that failed.
+    pub failures: u32,
+    /// Lost attempts that do not count: the broker died meanwhile.
+    pub pardoned: u32,
+    /// Its attempt was begun under an earlier actor: what becomes of it may be the fault of that.
+    pub is_taken_over: bool,
+    /// Workers that did not carry it through.
+    pub excluded: Vec<WorkerId>,
+    /// Why it is where it is.
+    pub reason: Option<String>,
+}
+
+impl Instance {
+    /// One of which nothing was begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { phase: Phase::Asking, attempt: 1, failures: 0, pardoned: 0, is_taken_over: false, excluded: Vec::new(), reason: None }
+    }
+
+    /// Attempts that were lost with their worker, or refused.
+    fn lost(&self) -> u32 {
+        (self.attempt - 1).saturating_sub(self.failures + self.pardoned)
+    }
+
+    /// It goes on after the broker, or its actor, died: with this attempt, of which `failures` failed before. What was lost before
+    /// does not count any more.
+    #[must_use]
+    pub fn taken_over(phase: Phase, attempt: u32, failures: u32) -> Self {
+        let pardoned = (attempt.max(1) - 1).saturating_sub(failures);
+        let is_taken_over = matches!(phase, Phase::Unclear(_));
+        Self { phase, attempt, failures, pardoned, is_taken_over, ..Self::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over(_))
+    }
+
+    /// Who has it.
+    #[must_use]
+    pub fn worker(&self) -> Option<WorkerId> {
+        match self.phase {
+            Phase::At(worker) | Phase::Ending(worker, ..) => Some(worker),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Instance {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct StateMachine {
+    /// Its instances, one at least.
+    pub instances: Vec<Instance>,
+    settings: Arc<TaskSettings>,
+    rules: RunRules,
+    /// Each has a row of its own.
+    several: bool,
+    stopping: Option<String>,
+    finished: bool,
+}
+
+impl StateMachine {
+    /// The life of a run with these instances; `several`: each of them has a row of its own, be it only one.
+    #[must_use]
+    pub fn new(settings: Arc<TaskSettings>, rules: RunRules, instances: Vec<Instance>, several: bool) -> Self {
+        Self { instances, settings, rules, several, stopping: None, finished: false }
+    }
+
+    /// The end is decided.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Milliseconds of the lease.
+    #[must_use]
+    pub fn lease(&self) -> i64 {
+        self.settings.lease_ms() as i64
+    }
+
+    /// It begins, or goes on in another actor.
+    pub fn begin(&mut self) -> Vec<Effect> {
+        let mut effects: Vec<_> = self
+            .instances
+            .iter()
+            .enumerate()
+            .filter(|(_, instance)| instance.phase == Phase::Asking)
+            .map(|(i, _)| Effect::Ask(i))
+            .collect();
+        self.finish_if_over(&mut effects);
+        effects
+    }
+
+    /// When something is to be looked at again, if nothing happens before.
+    #[must_use]
+    pub fn wake(&self) -> Option<Timestamp> {
+        let of = |instance: &Instance| match instance.phase {
+            Phase::Pausing(at) | Phase::Unclear(at) | Phase::Ending(_, at, _) => Some(at),
+            _ => None,
+        };
+        self.instances.iter().filter_map(of).min()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, moment: Moment) -> Vec<Effect> {
+        let now = moment.now;
+        let mut effects = Vec::new();
+        for i in 0..self.instances.len() {
+            match self.instances[i].phase.clone() {
+                Phase::Pausing(at) if at <= now => {
+                    self.instances[i].phase = Phase::Asking;
+                    effects.push(Effect::Ask(i));
+                }
+                Phase::Unclear(until) if until <= now => {
+                    self.lost(i, None, "no worker has said that it has it".to_owned(), now, &mut effects);
+                }
+                Phase::Ending(worker, until, then) if until <= now => {
+                    effects.push(Effect::LetGo(i, worker, self.instances[i].attempt));
+                    self.ended(i, then, moment, &mut effects);
+                }
+                _ => {}
+            }
+        }
+        self.finish_if_over(&mut effects);
+        effects
+    }
+
+    /// There is a place at this worker. What it comes too late for is not taken.
+    pub fn granted(&mut self, i: usize, worker: WorkerId) -> Vec<Effect> {
+        match self.instances.get_mut(i) {
+            Some(instance) if instance.phase == Phase::Asking && !self.finished => {
+                instance.phase = Phase::At(worker);
+                vec![Effect::Send(i, worker)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// No worker may have it, and it is not to wait for one.
+    pub fn nobody(&mut self, i: usize, reason: String) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
+            effects.push(Effect::Withdraw(i));
+            self.over(i, RunState::Failed, Some(reason), &mut effects);
+            self.finish_if_over(&mut effects);
+        }
+        effects
+    }
+
+    /// A worker has this attempt in hand, and this life does not know of it, or does. False: it is to let go of it.
+    pub fn claimed(&mut self, i: usize, worker: WorkerId, attempt: u32) -> bool {
+        let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return false };
+        match instance.phase {
+            Phase::At(other) | Phase::Ending(other, ..) => other == worker,
+            Phase::Unclear(_) if self.stopping.is_none() => {
+                instance.phase = Phase::At(worker);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads a report. `Err`: it changes nothing, and why.
+    ///
+    /// # Errors
+    /// The attempt is not the current one, or not this worker's.
+    pub fn report(&mut self, i: usize, worker: WorkerId, attempt: u32, said: Said, moment: Moment) -> Result<Vec<Effect>, String> {
+        let now = moment.now;
+        let Some(instance) = self.instances.get_mut(i) else { return Err(format!("there is no instance {i}")) };
+        if instance.is_over() || self.finished {
+            return Err("it is over".to_owned());
+        }
+        if instance.attempt != attempt {
+            return Err(format!("attempt {attempt} is not the current one, {} is", instance.attempt));
+        }
+        match &instance.phase {
+            Phase::At(holder) | Phase::Ending(holder, ..) if *holder == worker => {}
+            // Who reports the current attempt of a task that nobody claimed yet has it.
+            Phase::Unclear(_) => instance.phase = Phase::At(worker),
+            _ => return Err("another worker has it, or none".to_owned()),
+        }
+        let mut effects = Vec::new();
+        if said == Said::AtWork {
+            return Ok(effects);
+        }
+        let ending = match &instance.phase {
+            Phase::Ending(_, _, then) => Some(then.clone()),
+            _ => None,
+        };
+        effects.push(Effect::LetGo(i, worker, attempt));
+        match (said, ending) {
+            // It was quicker than the word to end: what is done is done.
+            (Said::Success, _) => self.over(i, RunState::Success, None, &mut effects),
+            (_, Some(then)) => self.ended(i, then, moment, &mut effects),
+            (Said::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
+            (Said::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
+            (Said::Cancelled | Said::AtWork, None) => {
+                self.lost(i, Some(worker), "its worker gave it up".to_owned(), now, &mut effects);
+            }
+        }
+        effects.push(Effect::Settle(i, worker, attempt));
+        self.finish_if_over(&mut effects);
+        Ok(effects)
+    }
+
+    /// Its worker's lease is over at this instant, or will be.
+    pub fn lease_over(&mut self, i: usize, worker: WorkerId, attempt: u32, at: Timestamp, why: &str, moment: Moment) -> Vec<Effect> {
+        let now = moment.now;
+        let mut effects = Vec::new();
+        let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return effects };
+        if instance.worker() != Some(worker) || self.finished {
+            return effects;
+        }
+        effects.push(Effect::LetGo(i, worker, attempt));
+        match instance.phase.clone() {
+            Phase::Ending(_, _, then) if at <= now => self.ended(i, then, moment, &mut effects),
+            Phase::Ending(_, until, then) => instance.phase = Phase::Ending(worker, until.min(at), then),
+            _ if at <= now => self.lost(i, Some(worker), why.to_owned(), now, &mut effects),
+            _ => {
+                instance.reason = Some(why.to_owned());
+                exclude(instance, worker);
+                instance.phase = Phase::Unclear(at);
+            }
+        }
+        self.finish_if_over(&mut effects);
+        effects
+    }
+
+    /// An attempt takes too long: it is to end, and counts as failed.
+    pub fn too_long(&mut self, i: usize, attempt: u32, reason: String, now: Timestamp) -> Vec<Effect> {
+        let lease = self.lease();
+        let grace = self.grace();
+        let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return Vec::new() };
+        let Phase::At(worker) = instance.phase else { return Vec::new() };
+        // Its worker stops it when it is told to, or at the end of its lease, which is not renewed any more.
+        instance.phase = Phase::Ending(worker, now.plus_ms(grace.max(lease)), Then::Fail(reason.clone()));
+        vec![Effect::Cancel(i, worker, attempt, reason)]
+    }
+
+    fn grace(&self) -> i64 {
+        self.settings.cancel_grace.unwrap_or(TaskSettings::CANCEL_GRACE) as i64
+    }
+
+    /// The run is to end.
+    pub fn stop(&mut self, reason: String, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.finished {
+            return effects;
+        }
+        let until = now.plus_ms(self.grace());
+        self.stopping = Some(reason.clone());
+        for i in 0..self.instances.len() {
+            let instance = &mut self.instances[i];
+            match instance.phase {
+                Phase::At(worker) | Phase::Ending(worker, _, Then::Fail(_)) => {
+                    instance.phase = Phase::Ending(worker, until, Then::Stop);
+                    effects.push(Effect::Cancel(i, worker, instance.attempt, reason.clone()));
+                }
+                Phase::Asking => {
+                    effects.push(Effect::Withdraw(i));
+                    self.over(i, RunState::Stopped, Some(reason.clone()), &mut effects);
+                }
+                Phase::Pausing(_) | Phase::Unclear(_) => self.over(i, RunState::Stopped, Some(reason.clone()), &mut effects),
+                Phase::Ending(_, _, Then::Stop) | Phase::Over(_) => {}
+            }
+        }
+        self.finish_if_over(&mut effects);
+        effects
+    }
+
+    /// It has ended, as it was to.
+    fn ended(&mut self, i: usize, then: Then, moment: Moment, effects: &mut Vec<Effect>) {
+        match then {
+            Then::Stop => self.over(i, RunState::Stopped, self.stopping.clone(), effects),
+            Then::Fail(reason) => {
+                let worker = self.instances[i].worker();
+                match worker {
+                    Some(worker) => self.failed(i, worker, reason, false, moment, effects),
+                    None => self.over(i, RunState::Failed, Some(reason), effects),
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, i: usize, worker: WorkerId, reason: String, permanent: bool, moment: Moment, effects: &mut Vec<Effect>) {
+        let instance = &mut self.instances[i];
+        instance.failures += 1;
+        exclude(instance, worker);
+        // The policy counts failures; attempts that were lost with their worker are not the function's.
+        match self.rules.next_attempt(instance.failures, moment.chance).filter(|_| !permanent && self.stopping.is_none()) {
+            Some(pause) => self.again(i, moment.now.plus_ms(pause), reason, effects),
+            None => self.over(i, RunState::Failed, Some(reason), effects),
+        }
+    }
+
+    /// An attempt is over without a word of what became of it.
+    fn lost(&mut self, i: usize, worker: Option<WorkerId>, reason: String, now: Timestamp, effects: &mut Vec<Effect>) {
+        let most = self.settings.lost_attempts.unwrap_or(TaskSettings::LOST_ATTEMPTS);
+        let instance = &mut self.instances[i];
+        if let Some(worker) = worker {
+            exclude(instance, worker);
+        }
+        if self.stopping.is_some() {
+            return self.over(i, RunState::Stopped, self.stopping.clone(), effects);
+        }
+        if instance.is_taken_over {
+            // It counts as none: the broker died, or was away for longer than the lease.
+            instance.pardoned += 1;
+            return self.again(i, now, reason, effects);
+        }
+        if instance.lost() >= most {
+            let reason = format!("{} attempts were lost, the last: {reason}", instance.lost() + 1);
+            return self.over(i, RunState::Failed, Some(reason), effects);
+        }
+        // The more were lost, the longer the pause: a task that kills its workers shall not kill them all at once.
+        let pause = if instance.lost() == 0 { 0 } else { 500 << instance.lost().min(6) };
+        self.again(i, now.plus_ms(pause), reason, effects);
+    }
+
+    fn again(&mut self, i: usize, not_before: Timestamp, reason: String, effects: &mut Vec<Effect>) {
+        let instance = &mut self.instances[i];
+        let reason = format!("attempt {} failed: {reason}", instance.attempt);
+        instance.attempt += 1;
+        instance.is_taken_over = false;
+        instance.reason = Some(reason.clone());
+        instance.phase = Phase::Pausing(not_before);
+        effects.push(Effect::Again(i, not_before, reason));
+    }
+
+    fn over(&mut self, i: usize, state: RunState, reason: Option<String>, effects: &mut Vec<Effect>) {
+        let instance = &mut self.instances[i];
+        (instance.phase, instance.reason) = (Phase::Over(state), reason);
+        if self.several {
+            effects.push(Effect::InstanceOver(i));
+        }
+    }
+
+    /// When all are over the run is. Its end is written before anything that is to follow the last report.
+    fn finish_if_over(&mut self, effects: &mut Vec<Effect>) {
+        if self.finished || !self.instances.iter().all(Instance::is_over) {
+            return;
+        }
+        self.finished = true;
+        let (state, reason) = self.sum();
+        let at = effects.iter().position(|effect| matches!(effect, Effect::Settle(..))).unwrap_or(effects.len());
+        effects.insert(at, Effect::Finish(state, reason));
+    }
+
+    /// The sum of all instances.
+    fn sum(&self) -> (RunState, Option<String>) {
+        let count = |state: RunState| self.instances.iter().filter(|instance| instance.phase == Phase::Over(state)).count();
+        let reason = |state: RunState| self.instances.iter().find(|i| i.phase == Phase::Over(state)).and_then(|i| i.reason.clone());
+        let all = self.instances.len();
+        let (failed, stopped) = (count(RunState::Failed), count(RunState::Stopped));
+        match (failed, stopped) {
+            (0, 0) => (RunState::Success, None),
+            (0, _) => (RunState::Stopped, reason(RunState::Stopped)),
+            (_, 0) | (_, _) if self.stopping.is_some() => (RunState::Stopped, self.stopping.clone()),
+            _ if all == 1 => (RunState::Failed, reason(RunState::Failed)),
+            _ => {
+                let first = reason(RunState::Failed).unwrap_or_default();
+                (RunState::Failed, Some(format!("{failed} of {all} instances failed, the first: {first}")))
+            }
+        }
+    }
+}
+
+fn exclude(instance: &mut Instance, worker: WorkerId) {
+    if !instance.excluded.contains(&worker) {
+        instance.excluded.push(worker);
+        if instance.excluded.len() > MOST_EXCLUDED {
+            instance.excluded.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod simulation;
+
+#[cfg(test)]
+mod tests;

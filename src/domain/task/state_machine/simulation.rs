@@ -1,0 +1,482 @@
+//! A seeded world around one task: workers that die, hang, refuse and come back, a wire that delays and breaks, a broker
+//! that is killed before and after each of its writes. After every step the promises are looked at.
+//!
+//! `WEBLOOM_TASK_SIMULATION=seed,lives` runs others than the usual.
+
+use super::*;
+use crate::domain::schedule::Retry;
+use std::collections::VecDeque;
+use uuid::Uuid;
+
+const STEP: i64 = 20;
+const WORKERS: usize = 3;
+const LEASE: u64 = 1_000;
+const HEARTBEAT: i64 = 300;
+
+/// A small generator, so that a seed means the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Down {
+    Order(u32),
+    Cancel(u32),
+    Settled(u32),
+    /// The answer to a heartbeat that was sent then and listed these.
+    Pong(i64, Vec<u32>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Up {
+    Heartbeat(i64, Vec<u32>),
+    Report(u32, Said),
+}
+
+#[derive(Debug)]
+struct WorkerCapacity {
+    alive: bool,
+    connected: bool,
+    /// Told to end what it has; its lease is not renewed any more.
+    told: Option<u32>,
+    /// Attempt, when it is done, what comes of it, until when the lease lasts.
+    work: Option<(u32, i64, Said, i64)>,
+    outbox: Option<(u32, Said)>,
+    /// Sent and answered.
+    proved: i64,
+    next_beat: i64,
+    /// Ended with success, by attempt.
+    done: Vec<u32>,
+    up: VecDeque<(i64, Up)>,
+    down: VecDeque<(i64, Down)>,
+}
+
+/// What is on disk.
+#[derive(Debug, Clone)]
+struct Disk {
+    attempt: u32,
+    failures: u32,
+    not_before: Option<Timestamp>,
+    end: Option<RunState>,
+    ends: u32,
+}
+
+struct World {
+    random: Random,
+    now: i64,
+    machine: StateMachine,
+    disk: Disk,
+    /// What the broker's side of a worker knows: attempt and last renewal.
+    held: Vec<Option<(u32, i64)>>,
+    hands: Vec<WorkerCapacity>,
+    asking: bool,
+    /// The broker is away until then.
+    down_until: Option<i64>,
+    stopped: bool,
+    /// Failures that the broker took, since it was started.
+    failures: u32,
+    trace: Vec<String>,
+}
+
+fn worker(i: usize) -> WorkerId {
+    WorkerId(Uuid::from_u128(i as u128))
+}
+
+fn number(id: WorkerId) -> usize {
+    id.0.as_u128() as usize
+}
+
+fn rules() -> RunRules {
+    RunRules { retry: Some(Retry { limit: 2, delay: 0, ..Retry::default() }), ..RunRules::default() }
+}
+
+fn settings() -> Arc<TaskSettings> {
+    Arc::new(TaskSettings { lease: Some(LEASE), cancel_grace: Some(400), lost_attempts: Some(6), ..TaskSettings::default() })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let hand = |_| WorkerCapacity {
+            alive: true,
+            connected: true,
+            told: None,
+            work: None,
+            outbox: None,
+            proved: 0,
+            next_beat: 0,
+            done: Vec::new(),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+        };
+        let mut world = Self {
+            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            now: 0,
+            machine: StateMachine::new(settings(), rules(), vec![Instance::new()], false),
+            disk: Disk { attempt: 1, failures: 0, not_before: None, end: None, ends: 0 },
+            held: vec![None; WORKERS],
+            hands: (0..WORKERS).map(hand).collect(),
+            asking: false,
+            down_until: None,
+            stopped: false,
+            failures: 0,
+            trace: Vec::new(),
+        };
+        let effects = world.machine.begin();
+        world.carry_out(effects);
+        world
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp(self.now)
+    }
+
+    fn send_down(&mut self, i: usize, message: Down) {
+        if self.hands[i].connected {
+            let earliest = self.hands[i].down.back().map_or(0, |(at, _)| *at);
+            let at = (self.now + self.random.below(8) as i64 * STEP).max(earliest);
+            self.hands[i].down.push_back((at, message));
+        }
+    }
+
+    fn send_up(&mut self, i: usize, message: Up) {
+        if self.hands[i].connected {
+            let earliest = self.hands[i].up.back().map_or(0, |(at, _)| *at);
+            let at = (self.now + self.random.below(8) as i64 * STEP).max(earliest);
+            self.hands[i].up.push_back((at, message));
+        }
+    }
+
+    /// The shell: what follows a write waits for it, and a crash may come before and after each.
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.trace.push(format!("{}: {effect:?}", self.now));
+            match effect {
+                Effect::Ask(_) => self.asking = true,
+                Effect::Withdraw(_) => self.asking = false,
+                Effect::Send(_, id) => {
+                    self.held[number(id)] = Some((self.disk.attempt, self.now));
+                    assert_eq!(self.disk.attempt, self.machine.instances[0].attempt, "sent before it was stored");
+                    self.send_down(number(id), Down::Order(self.disk.attempt));
+                }
+                Effect::Cancel(_, id, attempt, _) => self.send_down(number(id), Down::Cancel(attempt)),
+                Effect::LetGo(_, id, _) => self.held[number(id)] = None,
+                Effect::Settle(_, id, attempt) => self.send_down(number(id), Down::Settled(attempt)),
+                Effect::InstanceOver(_) => unreachable!("there is one instance"),
+                Effect::Again(_, at, _) => {
+                    if self.random.one_in(12) {
+                        return self.crash();
+                    }
+                    assert!(self.machine.instances[0].attempt > self.disk.attempt, "attempts only grow");
+                    self.disk.attempt = self.machine.instances[0].attempt;
+                    self.disk.failures = self.machine.instances[0].failures;
+                    self.disk.not_before = Some(at);
+                    if self.random.one_in(12) {
+                        return self.crash();
+                    }
+                }
+                Effect::Finish(state, _) => {
+                    if self.random.one_in(12) {
+                        return self.crash();
+                    }
+                    assert_eq!(self.disk.end, None, "it ended twice");
+                    self.disk.end = Some(state);
+                    self.disk.ends += 1;
+                    if self.random.one_in(12) {
+                        return self.crash();
+                    }
+                }
+            }
+        }
+    }
+
+    fn crash(&mut self) {
+        self.trace.push(format!("{}: the broker is killed", self.now));
+        self.failures = self.disk.failures;
+        self.down_until = Some(self.now + 100 + self.random.below(1_500) as i64);
+        self.held = vec![None; WORKERS];
+        self.asking = false;
+        for i in 0..WORKERS {
+            self.cut(i);
+        }
+    }
+
+    fn cut(&mut self, i: usize) {
+        let hand = &mut self.hands[i];
+        hand.connected = false;
+        hand.up.clear();
+        hand.down.clear();
+    }
+
+    /// A new broker: what it knows is what is on disk.
+    fn boot(&mut self) {
+        let phase = match (self.disk.end, self.disk.not_before) {
+            (Some(state), _) => Phase::Over(state),
+            // Nothing was sent under an attempt that had to wait.
+            (None, Some(at)) if at.0 > self.now => Phase::Pausing(at),
+            _ => Phase::Unclear(self.at().plus_ms(LEASE as i64)),
+        };
+        let (attempt, failures) = (self.disk.attempt, self.disk.failures);
+        self.machine = StateMachine::new(settings(), rules(), vec![Instance::taken_over(phase, attempt, failures)], false);
+        if self.disk.end.is_some() {
+            self.machine.finished = true;
+        } else {
+            let effects = self.machine.begin();
+            self.carry_out(effects);
+        }
+    }
+
+    fn broker(&mut self) {
+        if let Some(until) = self.down_until {
+            if self.now >= until {
+                self.down_until = None;
+                self.boot();
+            }
+            return;
+        }
+        let chance = self.random.below(1_000) as f64 / 1_000.0;
+        for i in 0..WORKERS {
+            while self.down_until.is_none() && self.hands[i].up.front().is_some_and(|(at, _)| *at <= self.now) {
+                let (_, message) = self.hands[i].up.pop_front().expect("it was looked at");
+                self.hear(i, message, chance);
+            }
+            if let Some((attempt, renewed)) = self.held[i].filter(|(_, renewed)| self.now - renewed > LEASE as i64) {
+                self.held[i] = None;
+                let over = Timestamp(renewed + LEASE as i64);
+                let effects = self.machine.lease_over(0, worker(i), attempt, over, "its lease is over", Moment { now: self.at(), chance });
+                self.carry_out(effects);
+            }
+        }
+        if self.down_until.is_some() {
+            return;
+        }
+        if self.machine.wake().is_some_and(|at| at <= self.at()) {
+            let effects = self.machine.tick(Moment { now: self.at(), chance });
+            self.carry_out(effects);
+        }
+        if self.asking && self.down_until.is_none() {
+            let i = self.random.below(WORKERS as u64) as usize;
+            if self.hands[i].connected && self.held[i].is_none() {
+                self.asking = false;
+                let effects = self.machine.granted(0, worker(i));
+                self.carry_out(effects);
+            }
+        }
+        if self.random.one_in(4_000) && self.down_until.is_none() {
+            self.stopped = true;
+            let effects = self.machine.stop("as you like".to_owned(), self.at());
+            self.carry_out(effects);
+        }
+        if self.random.one_in(150) && self.down_until.is_none() {
+            let attempt = self.machine.instances[0].attempt;
+            let effects = self.machine.too_long(0, attempt, "too long".to_owned(), self.at());
+            self.carry_out(effects);
+        }
+        if self.random.one_in(600) {
+            self.crash();
+        }
+    }
+
+    fn hear(&mut self, i: usize, message: Up, chance: f64) {
+        match message {
+            Up::Heartbeat(sent, tasks) => {
+                for attempt in tasks.clone() {
+                    let is_ending = matches!(self.machine.instances[0].phase, Phase::Ending(..));
+                    if self.machine.claimed(0, worker(i), attempt) {
+                        if !is_ending {
+                            self.held[i] = Some((attempt, self.now));
+                        } else {
+                            self.send_down(i, Down::Cancel(attempt));
+                        }
+                    } else {
+                        self.send_down(i, Down::Cancel(attempt));
+                    }
+                }
+                self.send_down(i, Down::Pong(sent, tasks));
+            }
+            Up::Report(attempt, said) => {
+                match self.machine.report(0, worker(i), attempt, said.clone(), Moment { now: self.at(), chance }) {
+                    Ok(effects) => {
+                        self.failures += u32::from(matches!(said, Said::Failed(..)));
+                        self.carry_out(effects);
+                    }
+                    // It changes nothing; the worker may forget it.
+                    Err(_) => self.send_down(i, Down::Settled(attempt)),
+                }
+            }
+        }
+    }
+
+    fn worker(&mut self, i: usize) {
+        if !self.hands[i].alive {
+            if self.random.one_in(60) {
+                self.hands[i].alive = true;
+            }
+            return;
+        }
+        if self.random.one_in(400) {
+            // Killed: it knows nothing any more.
+            self.cut(i);
+            let done = std::mem::take(&mut self.hands[i].done);
+            self.hands[i] = WorkerCapacity {
+                alive: false,
+                work: None,
+                outbox: None,
+                done,
+                up: VecDeque::new(),
+                down: VecDeque::new(),
+                ..self.hands[i]
+            };
+            return;
+        }
+        if self.random.one_in(300) {
+            self.cut(i);
+        }
+        if !self.hands[i].connected && self.down_until.is_none() && self.random.one_in(20) {
+            // What it has in hand it says first, then its reports.
+            let hand = &mut self.hands[i];
+            (hand.connected, hand.next_beat) = (true, self.now);
+            self.beat(i);
+            if let Some((attempt, said)) = self.hands[i].outbox.clone() {
+                self.send_up(i, Up::Report(attempt, said));
+            }
+        }
+        while self.hands[i].down.front().is_some_and(|(at, _)| *at <= self.now) {
+            let (_, message) = self.hands[i].down.pop_front().expect("it was looked at");
+            self.obey(i, message);
+        }
+        if self.now >= self.hands[i].next_beat {
+            self.beat(i);
+        }
+        if let Some((attempt, done_at, said, lease)) = self.hands[i].work.clone() {
+            if self.now >= lease {
+                self.hands[i].work = None;
+            } else if self.now >= done_at {
+                self.hands[i].work = None;
+                if said == Said::Success {
+                    self.hands[i].done.push(attempt);
+                }
+                self.hands[i].outbox = Some((attempt, said.clone()));
+                self.send_up(i, Up::Report(attempt, said));
+            }
+        }
+    }
+
+    fn beat(&mut self, i: usize) {
+        let hand = &self.hands[i];
+        let mut tasks: Vec<u32> = hand.work.iter().map(|(attempt, ..)| *attempt).collect();
+        tasks.extend(hand.outbox.iter().map(|(attempt, _)| *attempt));
+        self.hands[i].next_beat = self.now + HEARTBEAT;
+        self.send_up(i, Up::Heartbeat(self.now, tasks));
+    }
+
+    fn obey(&mut self, i: usize, message: Down) {
+        match message {
+            Down::Order(attempt) => {
+                let knows = |hand: &WorkerCapacity| {
+                    hand.work.as_ref().is_some_and(|(a, ..)| *a == attempt) || hand.outbox.as_ref().is_some_and(|(a, _)| *a == attempt)
+                };
+                if knows(&self.hands[i]) || self.hands[i].work.is_some() {
+                    return;
+                }
+                let said = match self.random.below(10) {
+                    0..=3 => Said::Failed("it failed".to_owned(), false),
+                    4 => Said::Refused("no".to_owned()),
+                    _ => Said::Success,
+                };
+                let takes = if self.random.one_in(6) { 20_000 } else { self.random.below(1_500) as i64 };
+                // Counted from what it had sent, and heard answered, before the order came: earlier than that it was not sent.
+                let lease = self.hands[i].proved + LEASE as i64;
+                self.hands[i].work = Some((attempt, self.now + takes, said, lease));
+            }
+            Down::Cancel(attempt) => {
+                // One in three does not listen, and is stopped by its lease.
+                let listens = !self.random.one_in(3);
+                let hand = &mut self.hands[i];
+                hand.told = Some(attempt);
+                if listens && hand.work.as_ref().is_some_and(|(a, ..)| *a == attempt) {
+                    hand.work = None;
+                    hand.outbox = Some((attempt, Said::Cancelled));
+                    self.send_up(i, Up::Report(attempt, Said::Cancelled));
+                }
+            }
+            Down::Settled(attempt) => {
+                let hand = &mut self.hands[i];
+                hand.outbox.take_if(|(a, _)| *a == attempt);
+            }
+            Down::Pong(sent, listed) => {
+                let hand = &mut self.hands[i];
+                hand.proved = hand.proved.max(sent);
+                let told = hand.told;
+                if let Some((.., lease)) = hand.work.as_mut().filter(|(attempt, ..)| told != Some(*attempt) && listed.contains(attempt)) {
+                    *lease = (*lease).max(sent + LEASE as i64);
+                }
+            }
+        }
+    }
+
+    fn look(&self) {
+        let at_work: Vec<_> = self.hands.iter().enumerate().filter_map(|(i, h)| h.work.as_ref().map(|w| (i, w.0))).collect();
+        // A stopped run is closed whatever its worker does, and one that takes too long waits for the lease.
+        if !self.stopped {
+            assert!(at_work.len() <= 1, "at work twice: {at_work:?}\n{}", self.trace.join("\n"));
+        }
+        assert!(self.disk.ends <= 1);
+        assert!(self.failures <= 3 || self.stopped, "more attempts than the policy allows\n{}", self.trace.join("\n"));
+    }
+}
+
+fn live(seed: u64) {
+    let mut world = World::new(seed);
+    // Until it is over, and a while longer for what comes late.
+    let mut after = 400;
+    for step in 0..200_000 {
+        world.now += STEP;
+        world.broker();
+        for i in 0..WORKERS {
+            world.worker(i);
+        }
+        world.look();
+        if world.disk.end.is_some() {
+            after -= 1;
+            if after == 0 {
+                break;
+            }
+        }
+        assert!(step < 199_999, "seed {seed}: it never ends: {:?}\n{}", world.machine, world.trace.join("\n"));
+    }
+    match world.disk.end {
+        Some(RunState::Success) => {
+            assert!(world.hands.iter().any(|hand| hand.done.contains(&world.disk.attempt)), "seed {seed}: nobody has done it");
+        }
+        Some(RunState::Stopped) => assert!(world.stopped, "seed {seed}: nobody stopped it"),
+        Some(RunState::Failed) => assert!(world.disk.attempt > 2, "seed {seed}: it failed too soon\n{}", world.trace.join("\n")),
+        other => panic!("seed {seed}: {other:?}"),
+    }
+    assert!(
+        world.hands.iter().all(|hand| hand.outbox.is_none() || !hand.alive || !hand.connected),
+        "seed {seed}: a report is never settled"
+    );
+}
+
+#[test]
+fn one_task_through_everything() {
+    let given = std::env::var("WEBLOOM_TASK_SIMULATION").unwrap_or_default();
+    let numbers: Vec<u64> = given.split(',').filter_map(|n| n.trim().parse().ok()).collect();
+    let (seed, lives) = (numbers.first().copied().unwrap_or(1), numbers.get(1).copied().unwrap_or(400));
+    for i in 0..lives {
+        live(seed + i);
+    }
+}

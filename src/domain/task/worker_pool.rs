@@ -1,0 +1,459 @@
+//! Which worker gets a task.
+//!
+//! Tasks that want the same of a worker wait in one *lane*, the most important first and then in the order in which they
+//! came. A place that falls free goes to the first of all lanes that its worker may serve.
+
+use super::{Strategy, TaskSettings};
+use crate::domain::ids::{Identity, JobId, WorkerId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Keys that the strategy `sticky` remembers; after so many it begins anew.
+const MOST_KEYS: usize = 100_000;
+
+/// An instance of a run.
+pub type Asker = (Identity, u32);
+
+/// A worker, as far as tasks are concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkerCapacity {
+    /// For the order of `failover`.
+    pub name: String,
+    /// The names that it watches.
+    pub handlers: Vec<String>,
+    /// The group that it belongs to.
+    pub group: Option<String>,
+    /// Of its program.
+    pub version: Option<String>,
+    /// What it can or has.
+    pub tags: Vec<String>,
+    /// Tasks that it takes at a time.
+    pub slots: u32,
+}
+
+/// A task that wants a worker.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// Who asks.
+    pub asker: Asker,
+    /// The name that is to be watched.
+    pub handler: Arc<str>,
+    /// Its job.
+    pub job_id: JobId,
+    /// What its job says.
+    pub settings: Arc<TaskSettings>,
+    /// Hash of the key, for `hash` and `sticky`.
+    pub key: u64,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Workers that had it and did not carry it through; taken only if there is no other.
+    pub excluded: Vec<WorkerId>,
+    /// Only this one.
+    pub only: Option<WorkerId>,
+    /// Any number, for `random`.
+    pub chance: u64,
+}
+
+/// A place at a worker for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Whose.
+    pub asker: Asker,
+    /// Where.
+    pub worker: WorkerId,
+    /// Which life of the worker in the worker pool: a place of an earlier one is none any more.
+    pub life: u64,
+}
+
+/// Why a worker does not get a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It may not have it.
+    Unsuitable(String),
+    /// It may, but not now.
+    Busy(String),
+}
+
+/// A worker that does not get a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which.
+    pub worker: WorkerId,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: Obstacle,
+}
+
+/// What came of an [`Ask`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A place.
+    Granted(Grant),
+    /// It waits for a place at a worker that is there.
+    Waits,
+    /// It waits, and no worker that is there may have it.
+    Nobody,
+}
+
+#[derive(Debug)]
+struct Member {
+    hand: WorkerCapacity,
+    /// It can be reached.
+    open: bool,
+    /// An operator lets it have nothing new.
+    barred: bool,
+    taken: u32,
+    life: u64,
+    /// The turn in which it was last given something.
+    used: u64,
+}
+
+impl Member {
+    fn has_place(&self) -> bool {
+        self.open && !self.barred && self.taken < self.hand.slots
+    }
+
+    /// Why it does not get a task.
+    fn refuses(&self, id: WorkerId, ask: &Ask) -> Obstacle {
+        let (hand, wanted) = (&self.hand, &ask.settings);
+        let is = |has: &Option<String>, wants: &str| has.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wants));
+        let other = |what: &str, has: &Option<String>, wants: &str| {
+            Obstacle::Unsuitable(format!("its {what} is {}, and {wants} is asked for", has.as_deref().unwrap_or("not set")))
+        };
+        if !hand.handlers.iter().any(|name| **name == *ask.handler) {
+            return Obstacle::Unsuitable(format!("it does not watch {}", ask.handler));
+        }
+        if self.barred {
+            return Obstacle::Unsuitable("it is disabled or drained".to_owned());
+        }
+        if let Some(wants) = wanted.group.as_deref().filter(|wants| !is(&hand.group, wants)) {
+            return other("group", &hand.group, wants);
+        }
+        if let Some(wants) = wanted.version.as_deref().filter(|wants| !is(&hand.version, wants)) {
+            return other("version", &hand.version, wants);
+        }
+        if let Some(tag) = wanted.tags.iter().find(|tag| !hand.tags.iter().any(|has| has.eq_ignore_ascii_case(tag))) {
+            return Obstacle::Unsuitable(format!("it has no tag {tag}"));
+        }
+        if ask.only.is_some_and(|only| only != id) {
+            return Obstacle::Unsuitable("another worker is meant".to_owned());
+        }
+        if hand.slots == 0 {
+            return Obstacle::Unsuitable("it takes no new tasks".to_owned());
+        }
+        if !self.open {
+            return Obstacle::Busy("it cannot be reached at the moment".to_owned());
+        }
+        if self.taken >= hand.slots {
+            return Obstacle::Busy(format!("it is full: {} of {} places are taken", self.taken, hand.slots));
+        }
+        if ask.excluded.contains(&id) {
+            return Obstacle::Busy("it had the task and did not carry it through, so another one comes first".to_owned());
+        }
+        Obstacle::Busy("it has a free place, and the strategy chose another worker, or the task is about to get it".to_owned())
+    }
+
+    fn suits(&self, handler: &str, wanted: &TaskSettings) -> bool {
+        let same = |has: &Option<String>, wants: &Option<String>| {
+            wants.as_deref().is_none_or(|wants| has.as_deref().is_some_and(|has| has.eq_ignore_ascii_case(wants)))
+        };
+        !self.barred
+            && self.hand.slots > 0
+            && self.hand.handlers.iter().any(|name| name == handler)
+            && same(&self.hand.group, &wanted.group)
+            && same(&self.hand.version, &wanted.version)
+            && wanted.tags.iter().all(|tag| self.hand.tags.iter().any(|has| has.eq_ignore_ascii_case(tag)))
+    }
+}
+
+/// What the tasks of a lane have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct LaneKey {
+    handler: Arc<str>,
+    group: Option<String>,
+    version: Option<String>,
+    tags: Vec<String>,
+    /// Their strategy names one worker, which may be another one when somebody comes or goes.
+    bound: bool,
+    /// They wait for this worker and no other.
+    target: Option<WorkerId>,
+}
+
+type Place = (Reverse<i32>, u64);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct WorkerPool {
+    members: BTreeMap<WorkerId, Member>,
+    lanes: BTreeMap<LaneKey, BTreeMap<Place, Ask>>,
+    /// Where each that waits stands.
+    waiting: HashMap<Asker, (LaneKey, Place)>,
+    /// Who was last given a task of this name, for `roundRobin`.
+    last: HashMap<Arc<str>, WorkerId>,
+    /// Who had this key of this name last, for `sticky`.
+    stuck: HashMap<(Arc<str>, u64), WorkerId>,
+    turn: u64,
+}
+
+fn mixed(key: u64, worker: WorkerId) -> u64 {
+    // Only ever compared within one process.
+    let mut hasher = std::hash::DefaultHasher::new();
+    (key, worker).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl WorkerPool {
+    /// A worker is there, or says something else of itself; what it has in hand stays counted. `barred`: an operator lets it
+    /// have nothing new; said here, since afterwards it would have something already.
+    pub fn join(&mut self, id: WorkerId, hand: WorkerCapacity, open: bool, barred: bool) -> Vec<Grant> {
+        self.turn += 1;
+        let life = self.turn;
+        let is_new = !self.members.contains_key(&id);
+        let member =
+            self.members.entry(id).or_insert_with(|| Member { hand: WorkerCapacity::default(), open, barred, taken: 0, life, used: 0 });
+        (member.hand, member.open, member.barred) = (hand, open, barred);
+        self.redirect();
+        // One more worker gives nobody else's place to a task, unless tasks wait for certain workers.
+        if is_new && !self.lanes.keys().any(|key| key.bound) { self.serve(id) } else { self.serve_all() }
+    }
+
+    /// It can be reached, or cannot for the moment.
+    pub fn set_open(&mut self, id: WorkerId, open: bool) -> Vec<Grant> {
+        match self.members.get_mut(&id) {
+            Some(member) if member.open != open => member.open = open,
+            _ => return Vec::new(),
+        }
+        // Who may have what does not hang on it: only its own places are to be given.
+        self.serve(id)
+    }
+
+    /// An operator lets it have nothing new, or lets it again.
+    pub fn bar(&mut self, id: WorkerId, barred: bool) -> Vec<Grant> {
+        match self.members.get_mut(&id) {
+            Some(member) if member.barred != barred => member.barred = barred,
+            _ => return Vec::new(),
+        }
+        self.redirect();
+        self.serve_all()
+    }
+
+    /// It is gone. Gives the places that others get now, and those who waited for it and no other.
+    pub fn leave(&mut self, id: WorkerId) -> (Vec<Grant>, Vec<Asker>) {
+        self.members.remove(&id);
+        self.redirect();
+        let orphans = self.lanes.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, lane)| lane.values());
+        let orphans = orphans.filter(|ask| ask.only == Some(id)).map(|ask| ask.asker).collect();
+        // Another's place goes to a task only if that waited for certain workers, or shunned that other while there was this one.
+        let concerns_others = self.lanes.iter().any(|(key, lane)| key.bound || lane.values().any(|ask| !ask.excluded.is_empty()));
+        (if concerns_others { self.serve_all() } else { Vec::new() }, orphans)
+    }
+
+    /// A task is in the hands of a worker without having been granted a place: it was there before this worker pool.
+    pub fn occupy(&mut self, id: WorkerId) -> Option<u64> {
+        let member = self.members.get_mut(&id)?;
+        member.taken += 1;
+        Some(member.life)
+    }
+
+    /// A place is free again.
+    pub fn release(&mut self, id: WorkerId, life: u64) -> Vec<Grant> {
+        match self.members.get_mut(&id) {
+            Some(member) if member.life == life => member.taken = member.taken.saturating_sub(1),
+            _ => return Vec::new(),
+        }
+        self.serve(id)
+    }
+
+    /// A task wants a worker. Whatever is answered but a grant, it waits from now on.
+    pub fn ask(&mut self, ask: Ask) -> Asked {
+        self.withdraw(ask.asker);
+        let target = self.target(&ask);
+        let key = LaneKey {
+            handler: Arc::clone(&ask.handler),
+            group: ask.settings.group.clone(),
+            version: ask.settings.version.clone(),
+            tags: ask.settings.tags.clone(),
+            bound: matches!(ask.settings.strategy, Strategy::Hash | Strategy::Failover | Strategy::Sticky),
+            target: target.or(ask.only),
+        };
+        // A free place that suits it is one that nobody who waits may have: those were asked when it fell free.
+        if let Some(worker) = self.choose(&ask, key.target) {
+            return Asked::Granted(self.grant(&ask, worker));
+        }
+        let is_served = self.suitable(&ask).next().is_some();
+        self.turn += 1;
+        let place = (Reverse(ask.priority), self.turn);
+        self.waiting.insert(ask.asker, (key.clone(), place));
+        self.lanes.entry(key).or_default().insert(place, ask);
+        if is_served { Asked::Waits } else { Asked::Nobody }
+    }
+
+    /// It wants none any more.
+    pub fn withdraw(&mut self, asker: Asker) {
+        if let Some((key, place)) = self.waiting.remove(&asker)
+            && let Some(lane) = self.lanes.get_mut(&key)
+        {
+            lane.remove(&place);
+            if lane.is_empty() {
+                self.lanes.remove(&key);
+            }
+        }
+    }
+
+    /// All that may have a task of this name, by name: those of a broadcast.
+    #[must_use]
+    pub fn all(&self, handler: &str, settings: &TaskSettings) -> Vec<WorkerId> {
+        let mut all: Vec<_> = self.members.iter().filter(|(_, member)| member.suits(handler, settings)).collect();
+        all.sort_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0)));
+        all.into_iter().map(|(id, _)| *id).collect()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether a worker that is there may have tasks that wait for this name.
+    #[must_use]
+    pub fn watches(&self, handler: &str) -> bool {
+        self.members.values().any(|member| member.hand.handlers.iter().any(|name| name == handler))
+    }
+
+    /// The workers that are there, by name, and why none of them has a task that waits: of each the first reason.
+    #[must_use]
+    pub fn explain(&self, ask: &Ask) -> Vec<Refusal> {
+        let mut all: Vec<Refusal> = self
+            .members
+            .iter()
+            .map(|(id, member)| Refusal { worker: *id, name: member.hand.name.clone(), why: member.refuses(*id, ask) })
+            .collect();
+        all.sort_by(|a, b| (&a.name, a.worker).cmp(&(&b.name, b.worker)));
+        all
+    }
+
+    fn suitable<'a>(&'a self, ask: &'a Ask) -> impl Iterator<Item = (WorkerId, &'a Member)> {
+        let is_meant = move |id: &WorkerId| ask.only.is_none_or(|only| only == *id);
+        let suits = move |member: &Member| member.suits(&ask.handler, &ask.settings);
+        self.members.iter().filter(move |(id, member)| is_meant(id) && suits(member)).map(|(id, member)| (*id, member))
+    }
+
+    /// The one that is waited for even if it is full.
+    fn target(&self, ask: &Ask) -> Option<WorkerId> {
+        let not_excluded = |id: &WorkerId| !ask.excluded.contains(id);
+        // Those that did not carry it through only if there is no other.
+        let has_other = self.suitable(ask).any(|(id, _)| not_excluded(&id));
+        let all = self.suitable(ask).filter(|(id, _)| !has_other || not_excluded(id));
+        match ask.settings.strategy {
+            Strategy::Hash => all.max_by_key(|(id, _)| (mixed(ask.key, *id), *id)).map(|(id, _)| id),
+            Strategy::Failover => all.min_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0))).map(|(id, _)| id),
+            Strategy::Sticky => {
+                let id = *self.stuck.get(&(Arc::clone(&ask.handler), ask.key))?;
+                self.suitable(ask).any(|(other, _)| other == id && not_excluded(&id)).then_some(id)
+            }
+            _ => None,
+        }
+    }
+
+    /// A worker with a place, by the strategy.
+    fn choose(&self, ask: &Ask, target: Option<WorkerId>) -> Option<WorkerId> {
+        let has_other = !ask.excluded.is_empty() && self.suitable(ask).any(|(id, _)| !ask.excluded.contains(&id));
+        let may = |id: WorkerId| !(has_other && ask.excluded.contains(&id));
+        let free =
+            || self.suitable(ask).filter(move |(id, member)| member.has_place() && may(*id) && target.is_none_or(|target| target == *id));
+        match ask.settings.strategy {
+            Strategy::RoundRobin => {
+                let last = self.last.get(&ask.handler);
+                free().find(|(id, _)| last.is_none_or(|last| id > last)).or_else(|| free().next()).map(|(id, _)| id)
+            }
+            Strategy::Random => {
+                let count = free().count() as u64;
+                free().nth((ask.chance.checked_rem(count)?) as usize).map(|(id, _)| id)
+            }
+            Strategy::LeastLoaded | Strategy::Shard => free()
+                // taken/slots, compared without a division.
+                .min_by(|(_, a), (_, b)| {
+                    let of = |x: &Member, y: &Member| u64::from(x.taken) * u64::from(y.hand.slots);
+                    (of(a, b), a.used).cmp(&(of(b, a), b.used))
+                })
+                .map(|(id, _)| id),
+            _ => free().min_by_key(|(id, member)| (member.used, *id)).map(|(id, _)| id),
+        }
+    }
+
+    fn grant(&mut self, ask: &Ask, worker: WorkerId) -> Grant {
+        self.turn += 1;
+        if ask.settings.strategy == Strategy::Sticky {
+            if self.stuck.len() >= MOST_KEYS {
+                self.stuck.clear();
+            }
+            self.stuck.insert((Arc::clone(&ask.handler), ask.key), worker);
+        }
+        match self.last.get_mut(&ask.handler) {
+            Some(last) => *last = worker,
+            None => drop(self.last.insert(Arc::clone(&ask.handler), worker)),
+        }
+        let member = self.members.get_mut(&worker).expect("it was chosen among the members");
+        member.taken += 1;
+        member.used = self.turn;
+        Grant { asker: ask.asker, worker, life: member.life }
+    }
+
+    /// Gives the places of one worker to those that waited longest.
+    fn serve(&mut self, id: WorkerId) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        while self.members.get(&id).is_some_and(Member::has_place) {
+            let member = &self.members[&id];
+            let first = self
+                .lanes
+                .iter()
+                .filter(|(key, _)| key.target.is_none_or(|target| target == id) && member.hand.handlers.iter().any(|h| **h == *key.handler))
+                .filter_map(|(key, lane)| {
+                    let (place, _) = lane.iter().find(|(_, ask)| self.choose_here(ask, id))?;
+                    Some((*place, key))
+                })
+                .min_by_key(|(place, _)| *place);
+            let Some((place, key)) = first.map(|(place, key)| (place, key.clone())) else { break };
+            let ask = self.lanes.get_mut(&key).and_then(|lane| lane.remove(&place)).expect("it was found there");
+            if self.lanes.get(&key).is_some_and(BTreeMap::is_empty) {
+                self.lanes.remove(&key);
+            }
+            self.waiting.remove(&ask.asker);
+            grants.push(self.grant(&ask, id));
+        }
+        grants
+    }
+
+    /// Whether one that waits may have a place of this worker.
+    fn choose_here(&self, ask: &Ask, id: WorkerId) -> bool {
+        let suits = |member: &Member| member.suits(&ask.handler, &ask.settings);
+        let is_suitable = ask.only.is_none_or(|only| only == id) && self.members.get(&id).is_some_and(suits);
+        is_suitable && (!ask.excluded.contains(&id) || !self.suitable(ask).any(|(other, _)| !ask.excluded.contains(&other)))
+    }
+
+    fn serve_all(&mut self) -> Vec<Grant> {
+        if self.lanes.is_empty() {
+            return Vec::new();
+        }
+        let open: Vec<_> = self.members.iter().filter(|(_, member)| member.has_place()).map(|(id, _)| *id).collect();
+        open.into_iter().flat_map(|id| self.serve(id)).collect()
+    }
+
+    /// Those who wait for one worker wait for the right one, after somebody came, went, opened or closed.
+    fn redirect(&mut self) {
+        let bound: Vec<LaneKey> = self.lanes.keys().filter(|key| key.bound).cloned().collect();
+        for key in bound {
+            for (place, ask) in self.lanes.remove(&key).unwrap_or_default() {
+                let key = LaneKey { target: self.target(&ask).or(ask.only), ..key.clone() };
+                self.waiting.insert(ask.asker, (key.clone(), place));
+                self.lanes.entry(key).or_default().insert(place, ask);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

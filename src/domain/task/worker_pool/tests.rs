@@ -1,0 +1,253 @@
+//! Strategies by example, and the promises under random use.
+
+use super::*;
+use proptest::prelude::Just;
+use proptest::prelude::{any, prop};
+use proptest::strategy::Strategy as Gives;
+use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
+use std::collections::HashSet;
+use uuid::Uuid;
+
+fn worker(n: u128) -> WorkerId {
+    WorkerId(Uuid::from_u128(n))
+}
+
+fn hand(handlers: &[&str], slots: u32) -> WorkerCapacity {
+    WorkerCapacity { handlers: handlers.iter().map(|h| (*h).to_owned()).collect(), slots, ..WorkerCapacity::default() }
+}
+
+fn ask(n: u128, strategy: Strategy) -> Ask {
+    Ask {
+        asker: (Identity(Uuid::from_u128(n)), 0),
+        handler: "h".into(),
+        job_id: JobId(Uuid::from_u128(1)),
+        settings: Arc::new(TaskSettings { strategy, ..TaskSettings::default() }),
+        key: n as u64 % 7,
+        priority: 0,
+        excluded: Vec::new(),
+        only: None,
+        chance: n as u64,
+    }
+}
+
+fn three(slots: u32) -> WorkerPool {
+    let mut worker_pool = WorkerPool::default();
+    for n in 1..=3 {
+        assert!(worker_pool.join(worker(n), WorkerCapacity { name: format!("w{n}"), ..hand(&["h"], slots) }, true, false).is_empty());
+    }
+    worker_pool
+}
+
+fn granted(asked: Asked) -> WorkerId {
+    match asked {
+        Asked::Granted(grant) => grant.worker,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn round_robin_goes_round() {
+    let mut worker_pool = three(10);
+    let got: Vec<_> = (0..6).map(|n| granted(worker_pool.ask(ask(n, Strategy::RoundRobin)))).collect();
+    assert_eq!(got, [1, 2, 3, 1, 2, 3].map(worker));
+}
+
+#[test]
+fn the_least_loaded_has_the_smallest_part_taken() {
+    let mut worker_pool = WorkerPool::default();
+    worker_pool.join(worker(1), hand(&["h"], 2), true, false);
+    worker_pool.join(worker(2), hand(&["h"], 6), true, false);
+    let got: Vec<_> = (0..8).map(|n| granted(worker_pool.ask(ask(n, Strategy::LeastLoaded)))).collect();
+    assert_eq!(got.iter().filter(|id| **id == worker(1)).count(), 2);
+    assert_eq!(got.iter().take(4).filter(|id| **id == worker(1)).count(), 1, "{got:?}");
+    assert_eq!(worker_pool.ask(ask(9, Strategy::LeastLoaded)), Asked::Waits);
+}
+
+#[test]
+fn the_same_key_has_the_same_worker_and_waits_for_it() {
+    let mut worker_pool = three(1);
+    let first = granted(worker_pool.ask(ask(3, Strategy::Hash)));
+    assert_eq!(worker_pool.ask(ask(10, Strategy::Hash)), Asked::Waits, "the same key, and its worker is full");
+    let life = worker_pool.members[&first].life;
+    let next = worker_pool.release(first, life);
+    assert_eq!(next.iter().map(|g| (g.asker.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(10, first)]);
+    // Another worker has its keys when it is gone, and who waited for it is served there.
+    assert_eq!(worker_pool.ask(ask(17, Strategy::Hash)), Asked::Waits);
+    let (moved, _) = worker_pool.leave(first);
+    assert!(moved.iter().all(|g| g.worker != first) && moved.len() == 1, "{moved:?}");
+}
+
+#[test]
+fn sticky_stays_while_it_can() {
+    let mut worker_pool = three(2);
+    let first = granted(worker_pool.ask(ask(3, Strategy::Sticky)));
+    assert_eq!(granted(worker_pool.ask(ask(10, Strategy::Sticky))), first);
+    assert_eq!(worker_pool.ask(ask(17, Strategy::Sticky)), Asked::Waits);
+    assert_eq!(worker_pool.leave(first).0.len(), 1, "it goes to another one when that one is gone");
+}
+
+#[test]
+fn failover_is_in_the_order_of_names() {
+    let mut worker_pool = three(1);
+    assert_eq!(granted(worker_pool.ask(ask(1, Strategy::Failover))), worker(1));
+    assert_eq!(worker_pool.ask(ask(2, Strategy::Failover)), Asked::Waits);
+    assert!(worker_pool.set_open(worker(1), false).is_empty(), "it may be back in a moment");
+    let moved = worker_pool.bar(worker(1), true);
+    assert_eq!(moved.iter().map(|g| g.worker).collect::<Vec<_>>(), [worker(2)]);
+}
+
+#[test]
+fn filters_hold_and_nobody_is_said() {
+    let mut worker_pool = WorkerPool::default();
+    let gpu =
+        WorkerCapacity { group: Some("A".into()), version: Some("2".into()), tags: vec!["gpu".into(), "x".into()], ..hand(&["h"], 1) };
+    worker_pool.join(worker(1), gpu, true, false);
+    let with = |settings: TaskSettings| Ask { settings: Arc::new(settings), ..ask(1, Strategy::RoundRobin) };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(worker_pool.ask(with(TaskSettings { group: some("b"), ..TaskSettings::default() })), Asked::Nobody);
+    assert_eq!(worker_pool.ask(with(TaskSettings { version: some("1"), ..TaskSettings::default() })), Asked::Nobody);
+    assert_eq!(worker_pool.ask(with(TaskSettings { tags: vec!["GPU".into(), "y".into()], ..TaskSettings::default() })), Asked::Nobody);
+    let right = TaskSettings { group: some("a"), version: some("2"), tags: vec!["GPU".into()], ..TaskSettings::default() };
+    assert_eq!(granted(worker_pool.ask(with(right))), worker(1));
+    assert_eq!(worker_pool.ask(Ask { handler: "other".into(), ..ask(2, Strategy::RoundRobin) }), Asked::Nobody);
+}
+
+#[test]
+fn who_failed_it_has_it_again_only_if_there_is_no_other() {
+    let mut worker_pool = three(1);
+    let again = |n| Ask { excluded: vec![worker(1), worker(2)], ..ask(n, Strategy::RoundRobin) };
+    assert_eq!(granted(worker_pool.ask(again(1))), worker(3));
+    assert_eq!(worker_pool.ask(again(2)), Asked::Waits, "the third is full, and waited for");
+    let (moved, _) = worker_pool.leave(worker(3));
+    assert_eq!(moved.len(), 1);
+}
+
+#[test]
+fn the_important_come_first() {
+    let mut worker_pool = WorkerPool::default();
+    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::Nobody);
+    assert_eq!(worker_pool.ask(Ask { priority: 5, ..ask(2, Strategy::RoundRobin) }), Asked::Nobody);
+    let grants = worker_pool.join(worker(1), hand(&["h"], 1), true, false);
+    assert_eq!(grants[0].asker.0.0.as_u128(), 2);
+    let grants = worker_pool.release(worker(1), grants[0].life);
+    assert_eq!(grants[0].asker.0.0.as_u128(), 1);
+}
+
+#[test]
+fn who_waits_for_one_that_left_is_named() {
+    let mut worker_pool = three(1);
+    granted(worker_pool.ask(ask(1, Strategy::Failover)));
+    let waits = Ask { only: Some(worker(1)), ..ask(2, Strategy::Broadcast) };
+    assert_eq!(worker_pool.ask(waits.clone()), Asked::Waits);
+    assert_eq!(worker_pool.leave(worker(1)), (Vec::new(), vec![waits.asker]));
+}
+
+#[test]
+fn a_place_of_an_earlier_life_is_none() {
+    let mut worker_pool = three(1);
+    let Asked::Granted(grant) = worker_pool.ask(ask(1, Strategy::RoundRobin)) else { panic!("no grant") };
+    worker_pool.leave(grant.worker);
+    worker_pool.join(grant.worker, hand(&["h"], 1), true, false);
+    worker_pool.occupy(grant.worker);
+    assert!(worker_pool.release(grant.worker, grant.life).is_empty());
+    assert_eq!(worker_pool.members[&grant.worker].taken, 1);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Join(u128, u8, u32),
+    Open(u128, bool),
+    Bar(u128, bool),
+    Leave(u128),
+    Ask(u128, Strategy, bool),
+    Release(usize),
+    Withdraw(u128),
+}
+
+fn step() -> impl Gives<Value = Step> {
+    let strategy = prop_oneof![
+        Just(Strategy::RoundRobin),
+        Just(Strategy::Random),
+        Just(Strategy::LeastLoaded),
+        Just(Strategy::Hash),
+        Just(Strategy::Sticky),
+        Just(Strategy::Failover)
+    ];
+    prop_oneof![
+        2 => (1..5u128, 1..4u8, 0..4u32).prop_map(|(w, h, s)| Step::Join(w, h, s)),
+        1 => (1..5u128, any::<bool>()).prop_map(|(w, o)| Step::Open(w, o)),
+        1 => (1..5u128, any::<bool>()).prop_map(|(w, b)| Step::Bar(w, b)),
+        1 => (1..5u128).prop_map(Step::Leave),
+        6 => (0..40u128, strategy, any::<bool>()).prop_map(|(a, s, e)| Step::Ask(a, s, e)),
+        4 => (0..100usize).prop_map(Step::Release),
+        1 => (0..40u128).prop_map(Step::Withdraw),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nobody_waits_beside_a_place_that_he_may_have(steps in prop::collection::vec(step(), 1..120)) {
+        let mut worker_pool = WorkerPool::default();
+        let mut held: Vec<Grant> = Vec::new();
+        let mut waits: HashSet<u128> = HashSet::new();
+        for step in steps {
+            let grants = match step {
+                Step::Join(w, handlers, slots) => {
+                    let names: Vec<&str> = ["h", "g"].into_iter().enumerate().filter(|(i, _)| handlers >> i & 1 == 1).map(|(_, n)| n).collect();
+                    worker_pool.join(worker(w), hand(&names, slots), true, false)
+                }
+                Step::Open(w, open) => worker_pool.set_open(worker(w), open),
+                Step::Bar(w, barred) => worker_pool.bar(worker(w), barred),
+                Step::Leave(w) => {
+                    held.retain(|grant| grant.worker != worker(w));
+                    worker_pool.leave(worker(w)).0
+                }
+                Step::Ask(n, strategy, excludes) => {
+                    if held.iter().any(|g| g.asker.0.0.as_u128() == n) {
+                        continue;
+                    }
+                    let handler = if n % 3 == 0 { "g" } else { "h" };
+                    let excluded = if excludes { vec![worker(1), worker(2)] } else { Vec::new() };
+                    match worker_pool.ask(Ask { handler: handler.into(), excluded, ..ask(n, strategy) }) {
+                        Asked::Granted(grant) => { waits.remove(&n); held.push(grant); }
+                        Asked::Waits | Asked::Nobody => { waits.insert(n); }
+                    }
+                    Vec::new()
+                }
+                Step::Release(i) if !held.is_empty() => {
+                    let grant = held.swap_remove(i % held.len());
+                    worker_pool.release(grant.worker, grant.life)
+                }
+                Step::Release(_) => Vec::new(),
+                Step::Withdraw(n) => {
+                    waits.remove(&n);
+                    worker_pool.withdraw((Identity(Uuid::from_u128(n)), 0));
+                    Vec::new()
+                }
+            };
+            for grant in grants {
+                prop_assert!(waits.remove(&grant.asker.0.0.as_u128()), "granted to one that does not wait");
+                held.push(grant);
+            }
+            prop_assert_eq!(worker_pool.waiting(), waits.len());
+            prop_assert_eq!(worker_pool.lanes.values().map(BTreeMap::len).sum::<usize>(), waits.len());
+            for (id, member) in &worker_pool.members {
+                prop_assert_eq!(held.iter().filter(|g| g.worker == *id).count(), member.taken as usize);
+            }
+            for lane in worker_pool.lanes.values() {
+                for ask in lane.values() {
+                    let target = worker_pool.target(ask).or(ask.only);
+                    prop_assert_eq!(worker_pool.choose(ask, target), None, "{:?} waits beside a free place", ask);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_that_is_barred_as_it_comes_gets_nothing() {
+    let mut worker_pool = WorkerPool::default();
+    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::Nobody);
+    assert!(worker_pool.join(worker(1), hand(&["h"], 1), true, true).is_empty());
+    assert_eq!(worker_pool.bar(worker(1), false).len(), 1);
+}
