@@ -10,7 +10,7 @@ pub enum Phase {
     Storing,
     /// Waits for a node for the first time.
     Ready,
-    /// Waits for a node again.
+    /// Waits for a node again, or for the first time with a priority other than 0.
     Retry,
     /// Waits in the queue of its site.
     Queued,
@@ -102,6 +102,8 @@ pub struct StoredBlock {
     pub seq: Seq,
     /// The site that its requests go to, if its pace is kept.
     pub site: Option<Box<str>>,
+    /// The priority of its requests.
+    pub priority: i8,
     /// [`Phase::Ready`], [`Phase::Retry`], [`Phase::Answered`] or [`Phase::Done`].
     pub phase: Phase,
     /// Hand-outs that were lost.

@@ -11,6 +11,8 @@
 mod delivery;
 #[path = "frontier_discard.rs"]
 mod discard;
+#[path = "frontier_ranks.rs"]
+mod ranks;
 #[path = "frontier_sites.rs"]
 mod sites;
 #[path = "frontier_split.rs"]
@@ -38,7 +40,10 @@ pub struct Frontier {
     /// Below it no block is `Ready`.
     cursor: Seq,
     ready: usize,
-    retry: VecDeque<Seq>,
+    /// Blocks in the phase `Retry`.
+    ranks: ranks::Ranks,
+    /// Of blocks that are not `Done`; absent: 0.
+    priorities: HashMap<Seq, i8>,
     /// Of blocks that were handed out and are not answered.
     attempts: HashMap<Seq, u32>,
     /// Of these, the hand-outs after which a node gave the block back.
@@ -67,7 +72,8 @@ impl Frontier {
             phases: Vec::new(),
             cursor: 0,
             ready: 0,
-            retry: VecDeque::new(),
+            ranks: ranks::Ranks::default(),
+            priorities: HashMap::new(),
             attempts: HashMap::new(),
             given_back: HashMap::new(),
             leases: HashMap::new(),
@@ -101,6 +107,9 @@ impl Frontier {
             let site = block.site.as_deref().map(|name| this.site_number(name));
             this.set_site(block.seq, site);
             this.count_at(site, block.requests);
+            if block.phase != Phase::Done {
+                this.set_priority(block.seq, block.priority);
+            }
             if matches!(block.phase, Phase::Ready | Phase::Retry)
                 && let Some(site) = site
             {
@@ -108,8 +117,8 @@ impl Frontier {
             }
             match this.phases[block.seq as usize] {
                 Phase::Queued => {}
-                Phase::Ready => this.ready += 1,
-                Phase::Retry => this.retry.push_back(block.seq),
+                Phase::Ready if block.priority == 0 => this.ready += 1,
+                Phase::Ready | Phase::Retry => this.wait(block.seq),
                 Phase::Answered => {
                     this.answered.push_back(block.seq);
                     this.answered_open += 1;
@@ -130,14 +139,14 @@ impl Frontier {
 
     // --- requests come in
 
-    /// Decides what of a batch is new and packs it into blocks, those to one site together. `site_of` names the site of a
+    /// Decides what of a batch is new and packs it into blocks, those to one site and of one priority together. `site_of` names the site of a
     /// request by its place in the batch; none: its pace is no one's concern. They count as seen from now on, and are ready
     /// once [`Self::stored`] is told.
     pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
         let mut out = Admission::default();
-        // The block that each site is being packed into, in the order in which they were begun.
-        let mut begun: Vec<(Option<SiteNo>, Vec<usize>)> = Vec::new();
-        let mut places: HashMap<Option<SiteNo>, usize> = HashMap::new();
+        // The block that each site and priority is being packed into, in the order in which they were begun.
+        let mut begun: Vec<((Option<SiteNo>, i8), Vec<usize>)> = Vec::new();
+        let mut places: HashMap<(Option<SiteNo>, i8), usize> = HashMap::new();
         for (i, request) in batch.requests.iter().enumerate() {
             if self.settings.depth_limit.is_some_and(|limit| request.depth > limit) {
                 out.too_deep += 1;
@@ -154,36 +163,38 @@ impl Frontier {
                 let site = site_of(i);
                 self.count_at(site, 1);
                 // Requests to one site come together.
+                let kind = (site, request.priority);
                 let place = match begun.last() {
-                    Some((last, _)) if *last == site => begun.len() - 1,
-                    _ => *places.entry(site).or_insert_with(|| {
-                        begun.push((site, Vec::new()));
+                    Some((last, _)) if *last == kind => begun.len() - 1,
+                    _ => *places.entry(kind).or_insert_with(|| {
+                        begun.push((kind, Vec::new()));
                         begun.len() - 1
                     }),
                 };
                 begun[place].1.push(i);
                 if begun[place].1.len() == self.settings.block_size as usize {
                     let full = std::mem::take(&mut begun[place].1);
-                    self.open_block(&mut out, site, full);
+                    self.open_block(&mut out, kind, full);
                 }
             }
         }
-        for (site, block) in begun.into_iter().filter(|(_, block)| !block.is_empty()) {
-            self.open_block(&mut out, site, block);
+        for (kind, block) in begun.into_iter().filter(|(_, block)| !block.is_empty()) {
+            self.open_block(&mut out, kind, block);
         }
         self.storing += out.blocks.len();
         out
     }
 
-    fn open_block(&mut self, out: &mut Admission, site: Option<SiteNo>, requests: Vec<usize>) {
-        let seq = self.new_block(site);
+    fn open_block(&mut self, out: &mut Admission, (site, priority): (Option<SiteNo>, i8), requests: Vec<usize>) {
+        let seq = self.new_block(site, priority);
         out.blocks.push((seq, requests));
     }
 
-    fn new_block(&mut self, site: Option<SiteNo>) -> Seq {
+    fn new_block(&mut self, site: Option<SiteNo>, priority: i8) -> Seq {
         let seq = Seq::try_from(self.phases.len()).expect("four thousand million blocks in one run");
         self.phases.push(Phase::Storing);
         self.set_site(seq, site);
+        self.set_priority(seq, priority);
         self.open += 1;
         seq
     }
@@ -193,6 +204,8 @@ impl Frontier {
         debug_assert_eq!(self.phase(seq), Some(Phase::Storing));
         if let Some(site) = self.queue_of(seq) {
             self.enqueue(seq, site, false);
+        } else if self.priority_of(seq) != 0 {
+            self.wait(seq);
         } else {
             self.set(seq, Phase::Ready);
             // Commits may be told out of order: a later block may have gone out before this one was ready.
@@ -215,19 +228,20 @@ impl Frontier {
     /// Blocks that a node could have now; those that wait for their site are not among them.
     #[must_use]
     pub fn ready(&self) -> usize {
-        self.ready + self.retry.len()
+        self.ready + self.ranks.len()
     }
 
     /// The blocks that will be handed out next, first ones first: what is worth reading ahead.
     pub fn upcoming(&self, most: usize) -> impl Iterator<Item = Seq> + '_ {
         let fresh = (self.cursor..self.phases.len() as Seq).filter(|seq| self.phases[*seq as usize] == Phase::Ready);
         // Where none is ready, none is looked for.
-        self.retry.iter().copied().chain(fresh.take(self.ready)).take(most)
+        let fresh = fresh.take(self.ready);
+        self.ranks.iter(|priority| priority >= 0).chain(fresh).chain(self.ranks.iter(|priority| priority < 0)).take(most)
     }
 
     /// Hands a block to a node, one that belongs to no site.
     pub fn lease(&mut self, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
-        let seq = match self.retry.pop_front() {
+        let seq = match self.ranks.pop(0) {
             Some(seq) => seq,
             None if self.ready > 0 => {
                 while self.phase(self.cursor) != Some(Phase::Ready) {
@@ -236,7 +250,7 @@ impl Frontier {
                 self.ready -= 1;
                 self.cursor
             }
-            None => return None,
+            None => self.ranks.pop(i8::MIN)?,
         };
         Some((seq, self.new_lease(seq, node, now)))
     }
@@ -308,7 +322,7 @@ impl Frontier {
     pub fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
         match self.phase(seq) {
             Some(Phase::Ready) => self.ready -= 1,
-            Some(Phase::Retry) => self.retry.retain(|s| *s != seq),
+            Some(Phase::Retry) => self.ranks.remove(self.priority_of(seq), seq),
             Some(Phase::Queued) => self.dequeue(seq),
             _ => return false,
         }
@@ -343,8 +357,13 @@ impl Frontier {
         if let Some(site) = self.queue_of(seq) {
             return self.enqueue(seq, site, true);
         }
+        self.wait(seq);
+    }
+
+    /// A block waits for a node in the queue of its priority.
+    fn wait(&mut self, seq: Seq) {
         self.set(seq, Phase::Retry);
-        self.retry.push_back(seq);
+        self.ranks.push(self.priority_of(seq), seq);
     }
 
     /// The leases that have run out.
@@ -377,7 +396,7 @@ impl Frontier {
     pub fn begin_report(&mut self, seq: Seq) -> Option<Lease> {
         match self.phase(seq) {
             Some(Phase::Ready) => self.ready -= 1,
-            Some(Phase::Retry) => self.retry.retain(|s| *s != seq),
+            Some(Phase::Retry) => self.ranks.remove(self.priority_of(seq), seq),
             Some(Phase::Queued) => self.dequeue(seq),
             _ => {}
         }

@@ -112,6 +112,7 @@ impl Frontier {
     pub fn acked(&mut self, seq: Seq) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Acking));
         self.set(seq, Phase::Done);
+        self.priorities.remove(&seq);
         self.open -= 1;
     }
 }

@@ -125,10 +125,18 @@ impl Frontier {
         self.settings.max_per_site.is_some_and(|most| taken >= most)
     }
 
-    /// A block joins the queue of its site; `first`: it is the next one.
+    /// A block joins the queue of its site, as the last one of its priority; `first`: as the first one.
     pub(super) fn enqueue(&mut self, seq: Seq, site: SiteNo, first: bool) {
         self.set(seq, Phase::Queued);
-        self.sites.change(site, |site| if first { site.queue.push_front(seq) } else { site.queue.push_back(seq) });
+        let (priority, priorities) = (self.priority_of(seq), &self.priorities);
+        self.sites.change(site, |site| {
+            let goes_after = |other: &Seq| {
+                let other = priorities.get(other).copied().unwrap_or(0);
+                other > priority || other == priority && !first
+            };
+            let at = site.queue.partition_point(goes_after);
+            site.queue.insert(at, seq);
+        });
     }
 
     /// The blocks of a site do not wait for it any more, neither those that do now nor those to come.
@@ -139,8 +147,7 @@ impl Frontier {
             blocks = std::mem::take(&mut site.queue);
         });
         for seq in blocks {
-            self.set(seq, Phase::Retry);
-            self.retry.push_back(seq);
+            self.wait(seq);
         }
     }
 

@@ -8,15 +8,15 @@ impl Frontier {
     /// Some requests of a block have results, which are on their way to the disk as a block of their own. The others stay
     /// where they are.
     pub fn begin_part(&mut self, seq: Seq) -> Seq {
-        let part = self.new_block(self.site_of(seq));
+        let part = self.new_block(self.site_of(seq), self.priority_of(seq));
         self.set(part, Phase::Reporting);
         part
     }
 
     /// Some requests of a block wait again, as a block of their own that is on its way to the disk: see [`Self::stored`].
-    pub fn begin_rest(&mut self, site: Option<SiteNo>) -> Seq {
+    pub fn begin_rest(&mut self, seq: Seq, site: Option<SiteNo>) -> Seq {
         self.storing += 1;
-        self.new_block(site)
+        self.new_block(site, self.priority_of(seq))
     }
 
     /// No request of a block has a result, which is on disk: it waits again, and this hand-out does not count as lost.

@@ -17,6 +17,8 @@ fn batch(keys: &[u64]) -> RequestBatch {
             id: Fingerprint::of_key(&k.to_string()),
             span: 0..2,
             depth: (*k % 7) as u32,
+            // Each seventh key goes first, each eleventh last.
+            priority: if *k == 0 { 0 } else { i8::from(k % 7 == 0) - i8::from(k % 11 == 0) },
             shape: Shape::default(),
             origin: 0,
         })
@@ -155,6 +157,56 @@ fn what_went_to_a_worker_that_never_came_goes_to_others() {
     assert_eq!(frontier.deliver(None, T), Some(seq));
 }
 
+fn prioritized(keys: &[(u64, i8)]) -> RequestBatch {
+    let mut all = batch(&keys.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+    for (request, (_, priority)) in all.requests.iter_mut().zip(keys) {
+        request.priority = *priority;
+    }
+    all
+}
+
+#[test]
+fn a_higher_priority_goes_first_also_after_a_restart() {
+    let keys = [(1, 0), (2, -5), (3, 7), (4, 0), (5, 7), (6, 100)];
+    let order = [6, 3, 5, 1, 4, 2];
+    for with_sites in [false, true] {
+        let mut frontier = Frontier::new(settings(1));
+        let site = with_sites.then(|| frontier.site_number("http://h.test"));
+        let sent = prioritized(&keys);
+        let mut disk = Disk::default();
+        for (seq, requests) in frontier.begin_push(&sent, |_| site).blocks {
+            disk.insert(&frontier, seq, Phase::Ready, requests.iter().map(|i| sent.requests[*i].id).collect());
+            frontier.stored(seq, 1);
+        }
+        let rows: Vec<StoredBlock> = disk.blocks.values().map(|(block, _)| block.clone()).collect();
+        let mut again = Frontier::restore(settings(1), false, &rows, SeenSet::new());
+        for frontier in [&mut frontier, &mut again] {
+            let upcoming: Vec<Seq> = frontier.upcoming(9).collect();
+            let mut taken = Vec::new();
+            while let Some((seq, lease)) = lease_any(frontier, node(1), T) {
+                if taken.is_empty() && lease.attempt == 1 {
+                    // It waits again, still before those of a lower priority.
+                    frontier.put_back(seq);
+                    assert_eq!(lease_any(frontier, node(1), T).map(|(seq, _)| seq), Some(seq));
+                }
+                taken.push(seq);
+                frontier.let_others_pass(seq);
+            }
+            let keys_taken: Vec<u64> = taken.iter().map(|seq| keys[*seq as usize].0).collect();
+            assert_eq!(keys_taken, order, "with sites: {with_sites}");
+            assert!(with_sites || upcoming == taken, "what is read ahead is what goes next: {upcoming:?}");
+        }
+    }
+}
+
+#[test]
+fn requests_of_one_priority_share_a_block() {
+    let mut frontier = Frontier::new(settings(2));
+    let admission = frontier.begin_push(&prioritized(&[(1, 0), (2, 3), (3, 0), (4, 3), (5, 3)]), |_| None);
+    let blocks: Vec<Vec<usize>> = admission.blocks.iter().map(|(_, requests)| requests.clone()).collect();
+    assert_eq!(blocks, [vec![0, 2], vec![1, 3], vec![4]]);
+}
+
 /// What a store would hold: blocks by number.
 #[derive(Default)]
 struct Disk {
@@ -165,9 +217,9 @@ struct Disk {
 impl Disk {
     fn insert(&mut self, frontier: &Frontier, seq: Seq, phase: Phase, prints: Vec<Fingerprint>) {
         let site = frontier.site_of(seq).map(|no| Box::from(&*frontier.site_name(no)));
-        let requests = prints.len() as u32;
+        let (requests, priority) = (prints.len() as u32, frontier.priority_of(seq));
         let success = if phase == Phase::Answered { requests } else { 0 };
-        self.blocks.insert(seq, (StoredBlock { seq, site, phase, attempts: 0, requests, success, error: 0 }, prints));
+        self.blocks.insert(seq, (StoredBlock { seq, site, priority, phase, attempts: 0, requests, success, error: 0 }, prints));
     }
 
     /// The requests of a block from this place on leave it.
@@ -299,7 +351,7 @@ proptest! {
                     if done == 0 {
                         frontier.given_back(seq);
                     } else {
-                        let rest = frontier.begin_rest(frontier.site_of(seq));
+                        let rest = frontier.begin_rest(seq, frontier.site_of(seq));
                         let back = disk.cut(seq, done);
                         disk.insert(&frontier, rest, Phase::Ready, back);
                         let block = &mut disk.blocks.get_mut(&seq).expect("stored").0;

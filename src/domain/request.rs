@@ -28,6 +28,8 @@ pub struct NewRequest {
     pub span: Range<u32>,
     /// Links between it and a first request.
     pub depth: u32,
+    /// The higher one is dispatched first.
+    pub priority: i8,
     /// What guards look at.
     pub shape: Shape,
     /// The place of its origin in the batch's [`RequestBatch::all_origins`].
@@ -123,7 +125,7 @@ mod tests {
         let json = r#"{"url":"http://a/","tries":9}"#;
         let batch = RequestBatch {
             text: Bytes::from_static(json.as_bytes()),
-            requests: vec![NewRequest { id, span: 0..json.len() as u32, depth: 0, shape: Shape::default(), origin: 0 }],
+            requests: vec![NewRequest { id, span: 0..json.len() as u32, depth: 0, priority: 0, shape: Shape::default(), origin: 0 }],
             ..RequestBatch::default()
         };
         let text = batch.pack(&[0]);

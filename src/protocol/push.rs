@@ -21,6 +21,8 @@ pub const MOST_REQUESTS: usize = 100_000;
 pub const MOST_URL: usize = 8_192;
 /// Characters of a key.
 pub const MOST_KEY: usize = 1_024;
+/// The highest priority of a request; the lowest is its negative.
+pub const MOST_PRIORITY: i8 = 100;
 /// Bytes of one request's JSON.
 pub const MOST_REQUEST: usize = 1 << 20;
 
@@ -55,6 +57,10 @@ pub struct Request {
     #[serde(skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub depth: u32,
+    /// From -100 to 100: a higher one is dispatched first; 0 if it is not said.
+    #[serde(skip_serializing_if = "is_usual")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<i8>", range(min = -MOST_PRIORITY, max = MOST_PRIORITY)))]
+    pub priority: i8,
     /// What makes it unique in its run, instead of method, URL and body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(length(max = MOST_KEY)))]
@@ -84,6 +90,11 @@ fn request_id(schemas: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if hands a reference")]
+fn is_usual(priority: &i8) -> bool {
+    *priority == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if hands a reference")]
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -102,6 +113,8 @@ struct Checked<'a> {
     body: Option<Cow<'a, str>>,
     #[serde(default)]
     depth: Option<u32>,
+    #[serde(default)]
+    priority: Option<i64>,
     #[serde(borrow, default)]
     key: Option<Cow<'a, str>>,
     #[serde(default)]
@@ -256,7 +269,8 @@ fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<RequestBatch, Problem> {
             (text.as_ptr() as usize - base, text.len())
         };
         let (depth, origin) = (checked.depth.unwrap_or(0), origins.last);
-        requests.push(NewRequest { id, span: start as u32..(start + length) as u32, depth, shape, origin });
+        let priority = checked.priority.unwrap_or(0) as i8;
+        requests.push(NewRequest { id, span: start as u32..(start + length) as u32, depth, priority, shape, origin });
     }
     let text = if rewritten.is_empty() { body.clone() } else { Bytes::from([&body[..], &rewritten].concat()) };
     Ok(RequestBatch { text, requests, origins: origins.first, all_origins: origins.all })
@@ -308,6 +322,9 @@ fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Finge
         if !good_name || !good_value {
             return Err(Problem::invalid(format!("headers.{name}"), "not a header"));
         }
+    }
+    if checked.priority.is_some_and(|priority| priority.unsigned_abs() > MOST_PRIORITY as u64) {
+        return Err(Problem::invalid("priority", format!("must be a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}")));
     }
     if let Some(proxy) = &checked.proxy {
         check_proxy(proxy).map_err(|detail| Problem::invalid("proxy", detail))?;
@@ -374,6 +391,7 @@ fn why_not(text: &str) -> Problem {
         headers: Option<BTreeMap<String, String>>,
         body: Option<String>,
         depth: Option<u32>,
+        priority: Option<i64>,
         key: Option<String>,
         dont_filter: Option<bool>,
         idempotent: Option<bool>,
@@ -467,6 +485,9 @@ mod tests {
             (r#"[{"url":"http://a/"},{}]"#, 400, Some("requests[1]")),
             (r#"[{"url":5}]"#, 400, Some("requests[0].url")),
             (r#"[{"url":"http://a/","depth":-1}]"#, 400, Some("requests[0].depth")),
+            (r#"[{"url":"http://a/","priority":"1"}]"#, 400, Some("requests[0].priority")),
+            (r#"[{"url":"http://a/","priority":-101}]"#, 422, Some("requests[0].priority")),
+            (r#"[{"url":"http://a/","priority":356}]"#, 422, Some("requests[0].priority")),
             (r#"[{"url":"http://a/","headers":{"a":1}}]"#, 400, Some("requests[0].headers.a")),
             (r#"[{"url":"http://a/","idempotent":"yes"}]"#, 400, Some("requests[0].idempotent")),
             (r#"[{"url":"http://a/","proxy":"tor://b"}]"#, 422, Some("requests[0].proxy")),

@@ -76,6 +76,8 @@ pub struct NewBlock {
     pub seq: Seq,
     /// The site that its requests go to, if its pace is kept.
     pub site: Option<Arc<str>>,
+    /// The priority of its requests.
+    pub priority: i8,
     /// Requests in it.
     pub requests: u32,
     /// Bytes of the requests before they were compressed.
@@ -373,6 +375,7 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
                 block::acked.eq(false),
                 block::creation_time.eq(now.0),
                 block::site.eq(new.site.as_deref()),
+                block::priority.eq(i16::from(new.priority)),
             ))
             .execute(conn)?;
         diesel::insert_into(block_payload::table)
@@ -388,15 +391,25 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
 }
 
 fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError> {
-    type Row = (i64, i16, bool, i32, i32, i32, i32, Option<String>);
+    type Row = (i64, i16, bool, i32, i32, i32, i32, Option<String>, i16);
     let (first, last) = block_keys(no);
     let rows = block::table
         .filter(block::key.between(first, last))
         .order(block::key)
-        .select((block::key, block::state, block::acked, block::attempt, block::requests, block::success, block::error, block::site))
+        .select((
+            block::key,
+            block::state,
+            block::acked,
+            block::attempt,
+            block::requests,
+            block::success,
+            block::error,
+            block::site,
+            block::priority,
+        ))
         .load_iter::<Row, DefaultLoadingMode>(conn)?;
     rows.map(|row| {
-        let (key, state, acked, attempt, requests, success, error, site) = row?;
+        let (key, state, acked, attempt, requests, success, error, site, priority) = row?;
         let phase = match BlockState::of(state)? {
             BlockState::Ready => Phase::Ready,
             BlockState::Retry => Phase::Retry,
@@ -406,6 +419,7 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
         Ok(StoredBlock {
             seq: seq_of(key),
             site: site.map(Into::into),
+            priority: priority as i8,
             phase,
             attempts: attempt as u32,
             requests: requests as u32,

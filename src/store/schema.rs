@@ -254,6 +254,7 @@ diesel::table! {
         node_id -> Nullable<Text>,
         exception -> Nullable<Text>,
         site -> Nullable<Text>,
+        priority -> SmallInt,
     }
 }
 

@@ -186,3 +186,41 @@ fn a_run_that_was_pending_waits_for_its_worker() {
         assert_eq!(start["identity"], runs["items"][0]["identity"]);
     });
 }
+
+/// Requests of a higher priority are dispatched first, whenever they come, and still after a crash.
+#[test]
+fn priorities_survive_a_crash() {
+    journey(async {
+        let mut broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Priority", &json!({ "BlockSize": "10", "Delay": "0" })).await;
+        let queue = format!("/requestqueue/{run}");
+        let of = |n: usize, priority: Value| json!({ "url": url(n), "priority": priority });
+        assert_eq!(api.post(&queue, &json!([{ "url": url(0) }, of(1, json!(-5)), of(2, json!(0)), of(3, json!(7))])).await.0, 200);
+        assert_eq!(api.post(&queue, &json!([of(4, json!(100)), of(5, json!(7)), of(3, json!(1))])).await.1["duplicates"], 1);
+        let (status, problem) = api.post(&queue, &json!([of(6, json!(101))])).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("requests[0].priority")), "{problem}");
+        let urls = |block: &Value| {
+            let requests = block["requests"].as_array().cloned().unwrap_or_default();
+            requests.iter().map(|request| request["url"].as_str().expect("a URL").to_owned()).collect::<Vec<_>>()
+        };
+        let mut order = Vec::new();
+        for crash in [true, false] {
+            let api = Api::new(&broker.url);
+            let node = id();
+            let block = until("a block", || async { Some(api.beat(&node, &json!({})).await).filter(|block| !block.is_null()) }).await;
+            order.push(urls(&block));
+            assert_eq!(api.report(&node, &block, 200).await.0, 200);
+            if crash {
+                broker.kill_and_restart();
+                continue;
+            }
+            while order.len() < 5 {
+                let block = api.beat(&node, &json!({})).await;
+                order.push(urls(&block));
+                assert_eq!(api.report(&node, &block, 200).await.0, 200);
+            }
+        }
+        assert_eq!(order, [vec![url(4)], vec![url(3)], vec![url(5)], vec![url(0), url(2)], vec![url(1)]]);
+    });
+}

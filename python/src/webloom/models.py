@@ -1676,6 +1676,8 @@ class Request(Model):
     meta: Any = None
     #: GET if it is not said.
     method: str | None = None
+    #: From -100 to 100: a higher one is dispatched first; 0 if it is not said.
+    priority: int | None = None
     #: A proxy for this request, instead of the job's.
     proxy: str | None = None
     #: Given by the broker; what is sent here is not kept.
@@ -1708,6 +1710,8 @@ class RequestInput(Model):
     meta: Any = None
     #: GET if it is not said.
     method: str | None = None
+    #: From -100 to 100: a higher one is dispatched first; 0 if it is not said.
+    priority: int | None = None
     #: A proxy for this request, instead of the job's.
     proxy: str | None = None
     #: Given by the broker; what is sent here is not kept.

@@ -20,7 +20,7 @@ from ._model import parse_instant
 if TYPE_CHECKING:
     from parsel import Selector, SelectorList
 
-MOST_URL, MOST_KEY = 8_192, 1_024
+MOST_URL, MOST_KEY, MOST_PRIORITY = 8_192, 1_024, 100
 
 #: The member of a request that keeps the name of its callback. It travels with the request.
 CALLBACK = "callback"
@@ -36,6 +36,7 @@ class Request:
         method: `GET` unless said.
         headers: headers of this request; they go before those of the job.
         body: a body, as text.
+        priority: from -100 to 100; a higher one is dispatched first. Between sites, their pace decides.
         key: what makes the request unique in its run, instead of method, URL and body; at most 1,024 characters.
         dont_filter: a deliberate repetition, which is not compared with what the run has seen.
         idempotent: whether it may be sent more than once. Default: true for GET, HEAD, OPTIONS, TRACE, PUT, DELETE.
@@ -49,6 +50,7 @@ class Request:
     method: str = "GET"
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
+    priority: int = 0
     key: str | None = None
     dont_filter: bool = False
     idempotent: bool | None = None
@@ -69,11 +71,15 @@ class Request:
             raise ValueError(f"a URL has at most {MOST_URL} bytes: {self.url[:200]!r}…")
         if self.key is not None and len(self.key) > MOST_KEY:
             raise ValueError(f"a key has at most {MOST_KEY} characters: {self.key[:200]!r}…")
+        if not -MOST_PRIORITY <= self.priority <= MOST_PRIORITY:
+            raise ValueError(f"priority must be from -{MOST_PRIORITY} to {MOST_PRIORITY}: {self.priority!r}")
         out: dict[str, Any] = {"url": self.url}
         if self.method != "GET":
             out["method"] = self.method
         if depth:
             out["depth"] = depth
+        if self.priority:
+            out["priority"] = self.priority
         if self.headers:
             out["headers"] = dict(self.headers)
         for name, value in (
@@ -103,6 +109,7 @@ class Request:
             method=value.get("method") or "GET",
             headers=value.get("headers") or {},
             body=value.get("body"),
+            priority=value.get("priority") or 0,
             key=value.get("key"),
             dont_filter=bool(value.get("dontFilter")),
             idempotent=value.get("idempotent"),

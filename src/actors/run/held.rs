@@ -15,7 +15,6 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
 use crate::protocol::sites::{HeldOutput, RunSiteOutput};
-use crate::store::SplitBlock;
 use actix::{Context, Handler};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -70,11 +69,9 @@ impl RunActor {
             Err(problem) => return self.die(&problem.detail, ctx),
         };
         self.frontier.set_waiting(site);
-        let rest = self.frontier.begin_rest(Some(site));
+        let rest = self.frontier.begin_rest(seq, Some(site));
         self.cache.put_leased(seq, stays.clone());
-        let made = vec![held.block(rest, Some(self.frontier.site_name(site)))];
-        let now = Timestamp::now();
-        let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: stays.block(seq, None), made, result: None, now };
+        let write = self.split((seq, &stays), Some((rest, &held)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, held);

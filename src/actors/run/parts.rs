@@ -11,7 +11,7 @@ use crate::protocol::failed::failures;
 use crate::protocol::node::{FetchError, FetchErrorKind, Reported};
 use crate::protocol::pack::{self, Entry, Index};
 use crate::protocol::problem::Problem;
-use crate::store::{Barrier, SplitBlock, StoreResult};
+use crate::store::{Barrier, StoreResult};
 use actix::Context;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -129,15 +129,7 @@ impl RunActor {
         self.keep(seq, stays.clone());
         let result = self.result_of(part, &index, pack.clone());
         let (success, error) = (result.success, result.error);
-        let made = vec![parted.block(part, self.site_name_of(seq))];
-        let write = SplitBlock {
-            no: self.run.no,
-            epoch: self.epoch,
-            stays: stays.block(seq, None),
-            made,
-            result: Some(result),
-            now: Timestamp::now(),
-        };
+        let write = self.split((seq, &stays), Some((part, &parted)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(part, success, error);
             this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
@@ -162,11 +154,9 @@ impl RunActor {
         reply: Reply<Reported>,
         ctx: &mut Context<Self>,
     ) {
-        let (no, epoch, now) = (self.run.no, self.epoch, Timestamp::now());
-        let site = self.site_name_of(seq);
         self.leaves_node(seq, ctx);
         if index.results.is_empty() {
-            let write = SplitBlock { no, epoch, stays: back.block(seq, None), made: Vec::new(), result: None, now };
+            let write = self.split((seq, &back), None, None);
             Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
                 this.frontier.given_back(seq);
                 this.cache.put_ready(seq, back);
@@ -175,11 +165,10 @@ impl RunActor {
             });
             return;
         }
-        let rest = self.frontier.begin_rest(self.frontier.site_of(seq));
+        let rest = self.frontier.begin_rest(seq, self.frontier.site_of(seq));
         let result = self.result_of(seq, &index, pack.clone());
         let (success, error) = (result.success, result.error);
-        let made = vec![back.block(rest, site)];
-        let write = SplitBlock { no, epoch, stays: done.block(seq, None), made, result: Some(result), now };
+        let write = self.split((seq, &done), Some((rest, &back)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, back);

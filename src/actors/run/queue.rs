@@ -41,8 +41,7 @@ impl RunActor {
         let mut blocks = Vec::with_capacity(admission.blocks.len());
         for (seq, chosen) in &admission.blocks {
             let prints = chosen.iter().map(|i| batch.requests[*i].id).collect();
-            let site = self.frontier.site_of(*seq).map(|site| self.frontier.site_name(site));
-            blocks.push(Payload::pack(&batch.pack(chosen), prints)?.block(*seq, site));
+            blocks.push(self.new_block(*seq, &Payload::pack(&batch.pack(chosen), prints)?));
         }
         let pushed = Pushed {
             block_ids: admission.blocks.iter().map(|(seq, _)| self.block_id(*seq)).collect(),

@@ -1,11 +1,13 @@
 //! The requests of a block as bytes: packed, and cut into several blocks.
 
+use super::RunActor;
 use super::cache::Payload;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::Seq;
 use crate::domain::request::{repack, unpack};
+use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::NewBlock;
+use crate::store::{NewBlock, SplitBlock, StoreResult};
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -67,16 +69,31 @@ impl Payload {
         }
         out.try_into().map_err(|_| Problem::internal())
     }
+}
 
-    /// The block that it is stored as.
-    pub fn block(&self, seq: Seq, site: Option<Arc<str>>) -> NewBlock {
+impl RunActor {
+    /// A block as it is stored.
+    pub(super) fn new_block(&self, seq: Seq, payload: &Payload) -> NewBlock {
         NewBlock {
             seq,
-            site,
-            requests: self.prints.len() as u32,
-            raw_length: self.raw_length,
-            payload: self.requests.clone(),
-            prints: Arc::clone(&self.prints),
+            site: self.site_name_of(seq),
+            priority: self.frontier.priority_of(seq),
+            requests: payload.prints.len() as u32,
+            raw_length: payload.raw_length,
+            payload: payload.requests.clone(),
+            prints: Arc::clone(&payload.prints),
+        }
+    }
+
+    /// A block keeps some of its requests, the others make blocks of their own.
+    pub(super) fn split(&self, (seq, stays): (Seq, &Payload), made: Option<(Seq, &Payload)>, result: Option<StoreResult>) -> SplitBlock {
+        SplitBlock {
+            no: self.run.no,
+            epoch: self.epoch,
+            stays: self.new_block(seq, stays),
+            made: made.map(|(seq, payload)| self.new_block(seq, payload)).into_iter().collect(),
+            result,
+            now: Timestamp::now(),
         }
     }
 }

@@ -31,6 +31,8 @@ struct Addressed<'a> {
     url: Cow<'a, str>,
     #[serde(default)]
     depth: u32,
+    #[serde(default)]
+    priority: i8,
 }
 
 /// Repetitions of requests, as they are gathered.
@@ -45,7 +47,7 @@ impl Repetitions {
     /// Adds a repetition of a stored request.
     fn add(&mut self, id: Fingerprint, request: &str) -> Result<(), String> {
         let bare = without_id(request).ok_or("a request has no id")?;
-        let Addressed { url, depth } = serde_json::from_str(&bare).map_err(|error| error.to_string())?;
+        let Addressed { url, depth, priority } = serde_json::from_str(&bare).map_err(|error| error.to_string())?;
         let url = canonical_url(&url).map_err(|problem| problem.detail)?;
         let origin = Origin::text_of(&url);
         let next = self.origins.len() as u32;
@@ -57,7 +59,7 @@ impl Repetitions {
         self.text.extend_from_slice(bare.as_bytes());
         // The guards have let it in before.
         let shape = Shape::default();
-        self.batch.requests.push(NewRequest { id, span: start..self.text.len() as u32, depth, shape, origin });
+        self.batch.requests.push(NewRequest { id, span: start..self.text.len() as u32, depth, priority, shape, origin });
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchErrorKind};
 use crate::protocol::pack::{self, Entry, Index};
 use crate::protocol::problem::Problem;
-use crate::store::{KeepSite, SplitBlock};
+use crate::store::KeepSite;
 use actix::{AsyncContext, Context, SpawnHandle};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
@@ -355,9 +355,7 @@ impl RunActor {
         let result = self.result_of(part, &index, pack.clone());
         let error = result.error;
         self.cache.put_leased(seq, stays.clone());
-        let made = vec![parted.block(part, self.site_name_of(seq))];
-        let now = Timestamp::now();
-        let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: stays.block(seq, None), made, result: Some(result), now };
+        let write = self.split((seq, &stays), Some((part, &parted)), Some(result));
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.frontier.reported(part, 0, error);
             this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
@@ -380,11 +378,9 @@ impl RunActor {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        let rest = self.frontier.begin_rest(Some(site));
+        let rest = self.frontier.begin_rest(seq, Some(site));
         self.cache.put_leased(seq, first.clone());
-        let made = vec![others.block(rest, self.site_name_of(seq))];
-        let now = Timestamp::now();
-        let write = SplitBlock { no: self.run.no, epoch: self.epoch, stays: first.block(seq, None), made, result: None, now };
+        let write = self.split((seq, &first), Some((rest, &others)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, others);

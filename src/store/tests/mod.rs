@@ -109,7 +109,15 @@ fn prints(seq: u32) -> Arc<[Fingerprint]> {
 }
 
 fn block(seq: u32) -> NewBlock {
-    NewBlock { seq, site: None, requests: 3, raw_length: 99, payload: Bytes::from(format!("payload {seq}")), prints: prints(seq) }
+    NewBlock {
+        seq,
+        site: None,
+        priority: 0,
+        requests: 3,
+        raw_length: 99,
+        payload: Bytes::from(format!("payload {seq}")),
+        prints: prints(seq),
+    }
 }
 
 fn push((run, epoch): &(Run, i64), seqs: std::ops::Range<u32>) -> PushBlocks {
