@@ -31,6 +31,9 @@ use super::settings::QueueSettings;
 use super::time::Timestamp;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+/// What the requests of one block have in common: their site, if its pace is kept, and their priority.
+type Kind = (Option<SiteNo>, i8);
+
 /// The frontier of one run.
 #[derive(Debug)]
 pub struct Frontier {
@@ -145,8 +148,8 @@ impl Frontier {
     pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
         let mut out = Admission::default();
         // The block that each site and priority is being packed into, in the order in which they were begun.
-        let mut begun: Vec<((Option<SiteNo>, i8), Vec<usize>)> = Vec::new();
-        let mut places: HashMap<(Option<SiteNo>, i8), usize> = HashMap::new();
+        let mut begun: Vec<(Kind, Vec<usize>)> = Vec::new();
+        let mut places: HashMap<Kind, usize> = HashMap::new();
         for (i, request) in batch.requests.iter().enumerate() {
             if self.settings.depth_limit.is_some_and(|limit| request.depth > limit) {
                 out.too_deep += 1;
@@ -185,7 +188,7 @@ impl Frontier {
         out
     }
 
-    fn open_block(&mut self, out: &mut Admission, (site, priority): (Option<SiteNo>, i8), requests: Vec<usize>) {
+    fn open_block(&mut self, out: &mut Admission, (site, priority): Kind, requests: Vec<usize>) {
         let seq = self.new_block(site, priority);
         out.blocks.push((seq, requests));
     }
@@ -348,12 +351,12 @@ impl Frontier {
             self.set(seq, Phase::Reporting);
             return Some(Lost::Exhausted(attempt));
         }
-        self.waits_again(seq);
+        self.wait_again(seq);
         Some(Lost::Retry(attempt))
     }
 
-    /// A block waits for a node again.
-    fn waits_again(&mut self, seq: Seq) {
+    /// A block that had left its queue waits for a node again.
+    pub fn wait_again(&mut self, seq: Seq) {
         if let Some(site) = self.queue_of(seq) {
             return self.enqueue(seq, site, true);
         }

@@ -25,7 +25,7 @@ impl Frontier {
             return Lost::Exhausted(attempt);
         }
         self.attempts.insert(seq, attempt);
-        self.waits_again(seq);
+        self.wait_again(seq);
         Lost::Retry(attempt)
     }
 }

@@ -180,7 +180,7 @@ impl Frontier {
     /// counts as lost.
     pub fn recall(&mut self, seq: Seq) -> Option<Lease> {
         let lease = self.remove_lease(seq)?;
-        self.waits_again(seq);
+        self.wait_again(seq);
         Some(lease)
     }
 
@@ -206,7 +206,7 @@ impl Frontier {
     /// A block that was leased was not sent: it is the next one again, and was never handed out.
     pub fn put_back(&mut self, seq: Seq) -> Option<Lease> {
         let lease = self.unlease(seq)?;
-        self.waits_again(seq);
+        self.wait_again(seq);
         Some(lease)
     }
 

@@ -23,7 +23,7 @@ impl Frontier {
     pub fn given_back(&mut self, seq: Seq) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));
         *self.given_back.entry(seq).or_insert(0) += 1;
-        self.waits_again(seq);
+        self.wait_again(seq);
     }
 
     /// Hand-outs of a block that were lost, of so many.

@@ -25,6 +25,7 @@ pub mod object;
 pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;
+pub mod pending;
 pub mod problem;
 pub mod push;
 #[cfg(feature = "broker")]

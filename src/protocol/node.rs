@@ -368,6 +368,8 @@ pub enum FetchErrorKind {
     Refused,
     /// The site's robots.txt forbids it.
     Robots,
+    /// An operator discarded the request before a node had it.
+    Discarded,
     /// The node did not mention the request in its report.
     NotReported,
     /// No node survived the block.
@@ -395,6 +397,7 @@ impl FetchErrorKind {
             Self::Invalid => "invalid",
             Self::Refused => "refused",
             Self::Robots => "robots",
+            Self::Discarded => "discarded",
             Self::NotReported => "not-reported",
             Self::NodeLost => "node-lost",
             Self::Block => "block",

@@ -1,4 +1,4 @@
-//! Requests of a run that failed: listed after their results are gone, queued once more, and found by their URL.
+//! Requests of a run: those that failed listed and queued once more, those that are pending listed and discarded; found by their URL.
 
 use crate::support::api::{Api, id};
 use crate::support::process::{Broker, WEBLOOM};
@@ -246,5 +246,70 @@ fn a_url_is_found_wherever_its_request_is() {
         assert_eq!(api.post(&format!("/api/v1/runs/{run}/stop"), &json!({})).await.0, 200);
         let (verdict, text) = why(&api, &run, "http://a.test/404-1").await;
         assert!(verdict == "givenUp" && text.contains("the run ended first, as stopped"), "{text}");
+    });
+}
+
+async fn pending(api: &Api, run: &str, query: &str) -> Vec<Value> {
+    let (status, page) = api.get(&format!("/api/v1/runs/{run}/requests/pending?limit=1000{query}")).await;
+    assert_eq!(status, 200, "{page}");
+    page["items"].as_array().expect("items").clone()
+}
+
+#[test]
+fn pending_requests_are_listed_and_discarded() {
+    journey(async {
+        let mut broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let (run, _) = api.run("it.Pending", &json!({ "BlockSize": "3", "Delay": "0", "Robots": "ignore" })).await;
+        let of = |url: &str, depth: u32| json!({ "url": format!("http://{url}"), "depth": depth, "priority": -1 });
+        let pages = ["a.test/1", "a.test/2?sort=1", "a.test/3", "b.test/cal/1", "b.test/cal/2", "b.test/x", "a.test/4"];
+        let batch: Value = pages.iter().zip(0..).map(|(url, depth)| of(url, depth)).collect();
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &batch).await.0, 200);
+        let node = id();
+        let out = next_block(&api, &node).await;
+        assert_eq!(urls(out["requests"].as_array().expect("requests")), pages[..3]);
+
+        let all = pending(&api, &run, "").await;
+        assert_eq!(urls(&all), pages);
+        assert_eq!((&all[3]["depth"], &all[3]["priority"]), (&json!(3), &json!(-1)), "{all:?}");
+        assert_eq!(urls(&pending(&api, &run, "&site=b.test").await), pages[3..6]);
+        assert_eq!(urls(&pending(&api, &run, "&url=/cal/*2$").await), ["b.test/cal/2"]);
+        assert_eq!(urls(&pending(&api, &run, "&minDepth=2&maxDepth=4&url=sort").await), Vec::<&str>::new());
+        assert_eq!(urls(&pending(&api, &run, "&minDepth=2&maxDepth=3").await), pages[2..4]);
+        let (_, first) = api.get(&format!("/api/v1/runs/{run}/requests/pending?limit=4")).await;
+        let rest = pending(&api, &run, &format!("&cursor={}", first["nextCursor"].as_str().expect("more"))).await;
+        assert_eq!(urls(&rest), pages[4..]);
+        assert!(shell(&broker, &["requests", &run, "--pending", "--site", "b.test"]).contains("http://b.test/cal/1"));
+
+        // Without a condition nothing is discarded.
+        let path = format!("/api/v1/runs/{run}/requests/discard");
+        for bad in [json!({}), json!({ "all": true, "site": "b.test" }), json!({ "site": "b.test", "limit": 0 }), json!({ "sites": "b" })] {
+            let (status, problem) = api.post(&path, &bad).await;
+            assert_eq!(status, 422, "{bad} {problem}");
+        }
+        assert_eq!(shell(&broker, &["discard", &run, "--url", "/cal/", "--dry-run"]), "2 pending requests are found");
+        assert_eq!(shell(&broker, &["discard", &run, "--url", "/cal/"]), "2 of 2 pending requests are discarded");
+        // The first page is at a node and stays there; the last one makes a whole block.
+        let (status, done) = api.post(&path, &json!({ "site": "a.test" })).await;
+        assert_eq!((status, &done), (200, &json!({ "found": 4, "discarded": 1, "more": false })));
+
+        broker.kill_and_restart();
+        let api = Api::new(&broker.url);
+        assert_eq!(urls(&pending(&api, &run, "").await), [&pages[..3], &pages[5..6]].concat());
+        let discarded = failed(&api, &run, "&kind=discarded").await;
+        assert_eq!(discarded.len(), 3, "{discarded:?}");
+        let (verdict, because) = why(&api, &run, "http://b.test/cal/1").await;
+        assert!(verdict == "failed" && because.contains("discarded"), "{verdict}: {because}");
+        // The block that lost requests goes out with the one that stayed.
+        let mut left = [next_block(&api, &node).await, next_block(&api, &node).await];
+        left.sort_by_key(|block| block["requests"].as_array().map(Vec::len));
+        let left = left.each_ref().map(|block| urls(block["requests"].as_array().expect("requests")));
+        assert_eq!(left, [vec!["b.test/x"], pages[..3].to_vec()]);
+        // The worker receives the discarded ones as failures, and they can be queued again.
+        assert_eq!(drain(&api, &run).await, 3);
+        assert_eq!(requeue(&api, &run, json!({ "kind": "discarded", "site": "b.test" })).await["queued"], 2);
+        assert_eq!(pending(&api, &run, "&url=/cal/").await.len(), 2);
+        let now = api.state(&run).await;
+        assert_eq!((&now["total"], &now["error"], &now["left"]), (&json!(9), &json!(3), &json!(6)), "{now}");
     });
 }

@@ -95,6 +95,13 @@ class Calls(SyncCalls):
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/disable", body=body, returns="models.WorkerOutput")
         return answer
 
+    def discard_requests(self, id: str, body: models.DiscardInput | Mapping[str, Any]) -> models.Discarded:
+        """`POST /api/v1/runs/{id}/requests/discard`: Discards pending requests of a block run that is under way: each gets a failure of the kind
+        `discarded`, which its worker receives. Those at nodes are left alone.
+        """
+        answer: models.Discarded = self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/discard", body=body, returns="models.Discarded")
+        return answer
+
     def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
         """`POST /api/v1/nodes/{id}/drain`: Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing."""
         answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/drain", body=body, returns="models.NodeOutput")
@@ -267,6 +274,13 @@ class Calls(SyncCalls):
     def list_packages(self) -> models.PackageOutputPage:
         """`GET /api/v1/packages`: Lists the packages that the broker keeps, the newest first."""
         answer: models.PackageOutputPage = self._json("GET", "/api/v1/packages", returns="models.PackageOutputPage")
+        return answer
+
+    def list_pending_requests(self, id: str, *, cursor: str | None = None, limit: int | None = None, max_depth: int | None = None, min_depth: int | None = None, site: str | None = None, url: str | None = None) -> models.PendingRequestPage:
+        """`GET /api/v1/runs/{id}/requests/pending`: Lists the requests of a block run that have no results yet, in the order of their blocks; those at
+        nodes are among them. A page may be short though more follow.
+        """
+        answer: models.PendingRequestPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests/pending", query={"cursor": cursor, "limit": limit, "maxDepth": max_depth, "minDepth": min_depth, "site": site, "url": url}, returns="models.PendingRequestPage")
         return answer
 
     def list_requests(self, id: str, *, cursor: str | None = None, kind: models.FetchErrorKind | None = None, limit: int | None = None, site: str | None = None, state: models.RequestState | None = None, status: int | None = None) -> models.FailedRequestPage:
@@ -594,6 +608,13 @@ class AsyncioCalls(AsyncCalls):
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/disable", body=body, returns="models.WorkerOutput")
         return answer
 
+    async def discard_requests(self, id: str, body: models.DiscardInput | Mapping[str, Any]) -> models.Discarded:
+        """`POST /api/v1/runs/{id}/requests/discard`: Discards pending requests of a block run that is under way: each gets a failure of the kind
+        `discarded`, which its worker receives. Those at nodes are left alone.
+        """
+        answer: models.Discarded = await self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/discard", body=body, returns="models.Discarded")
+        return answer
+
     async def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
         """`POST /api/v1/nodes/{id}/drain`: Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing."""
         answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/drain", body=body, returns="models.NodeOutput")
@@ -766,6 +787,13 @@ class AsyncioCalls(AsyncCalls):
     async def list_packages(self) -> models.PackageOutputPage:
         """`GET /api/v1/packages`: Lists the packages that the broker keeps, the newest first."""
         answer: models.PackageOutputPage = await self._json("GET", "/api/v1/packages", returns="models.PackageOutputPage")
+        return answer
+
+    async def list_pending_requests(self, id: str, *, cursor: str | None = None, limit: int | None = None, max_depth: int | None = None, min_depth: int | None = None, site: str | None = None, url: str | None = None) -> models.PendingRequestPage:
+        """`GET /api/v1/runs/{id}/requests/pending`: Lists the requests of a block run that have no results yet, in the order of their blocks; those at
+        nodes are among them. A page may be short though more follow.
+        """
+        answer: models.PendingRequestPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests/pending", query={"cursor": cursor, "limit": limit, "maxDepth": max_depth, "minDepth": min_depth, "site": site, "url": url}, returns="models.PendingRequestPage")
         return answer
 
     async def list_requests(self, id: str, *, cursor: str | None = None, kind: models.FetchErrorKind | None = None, limit: int | None = None, site: str | None = None, state: models.RequestState | None = None, status: int | None = None) -> models.FailedRequestPage:

@@ -25,7 +25,7 @@ CookieMode: TypeAlias = Literal["initial", "fixed"]
 Dialect: TypeAlias = Literal["crontab", "quartz"]
 
 # The closed list of reasons.
-FetchErrorKind: TypeAlias = Literal["dns", "connect", "tls", "timeout", "too-large", "body", "redirect", "protocol", "change-ip", "invalid", "refused", "robots", "not-reported", "node-lost", "block", "other"]
+FetchErrorKind: TypeAlias = Literal["dns", "connect", "tls", "timeout", "too-large", "body", "redirect", "protocol", "change-ip", "invalid", "refused", "robots", "discarded", "not-reported", "node-lost", "block", "other"]
 
 # What becomes of a fire whose local time comes twice.
 FoldRule: TypeAlias = Literal["first", "second", "both"]
@@ -542,6 +542,38 @@ class DisableInput(Model):
     mode: str | None = None
     #: For people.
     reason: str | None = None
+
+
+@dataclass(kw_only=True)
+class DiscardInput(Model):
+    """Which pending requests of a run are to be discarded. At least one condition, or `all`."""
+
+    #: Without a condition: all that are pending.
+    all: bool | None = None
+    #: Only count them.
+    dry_run: bool | None = None
+    #: At most so many, 1 to 10,000; 1,000 if absent.
+    limit: int | None = None
+    #: Only those of at most this depth.
+    max_depth: int | None = None
+    #: Only those of at least this depth.
+    min_depth: int | None = None
+    #: Only those to this host or site.
+    site: str | None = None
+    #: Only those whose URL has this part; `*` stands for any characters, `$` at the end for the end of the URL.
+    url: str | None = None
+
+
+@dataclass(kw_only=True)
+class Discarded(Model):
+    """What became of pending requests that were to be discarded."""
+
+    #: … that are discarded. The others are at a node.
+    discarded: int
+    #: Requests that were found.
+    found: int
+    #: There are more than the limit, or than one call looks at: call again.
+    more: bool
 
 
 @dataclass(kw_only=True)
@@ -1416,6 +1448,38 @@ class PackageOutputPage(Model):
 
     #: The items.
     items: list[PackageOutput]
+    #: Give it back as `cursor` for what follows; absent at the end.
+    next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
+class PendingRequest(Model):
+    """A request of a run that has no result yet."""
+
+    #: The block that it is in.
+    block_id: str
+    #: Links between it and a first request.
+    depth: int
+    #: A higher one is dispatched first.
+    priority: int
+    #: The request.
+    request_id: str
+    #: How often nodes tried it that gave it back.
+    tries: int
+    #: Its URL as it was pushed.
+    url: str
+    #: Absent: GET.
+    method: str | None = None
+    #: The site that it waits for; absent if its pace is not kept.
+    site: str | None = None
+
+
+@dataclass(kw_only=True)
+class PendingRequestPage(Model):
+    """A list, and where it goes on."""
+
+    #: The items.
+    items: list[PendingRequest]
     #: Give it back as `cursor` for what follows; absent at the end.
     next_cursor: str | None = None
 

@@ -207,6 +207,16 @@ pub struct Requeue {
     pub reply: Reply<Requeued>,
 }
 
+/// From the service: discard these requests, as far as they wait for a node. The answer is how many. Answered when it is stored.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Discard {
+    /// Their ids, by the block that they are in.
+    pub chosen: BTreeMap<Seq, HashSet<Fingerprint>>,
+    /// How many are discarded.
+    pub reply: Reply<u64>,
+}
+
 /// From the service: where is this block?
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -383,6 +393,13 @@ impl RunHandle {
     pub fn requeue(&self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>) -> Answer<Requeued> {
         let (reply, answer) = reply();
         self.0.tell(Requeue { chosen, reply });
+        answer
+    }
+    /// See [`Discard`].
+    #[must_use]
+    pub fn discard(&self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>) -> Answer<u64> {
+        let (reply, answer) = reply();
+        self.0.tell(Discard { chosen, reply });
         answer
     }
     /// See [`LocateBlock`].

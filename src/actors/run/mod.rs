@@ -8,6 +8,7 @@ mod blocks;
 mod cache;
 mod damage;
 mod delivery;
+mod discard;
 mod end;
 mod held;
 mod helper;
@@ -23,8 +24,8 @@ mod turns;
 mod workers;
 
 pub use message::{
-    BlockPlace, CheckQueue, Delivered, DeliveredBlock, DescribeRun, DescribeSites, EndPolls, Grant, HandOver, LocateBlock, NodeHolds,
-    NodeLost, NodeNews, Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SetPaused, SiteFreed, SiteHeld,
+    BlockPlace, CheckQueue, Delivered, DeliveredBlock, DescribeRun, DescribeSites, Discard, EndPolls, Grant, HandOver, LocateBlock,
+    NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SetPaused, SiteFreed, SiteHeld,
     StartReturned, Stop, Undelivered, Withdraw, WorkerNews,
 };
 

@@ -33,6 +33,14 @@ pub(super) fn failed(request_id: Fingerprint, kind: FetchErrorKind, message: &st
     Entry { request_id, status: 0, tries: 0, time: 0, error: Some(error), head: 0, body: 0 }
 }
 
+/// The failure comes again if the request is tried again.
+pub(super) fn final_entry(mut entry: Entry) -> Entry {
+    if let Some(error) = &mut entry.error {
+        error.retryable = false;
+    }
+    entry
+}
+
 /// Holds a report against its block: every request of the block is in it once, and nothing else. What the last report of a
 /// block does not mention is put in as failed, so that no request ever vanishes.
 ///

@@ -4,7 +4,7 @@ use super::RunActor;
 use super::cache::{Finished, Payload};
 use super::held::Addressed;
 use super::outcomes::outcomes;
-use super::parts::failed;
+use super::parts::{failed, final_entry};
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
@@ -16,7 +16,7 @@ use crate::domain::robots::Verdict;
 use crate::domain::sites::{Ended, Granted, Outcome, Pace, url_at};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{self, Block, FetchErrorKind};
-use crate::protocol::pack::{self, Entry, Index};
+use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
 use crate::store::KeepSite;
 use actix::{AsyncContext, Context, SpawnHandle};
@@ -335,7 +335,7 @@ impl RunActor {
         ctx: &mut Context<Self>,
     ) {
         self.context.sites.count_forbidden(denied.len());
-        let entries = denied.iter().map(|(place, why)| robots_entry(failed(payload.prints[*place], FetchErrorKind::Robots, why))).collect();
+        let entries = denied.iter().map(|(place, why)| final_entry(failed(payload.prints[*place], FetchErrorKind::Robots, why))).collect();
         let node = NodeId(uuid::Uuid::nil());
         let index = |block_id, results| Index { epoch: Some(self.epoch), results, ..Index::new(block_id, self.identity(), node) };
         if allowed.is_empty() {
@@ -468,11 +468,4 @@ impl RunActor {
         // Some of its requests may have been made.
         Some(node::Pace { not_before: pace.delay_ms.into(), ..self.pace_of(site, granted) })
     }
-}
-
-fn robots_entry(mut entry: Entry) -> Entry {
-    if let Some(error) = &mut entry.error {
-        error.retryable = false;
-    }
-    entry
 }

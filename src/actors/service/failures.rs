@@ -24,8 +24,8 @@ const AT_ONCE: usize = 64;
 /// Blocks with failures that one call looks at once it has found one.
 const MOST_LOOKED_AT: usize = 2_048;
 /// Requests that are queued once more by one call, unless it says otherwise, and at most.
-const USUAL: usize = 1_000;
-const MOST: usize = 10_000;
+pub(super) const USUAL: usize = 1_000;
+pub(super) const MOST: usize = 10_000;
 
 /// Which failed requests.
 #[derive(Debug, Clone, Default)]
@@ -48,28 +48,32 @@ impl FailureFilter {
     }
 
     fn takes_site(&self, site: Option<&str>, url: &str) -> bool {
-        let Some(wanted) = &self.site else { return true };
-        let is_it = |name: &str| name.eq_ignore_ascii_case(wanted);
-        site.is_some_and(is_it) || Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(is_it))
+        self.site.as_deref().is_none_or(|wanted| is_to_site(wanted, site, url))
     }
 }
 
-/// A place in the list of failures: a block, and the place of a failure among those of the block.
+/// Whether a request goes to this host or site.
+pub(super) fn is_to_site(wanted: &str, site: Option<&str>, url: &str) -> bool {
+    let is_it = |name: &str| name.eq_ignore_ascii_case(wanted);
+    site.is_some_and(is_it) || Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(is_it))
+}
+
+/// A place in a list of requests: a block, and a place in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cursor {
-    seq: Seq,
-    place: usize,
+pub(super) struct Cursor {
+    pub(super) seq: Seq,
+    pub(super) place: usize,
 }
 
 impl Cursor {
-    const START: Self = Self { seq: 0, place: 0 };
+    pub(super) const START: Self = Self { seq: 0, place: 0 };
 
-    fn read(text: &str) -> Result<Self, Problem> {
+    pub(super) fn read(text: &str) -> Result<Self, Problem> {
         let parts = text.split_once('-').and_then(|(seq, place)| Some(Self { seq: seq.parse().ok()?, place: place.parse().ok()? }));
         parts.ok_or_else(|| Problem::invalid("cursor", "not a cursor of this list: send the `nextCursor` of the page before"))
     }
 
-    fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         format!("{}-{}", self.seq, self.place)
     }
 }
@@ -92,8 +96,8 @@ struct Addressed<'a> {
     method: Option<Cow<'a, str>>,
 }
 
-fn damaged(why: &str) -> Problem {
-    log::error!("stored failures cannot be read: {why}");
+pub(super) fn damaged(why: &str) -> Problem {
+    log::error!("stored requests of a run cannot be read: {why}");
     Problem::internal()
 }
 

@@ -51,6 +51,8 @@ enum RunCommand {
     Requests(requests::RequestsArgs),
     /// Queue failed requests of a block run that is under way once more
     Requeue(requests::RequeueArgs),
+    /// Discard requests of a block run that wait for a node: each gets a failure of the kind `discarded`
+    Discard(requests::DiscardArgs),
     /// Print what was said of a run
     Logs(logs::LogsArgs),
     /// Follow a run until it ends; exit code 0 if it succeeded, 3 if it failed, 4 if it was stopped
@@ -116,6 +118,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         RunCommand::WhyUrl(args) => requests::why_url(&shell, args).await,
         RunCommand::Requests(args) => requests::requests(&shell, args).await,
         RunCommand::Requeue(args) => requests::requeue(&shell, args).await,
+        RunCommand::Discard(args) => requests::discard(&shell, args).await,
         RunCommand::Logs(args) => logs::logs(&shell, args).await,
         RunCommand::Watch(run) => follow(&shell, &run.find(&shell).await?).await,
         RunCommand::Blocks(args) => look::blocks(&shell, args).await,

@@ -7,6 +7,7 @@ use crate::cli::remote::Shell;
 use crate::cli::table::{Column, cell, list as table, some};
 use crate::cli::words::words;
 use crate::protocol::node::FetchErrorKind;
+use crate::protocol::pending::DiscardInput;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -21,6 +22,16 @@ const COLUMNS: [Column; 9] = [
     Column::id("AGAIN AS", "requeuedAs"),
     Column::id("BLOCK", "blockId").wide(),
     Column::text("NODE", "nodeName").wide(),
+];
+
+const PENDING: [Column; 7] = [
+    Column::text("URL", "url"),
+    Column::text("SITE", "site"),
+    Column::text("DEPTH", "depth"),
+    Column::text("PRIORITY", "priority"),
+    Column::text("TRIES", "tries"),
+    Column::id("BLOCK", "blockId"),
+    Column::id("REQUEST", "requestId").wide(),
 ];
 
 /// Which failed requests.
@@ -39,27 +50,106 @@ struct Which {
 
 /// Flags of `run requests`.
 #[derive(Debug, ClapArgs)]
+#[command(group(clap::ArgGroup::new("state").required(true).args(["failed", "pending"])))]
 pub struct RequestsArgs {
     #[command(flatten)]
     run: RunRef,
-    /// Those that failed; of others a run keeps no list
-    #[arg(long, required = true)]
+    /// Those that failed
+    #[arg(long)]
     failed: bool,
+    /// Those that have no result yet
+    #[arg(long)]
+    pending: bool,
+    /// Only those to this host or site
+    #[arg(long)]
+    site: Option<String>,
+    /// Only those that failed for this reason
+    #[arg(long, value_parser = words::<FetchErrorKind>(), conflicts_with = "pending")]
+    kind: Option<String>,
+    /// Only those that failed with this HTTP status; 0: those without an answer
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=999), conflicts_with = "pending")]
+    status: Option<u16>,
     #[command(flatten)]
-    which: Which,
+    which: WhichPending,
     /// At most so many
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
     limit: u32,
 }
 
-/// Lists the requests of a run that failed.
+/// Which pending requests.
+#[derive(Debug, ClapArgs)]
+struct WhichPending {
+    /// Only pending ones whose URL has this part; `*` stands for any characters, `$` at the end for the end of the URL
+    #[arg(long, value_name = "PART", conflicts_with = "failed")]
+    url: Option<String>,
+    /// Only pending ones of at least this depth
+    #[arg(long, value_name = "N", conflicts_with = "failed")]
+    min_depth: Option<u32>,
+    /// Only pending ones of at most this depth
+    #[arg(long, value_name = "N", conflicts_with = "failed")]
+    max_depth: Option<u32>,
+}
+
+/// Lists the requests of a run that failed, or that have no result yet.
 pub async fn requests(shell: &Shell, args: RequestsArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
-    let Which { site, kind, status } = args.which;
-    let state = args.failed.then(|| "failed".to_owned());
-    let query = [("state", state), ("site", site), ("kind", kind), ("status", status.map(|status| status.to_string()))];
-    let answer = shell.client.list(&["runs", &id, "requests"], &query, args.limit as usize).await?;
-    shell.show(&answer, |rows| table(rows, "there are no such requests", &COLUMNS))
+    let (site, limit) = (("site", args.site), args.limit as usize);
+    let (answer, columns) = if args.pending {
+        let WhichPending { url, min_depth, max_depth } = args.which;
+        let [min_depth, max_depth] = [min_depth, max_depth].map(|depth| depth.map(|depth| depth.to_string()));
+        let query = [site, ("url", url), ("minDepth", min_depth), ("maxDepth", max_depth)];
+        (shell.client.list(&["runs", &id, "requests", "pending"], &query, limit).await?, &PENDING[..])
+    } else {
+        let query = [site, ("kind", args.kind), ("status", args.status.map(|status| status.to_string()))];
+        (shell.client.list(&["runs", &id, "requests"], &query, limit).await?, &COLUMNS[..])
+    };
+    shell.show(&answer, |rows| table(rows, "there are no such requests", columns))
+}
+
+/// Flags of `run discard`.
+#[derive(Debug, ClapArgs)]
+#[command(group(clap::ArgGroup::new("condition").required(true).multiple(true).args(["site", "url", "min_depth", "max_depth", "all"])))]
+pub struct DiscardArgs {
+    #[command(flatten)]
+    run: RunRef,
+    /// Only those to this host or site
+    #[arg(long)]
+    site: Option<String>,
+    /// Only those whose URL has this part; `*` stands for any characters, `$` at the end for the end of the URL
+    #[arg(long, value_name = "PART")]
+    url: Option<String>,
+    /// Only those of at least this depth
+    #[arg(long, value_name = "N")]
+    min_depth: Option<u32>,
+    /// Only those of at most this depth
+    #[arg(long, value_name = "N")]
+    max_depth: Option<u32>,
+    /// All that are pending
+    #[arg(long, conflicts_with_all = ["site", "url", "min_depth", "max_depth"])]
+    all: bool,
+    /// At most so many
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Only count them
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Discards pending requests of a run.
+pub async fn discard(shell: &Shell, args: DiscardArgs) -> Result<ExitCode, Failure> {
+    let id = args.run.find(shell).await?;
+    let DiscardArgs { run: _, site, url, min_depth, max_depth, all, limit, dry_run } = args;
+    let limit = Some(limit as usize);
+    let input = DiscardInput { site, url, min_depth, max_depth, all, limit, dry_run };
+    let input = serde_json::to_value(input).map_err(|error| Failure::Usage(error.to_string()))?;
+    let answer = shell.client.post(&["runs", &id, "requests", "discard"], &[], &input).await?;
+    shell.show(&answer, |done| {
+        let more = if done["more"] == true { "; there are more" } else { "" };
+        if dry_run {
+            return format!("{} pending requests are found{more}", cell(done, "found"));
+        }
+        format!("{} of {} pending requests are discarded{more}", cell(done, "discarded"), cell(done, "found"))
+    })
 }
 
 /// Flags of `run requeue`.

@@ -15,4 +15,5 @@ mod tests;
 
 pub use fetch::{Fetched, Judgement, LEAST_CACHE_MS, MOST_CACHE_MS, MOST_REDIRECTS, cache_ms, judge, robots_url};
 pub use parse::{MOST_BYTES, product_token};
+pub use pattern::has_part;
 pub use rules::{Robots, Verdict};

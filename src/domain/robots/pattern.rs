@@ -53,6 +53,12 @@ pub(super) fn plain(text: &str) -> Option<String> {
     (plain != text).then(|| plain.into_owned())
 }
 
+/// Whether a text has a part that matches a pattern, with `*` and `$` as in robots.txt.
+#[must_use]
+pub fn has_part(pattern: &str, text: &str) -> bool {
+    matches(&format!("*{pattern}"), text)
+}
+
 /// Whether a pattern matches from the start of a path. `*` stands for any number of characters; a `$` at the end for the end.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = pattern.strip_suffix('$').map_or((pattern, false), |rest| (rest, true));

@@ -1,16 +1,17 @@
 //! `/api/v1/runs/{id}`: a person steers a block run that is under way.
 
 use super::limit;
-use crate::actors::service::FailureFilter;
+use crate::actors::service::{FailureFilter, PendingFilter};
 use crate::edge::Edge;
 use crate::edge::auth::Need;
-use crate::edge::body::{id, json_or_default};
+use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::{FailedRequest, RequeueInput, Requeued};
 use crate::protocol::management::WhyOutput;
 use crate::protocol::node::FetchErrorKind;
+use crate::protocol::pending::{DiscardInput, Discarded, PendingRequest};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::MOST_URL;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -50,6 +51,22 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Requeued>(200, "What became of them.")
                 .may_fail(&[409, 422])
         }),
+        resource("/api/v1/runs/{id}/requests/pending").get(pending, |op| {
+            op.named("listPendingRequests")
+                .says("Lists the requests of a block run that have no results yet, in the order of their blocks; those at nodes are among them. A page may be short though more follow.")
+                .needs(Need::Read)
+                .query::<PendingQuery>()
+                .answers::<Page<PendingRequest>>(200, "A page of requests.")
+                .may_fail(&[422])
+        }),
+        resource("/api/v1/runs/{id}/requests/discard").post(discard, |op| {
+            op.named("discardRequests")
+                .says("Discards pending requests of a block run that is under way: each gets a failure of the kind `discarded`, which its worker receives. Those at nodes are left alone.")
+                .needs(Need::Admin)
+                .body::<DiscardInput>()
+                .answers::<Discarded>(200, "What became of them.")
+                .may_fail(&[409, 422])
+        }),
         resource("/api/v1/runs/{id}/why-url").get(why_url, |op| {
             op.named("explainUrl")
                 .only_leader()
@@ -84,6 +101,26 @@ pub struct Query {
     /// Only those with this HTTP status; 0: those without an answer.
     #[schemars(range(max = 999))]
     status: Option<u16>,
+    /// The `nextCursor` of the page before.
+    #[schemars(regex(pattern = "^[0-9]{1,9}-[0-9]{1,6}$"))]
+    cursor: Option<String>,
+    /// Items of the page; 50 unless said.
+    #[schemars(range(min = 1, max = super::MOST))]
+    limit: Option<usize>,
+}
+
+/// The query of a list of pending requests.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PendingQuery {
+    /// Only those to this host or site.
+    site: Option<String>,
+    /// Only those whose URL has this part; `*` stands for any characters, `$` at the end for the end of the URL.
+    url: Option<String>,
+    /// Only those of at least this depth.
+    min_depth: Option<u32>,
+    /// Only those of at most this depth.
+    max_depth: Option<u32>,
     /// The `nextCursor` of the page before.
     #[schemars(regex(pattern = "^[0-9]{1,9}-[0-9]{1,6}$"))]
     cursor: Option<String>,
@@ -131,6 +168,20 @@ pub async fn requeue(edge: web::Data<Edge>, request: HttpRequest, payload: web::
     let input: RequeueInput = json_or_default(&request, payload).await?;
     status_of(input.status)?;
     Ok(HttpResponse::Ok().json(edge.service.requeue(id(&edge, &request, "id").await?, input).await?))
+}
+
+/// `GET /api/v1/runs/{id}/requests/pending`
+pub async fn pending(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<PendingQuery>) -> Result<HttpResponse, Failure> {
+    let PendingQuery { site, url, min_depth, max_depth, cursor, limit: asked } = query.into_inner();
+    let filter = PendingFilter { site, url, min_depth, max_depth };
+    let page = edge.service.pending_requests(id(&edge, &request, "id").await?, filter, cursor.as_deref(), limit(asked)?).await?;
+    Ok(HttpResponse::Ok().json(page))
+}
+
+/// `POST /api/v1/runs/{id}/requests/discard`
+pub async fn discard(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+    let input: DiscardInput = json(&request, payload).await?;
+    Ok(HttpResponse::Ok().json(edge.service.discard(id(&edge, &request, "id").await?, input).await?))
 }
 
 /// `GET /api/v1/runs/{id}/why-url`
