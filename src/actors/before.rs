@@ -5,7 +5,7 @@ use crate::domain::time::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Before {
     /// The names of classes and tasks that workers watched.

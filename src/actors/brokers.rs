@@ -22,7 +22,7 @@ pub enum Role {
     },
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Brokers {
     /// This broker.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Inner>);
 

@@ -63,8 +63,7 @@ impl Default for Times {
     }
 }
 
-/// The address book of live actors, written by the registry (runs keep the lists of their peers). A message can still come too
-/// late.
+/// The address book of live actors. The registry writes it (runs keep their peer lists); a message can still come too late.
 #[derive(Debug, Default)]
 pub struct AddressBook {
     /// Active runs of block jobs.
@@ -184,7 +183,7 @@ impl AtWork {
         }
     }
 
-    /// Stops the run and stores who requested it.
+    /// Stops the run and stores the caller.
     #[must_use]
     pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         match self {
@@ -461,7 +460,7 @@ impl BrokerContext {
         }
     }
 
-    /// Stops a run and stores who requested it. It waits if the actor is being built or the run is about to be retried.
+    /// Stops a run and stores the caller. It waits if the actor is being built or the run is about to be retried.
     ///
     /// # Errors
     /// The run does not exist or has ended.

@@ -9,7 +9,7 @@ use crate::protocol::application::ProgramRef;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Fleet(Mutex<Inner>);
 

@@ -16,7 +16,7 @@ pub const MOST_BYTES: u64 = 4 << 20;
 /// Number of logs whose size is cached; other sizes are read from the store again.
 const REMEMBERED: usize = 10_000;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Followers {
     /// Open streams that receive every line, not only the next one.

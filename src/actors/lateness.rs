@@ -38,7 +38,7 @@ impl Histogram {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Lateness {
     /// From the scheduled time to the ledger.

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use tokio::sync::Mutex;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Packages {
     files: PackageFiles,

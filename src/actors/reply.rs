@@ -52,7 +52,7 @@ impl<T> Answer<T> {
 }
 
 impl<T: 'static> Answer<T> {
-    /// Passes the answer on when it arrives. The caller does not wait, so this is no ask but two messages.
+    /// Passes the answer on when it arrives. The caller does not wait, so this counts as two messages, not as an ask.
     pub fn then(self, take: impl FnOnce(Result<T, Problem>) + 'static) {
         actix::spawn(async move { take(self.wait().await) });
     }

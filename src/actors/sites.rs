@@ -48,7 +48,7 @@ pub struct KnownRobots {
 /// An origin, and the product token of a user agent.
 pub type RobotsKey = (Arc<str>, Arc<str>);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Sites {
     board: Mutex<Board>,

@@ -23,7 +23,7 @@ use crate::store::{
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Leader {
     me: Member,

@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// The result of the standby role.
 pub(super) type Won = Result<(Leadership, Reason), StoreError>;
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Standby {
     server: http::Serving,
     brokers: Arc<Brokers>,
@@ -79,8 +79,7 @@ impl Standby {
         (&mut self.won).await.unwrap_or_else(|_| Err(StoreError::Failed("the thread that watches the leader panicked".into())))
     }
 
-    /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected to the
-    /// leader.
+    /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected.
     pub(super) fn make_way(self) {
         let Role::Standby { term, .. } = self.brokers.role() else { return };
         self.brokers.set(Role::Standby { leader: Some(self.brokers.me.url.clone()), term, can_read: true });

@@ -1,6 +1,6 @@
 //! A connection as the server reads and writes it. It is counted, can be cut, and is closed when its peer accepts no data.
 //!
-//! Without a limit, a peer that does not read would keep the data written to it in memory forever, and also its reserved work.
+//! Without a limit, a peer that does not read would keep the data for it in memory, and its assigned work, forever.
 
 use crate::actors::session_sender::Line;
 use crate::edge::traffic::Open;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Minimum number of bytes that a peer accepts in that time, if that many wait.
 const LEAST: usize = 16 << 10;
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Wire<T> {
     io: T,
     pub(super) line: Arc<Line>,

@@ -54,7 +54,7 @@ impl Senders {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct AlertActor {
     guard: ExitGuard,

@@ -16,7 +16,7 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Allocator {
     guard: ExitGuard,

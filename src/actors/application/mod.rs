@@ -44,7 +44,7 @@ const NODES_RETURN_MS: i64 = 10_000;
 /// Interval between two checks for these nodes.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct ApplicationActor {
     guard: ExitGuard,

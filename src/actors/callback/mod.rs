@@ -31,7 +31,7 @@ use std::time::Duration;
 /// Default timeout of an attempt, in milliseconds.
 const USUAL_TIMEOUT: u64 = 30_000;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct CallbackActor {
     guard: ExitGuard,

@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// is *pending* until one is free.
 const SLOTS: usize = 512;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Outbound {
     /// The allowed targets.

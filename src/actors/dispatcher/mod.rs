@@ -22,7 +22,7 @@ struct KnownNode {
     keeps_pace: bool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Dispatcher {
     guard: ExitGuard,

@@ -12,7 +12,7 @@ use rounds::Broom;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Janitor {
     guard: ExitGuard,

@@ -45,7 +45,7 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 
 type LateWork = Box<dyn FnOnce(&mut LoadedJob)>;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct JobActor {
     guard: ExitGuard,
     context: BrokerContext,
@@ -89,7 +89,7 @@ impl JobActor {
         }
     }
 
-    /// Writes one or more triggers while others arrive; applies the result as soon as the room is available.
+    /// Writes one or more triggers while others arrive; applies the result as soon as `room` is available.
     fn write<O: crate::store::WriteOp>(
         &mut self,
         op: O,
@@ -108,7 +108,7 @@ impl JobActor {
         }));
     }
 
-    /// Runs work that uses the room; no other message is handled until it is done.
+    /// Runs work that uses `room`; no other message is handled until it is done.
     fn with_room<T: 'static>(
         &mut self,
         place: &'static str,

@@ -29,7 +29,7 @@ impl LoadedJob {
         let now = Timestamp::now();
         let known = self.known().await?;
         let (decided, changed) = (known.stored.state.decided_until, known.job.update_time);
-        // The run existed when the job was changed, so the plan continues after that fire.
+        // A fire that an earlier change of the job has kept stays: the plan continues from there.
         let Some((identity, at)) = known.open.ahead_at(now).filter(|(_, at)| *at <= decided && *at > changed) else { return Ok(()) };
         let context = self.context.clone();
         // Its actor may still be starting. If there is no actor, the decision stays.

@@ -34,7 +34,7 @@ use std::time::Duration;
 /// How long a node that has just connected may take to report the blocks it holds before it receives more.
 const FIRST_BEAT: Duration = Duration::from_millis(500);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct NodeActor {
     guard: ExitGuard,

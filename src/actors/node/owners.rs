@@ -5,7 +5,7 @@ use crate::domain::node::Instance;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct NodeOwners(Mutex<HashMap<NodeId, Owner>>);
 

@@ -23,7 +23,7 @@ use actix::{Actor, AsyncContext, Context};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Registry {
     context: BrokerContext,
@@ -50,8 +50,7 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a context, which starts the dispatcher, the scheduler, the alert sender, the janitor, and all
-    /// active runs.
+    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, and all active runs.
     #[must_use]
     pub fn start(context: &BrokerContext, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);

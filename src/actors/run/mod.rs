@@ -50,7 +50,7 @@ use std::time::Duration;
 /// Delay before the begin of a run is stored: most runs without blocks have ended by then, so that one write is enough.
 const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct RunActor {
     guard: ExitGuard,

@@ -24,7 +24,7 @@ const READ_AT_ONCE: usize = 200;
 /// Delay before the search for plans with a future time is retried after a store error.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Scheduler {
     guard: ExitGuard,

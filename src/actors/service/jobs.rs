@@ -35,7 +35,7 @@ pub struct JobFilter {
     pub deleted: bool,
     /// `creationTime`, `updateTime`, `name` or `nextFire`; a leading `-` reverses the order.
     pub sort: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
     /// Maximum number of items in the answer.
     pub limit: usize,

@@ -28,7 +28,7 @@ impl Service {
         Ok(summary(late))
     }
 
-    /// A page for Prometheus.
+    /// The metrics in the Prometheus text format.
     ///
     /// # Errors
     /// The store fails.

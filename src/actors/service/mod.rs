@@ -46,7 +46,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::ActorOutput;
 use crate::protocol::problem::Problem;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct Service {
     context: BrokerContext,

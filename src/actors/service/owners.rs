@@ -8,7 +8,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{ClaimId, OwnerOf};
 
 impl Service {
-    /// The digest of the token that owns an id.
+    /// The stored HMAC of the token that owns an id.
     ///
     /// # Errors
     /// The store fails.

@@ -131,8 +131,7 @@ impl Service {
             return Err(Problem::not_found(format!("worker {id} is not registered, or was silent for too long")));
         };
         match worker.fetch(wait).wait().await {
-            // The actor ended during the call. A worker that was kicked at that moment gets that error, so that it does not
-            // retry.
+            // The actor ended during the call. If the worker was kicked just now, it gets that error and does not retry.
             Err(problem) if problem.status == 503 => self.admit_worker(id).await.and(Err(problem)),
             fetched => fetched,
         }

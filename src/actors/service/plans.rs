@@ -23,7 +23,7 @@ pub struct FireFilter {
     pub to: Option<Timestamp>,
     /// One of fired, skipped, missed and merged.
     pub verdict: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
     /// Maximum number of items in the answer.
     pub limit: usize,

@@ -39,7 +39,7 @@ pub struct RunFilter {
     pub to: Option<Timestamp>,
     /// `-creationTime` (the default) or `creationTime`.
     pub sort: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
     /// Maximum number of items in the answer.
     pub limit: usize,

@@ -20,7 +20,7 @@ pub struct SiteFilter {
     pub name: Option<String>,
     /// Only sites that are held, or only others.
     pub held: Option<bool>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
     /// Maximum number of items in the answer.
     pub limit: usize,

@@ -30,7 +30,7 @@ pub struct WorkerFilter {
     pub state: Option<WorkerState>,
     /// Only workers of this group.
     pub group: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
     /// Maximum number of items in the answer.
     pub limit: usize,

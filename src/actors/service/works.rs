@@ -16,6 +16,7 @@ impl Service {
     /// Registers a work. A work with classes counts as connected from then on; any other keeps its connection state, with its new
     /// name and group. `switch` is an additional order.
     ///
+    /// # Errors
     /// A value is invalid, or the worker was kicked.
     pub async fn register_work(
         &self,

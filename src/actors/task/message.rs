@@ -27,7 +27,7 @@ pub struct ExplainTask(pub Reply<TaskDescription>);
 pub struct TaskDescription {
     /// The state in the format of the API.
     pub output: RunOutput,
-    /// Its instances; one if it has no placement.
+    /// Its instances, or its only one.
     pub parts: Vec<Part>,
     /// The request of the first instance that has no worker.
     pub wish: Option<Box<Ask>>,

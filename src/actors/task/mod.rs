@@ -36,7 +36,7 @@ use std::time::Duration;
 /// Milliseconds by which the last message of a lost worker may be late, in addition to its lease.
 const MARGIN: i64 = 50;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct TaskActor {
     guard: ExitGuard,

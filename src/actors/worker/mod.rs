@@ -33,7 +33,7 @@ const MOST_WAITING: usize = 1_000;
 /// After this many bytes, no further message is added to an answer; also the limit for a message with several orders.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct WorkerActor {
     guard: ExitGuard,

@@ -96,7 +96,7 @@ pub(super) struct Flush;
 #[rtype(result = "()")]
 pub(super) struct ReportAgain(Box<TaskReport>);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct TasksInFlight {
     held: HashMap<(Identity, u32), Held>,
