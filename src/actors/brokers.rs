@@ -1,28 +1,28 @@
-//! What a broker knows of who leads: itself or another. Written by the program, read by the service.
+//! The current role of this broker: leader or standby. The program writes it and the service reads it.
 
 use crate::store::Member;
 use std::sync::{PoisonError, RwLock};
 
-/// What a broker is at present.
+/// The role of a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// It leads.
+    /// This broker is the leader.
     Leader {
-        /// Counted up by each that takes over.
+        /// Increased by one with each new leader.
         term: i64,
     },
-    /// Another leads.
+    /// Another broker is the leader.
     Standby {
-        /// Where clients find that one, if there is one.
+        /// Address of the leader for clients, if there is a leader.
         leader: Option<String>,
-        /// Its term.
+        /// The term of the leader.
         term: i64,
-        /// The tables are as this program has them, so that it can read them.
+        /// The database schema matches this program, so this broker can read the tables.
         can_read: bool,
     },
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Brokers {
     /// This broker.
@@ -31,19 +31,19 @@ pub struct Brokers {
 }
 
 impl Brokers {
-    /// This broker, in this role.
+    /// A broker with this role.
     #[must_use]
     pub fn new(me: Member, role: Role) -> Self {
         Self { me, role: RwLock::new(role) }
     }
 
-    /// What it is at present.
+    /// The current role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it is from now on; says whether that is new.
+    /// Sets the role and returns whether it changed.
     pub fn set(&self, role: Role) -> bool {
         let mut present = self.role.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = *present != role;

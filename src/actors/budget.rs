@@ -1,15 +1,15 @@
-//! How many bytes the broker holds at once for those who are connected: bodies and frames that come in, answers and frames that
-//! are not sent yet.
+//! Limits how many bytes the broker holds at once for its peers and clients: bodies and frames that it receives, responses and
+//! frames that it has not sent yet.
 //!
-//! All together they hold no more than a limit, and those who come with one token no more than three quarters of it, so that
-//! whoever fills his share leaves room for others. What is refused is not taken in; nothing waits here.
+//! There is one limit for all, and each token may use at most three quarters of it, so that one token cannot block the others. A
+//! request over the limit is rejected; nothing waits here.
 
 use crate::protocol::problem::Problem;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Inner>);
 
@@ -20,37 +20,37 @@ struct Inner {
     shares: Mutex<HashMap<String, Arc<AtomicUsize>>>,
 }
 
-/// What those may hold who come with one token.
+/// The part of the budget that the connections of one token may use.
 #[derive(Debug, Clone)]
 pub struct Share {
     all: Arc<Inner>,
     used: Arc<AtomicUsize>,
 }
 
-/// Bytes that are held; dropped, they are free again.
+/// Bytes that are in use; dropping the charge frees them.
 #[derive(Debug)]
 pub struct Charge {
     share: Share,
     bytes: usize,
 }
 
-/// Why no more is taken in.
+/// Why more bytes are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// The share of the token is used up.
+    /// The token has used its share.
     Share,
-    /// All is used up.
+    /// The whole budget is in use.
     All,
 }
 
 impl Budget {
-    /// One of so many bytes.
+    /// A budget with this limit in bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Inner { most, used: AtomicUsize::new(0), shares: Mutex::default() }))
     }
 
-    /// The share of those who are named so: by their token.
+    /// The share with this name, which stands for a token.
     #[must_use]
     pub fn share(&self, name: &str) -> Share {
         let mut shares = self.0.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl Budget {
         Share { all: Arc::clone(&self.0), used }
     }
 
-    /// Bytes that are held now.
+    /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> usize {
         self.0.used.load(Relaxed)
@@ -69,16 +69,16 @@ impl Budget {
 }
 
 impl Share {
-    /// Nothing yet.
+    /// An empty charge.
     #[must_use]
     pub fn nothing(&self) -> Charge {
         Charge { share: self.clone(), bytes: 0 }
     }
 
-    /// So many bytes.
+    /// Charges this number of bytes.
     ///
     /// # Errors
-    /// There is no room for them.
+    /// The budget or the share is full.
     pub fn charge(&self, bytes: usize) -> Result<Charge, Full> {
         let mut charge = self.nothing();
         charge.set(bytes).map(|()| charge)
@@ -102,10 +102,10 @@ impl Share {
 }
 
 impl Charge {
-    /// Makes it so many bytes.
+    /// Sets the charge to this number of bytes.
     ///
     /// # Errors
-    /// There is no room for more; it stays as it was.
+    /// The budget or the share is full; the charge does not change.
     pub fn set(&mut self, bytes: usize) -> Result<(), Full> {
         if bytes > self.bytes {
             self.share.grow(bytes - self.bytes)?;
@@ -116,7 +116,7 @@ impl Charge {
         Ok(())
     }
 
-    /// Makes it so many bytes more.
+    /// Adds this number of bytes to the charge.
     ///
     /// # Errors
     /// As [`Charge::set`].
@@ -134,8 +134,8 @@ impl Drop for Charge {
 impl From<Full> for Problem {
     fn from(full: Full) -> Self {
         match full {
-            Full::Share => Self::too_many("calls and sockets with this token hold as many bytes as they may; retry later"),
-            Full::All => Self::busy("calls and sockets hold as many bytes as they may; retry later"),
+            Full::Share => Self::too_many("calls and sockets with this token use the maximum number of bytes; retry later"),
+            Full::All => Self::busy("calls and sockets use the maximum number of bytes; retry later"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the actors of one broker share: the store, the settings, and the addresses of who lives where.
+//! Shared state of all actors of one broker: the store, the settings, and the addresses of the live actors.
 
 use super::address_map::AddressMap;
 use super::alerts::AlertsHandle;
@@ -38,22 +38,22 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// How long a stop waits for the actor of its run, and how long between two looks.
+/// How long a stop waits for the actor of its run, and the pause between two attempts.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 const STOP_PAUSE: Duration = Duration::from_millis(20);
 
-/// Times that the actors go by, in milliseconds.
+/// Intervals and timeouts of the actors, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// Between two heartbeats of a node.
+    /// Interval between two heartbeats of a node.
     pub node_heartbeat: u64,
-    /// Silence after which a node is lost.
+    /// A node that is silent for this long is lost.
     pub node_offline: u64,
-    /// Between two heartbeats of a worker.
+    /// Interval between two heartbeats of a worker.
     pub worker_heartbeat: u64,
-    /// Silence after which a worker is lost.
+    /// A worker that is silent for this long is lost.
     pub worker_offline: u64,
-    /// A peer whose socket closed may come back within this time and finds everything as it was.
+    /// A peer whose socket closed keeps its state if it reconnects within this time.
     pub grace: u64,
 }
 
@@ -63,24 +63,24 @@ impl Default for Times {
     }
 }
 
-/// Who lives where. The registry writes it (runs keep the lists of their peers); a message may still come too late.
+/// The address book of live actors. The registry writes it (runs keep their peer lists); a message can still come too late.
 #[derive(Debug, Default)]
 pub struct AddressBook {
-    /// Runs of block jobs that are not over.
+    /// Active runs of block jobs.
     pub runs: AddressMap<Identity, RunHandle>,
-    /// Runs of other kinds that are not over.
+    /// Active runs of other job types.
     pub others: AddressMap<Identity, AtWork>,
-    /// Runs that are not over and whose actor is being built, for the first time or anew.
+    /// Active runs whose actor is being built or rebuilt.
     pub building: AddressMap<Identity, ()>,
-    /// Nodes that are there, or were a moment ago.
+    /// Nodes that are connected or disconnected a moment ago.
     pub nodes: AddressMap<NodeId, NodeHandle>,
-    /// The names of nodes that have connected since the broker began, for logs.
+    /// Names of the nodes that have connected since the broker started, for logs.
     pub node_names: AddressMap<NodeId, Arc<str>>,
-    /// Which agents have the ids of nodes.
+    /// Which agent owns which node id.
     pub node_owners: crate::actors::node::NodeOwners,
-    /// Workers that are there, or were a moment ago.
+    /// Workers that are connected or disconnected a moment ago.
     pub workers: AddressMap<WorkerId, WorkerHandle>,
-    /// Jobs that have something to do.
+    /// Jobs whose actor is loaded.
     pub jobs: AddressMap<JobId, JobHandle>,
     /// Runs that have blocks at a node.
     pub runs_by_node: RunsByPeer<NodeId>,
@@ -90,89 +90,89 @@ pub struct AddressBook {
     allocator: RwLock<Option<AllocatorHandle>>,
     scheduler: RwLock<Option<SchedulerHandle>>,
     alerts: RwLock<Option<AlertsHandle>>,
-    /// Everybody, for those who look on.
+    /// Statistics of all actors, for monitoring.
     pub actor_stats: ActorStats,
     watches: AtomicU64,
 }
 
 impl AddressBook {
-    /// What a log line calls a node.
+    /// The name of a node in log lines.
     #[must_use]
     pub fn node_name(&self, id: NodeId) -> Arc<str> {
         self.node_names.get(id).unwrap_or_else(|| shown_name(id, None).into())
     }
 
-    /// Counts how often it changed who watches what: a choice among the workers holds as long as it has not.
+    /// Counter of changes to the watches of workers. A choice among workers stays valid until the counter changes.
     #[must_use]
     pub fn watches(&self) -> u64 {
         self.watches.load(Relaxed)
     }
 
-    /// It changed who watches what.
+    /// Records that the watches of a worker changed.
     pub fn watches_changed(&self) {
         self.watches.fetch_add(1, Relaxed);
     }
 
-    /// Says who the dispatcher is.
+    /// Sets the dispatcher.
     pub fn set_dispatcher(&self, handle: DispatcherHandle) {
         *self.dispatcher.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
     }
 
-    /// The dispatcher, if it lives.
+    /// The dispatcher, if it is running.
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.dispatcher.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says who gives tasks to workers.
+    /// Sets the allocator, which assigns tasks to workers.
     pub fn set_allocator(&self, handle: AllocatorHandle) {
         *self.allocator.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
     }
 
-    /// Who gives tasks to workers, if it lives.
+    /// The allocator, if it is running.
     #[must_use]
     pub fn allocator(&self) -> Option<AllocatorHandle> {
         self.allocator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says who the scheduler is.
+    /// Sets the scheduler.
     pub fn set_scheduler(&self, handle: SchedulerHandle) {
         *self.scheduler.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
     }
 
-    /// The scheduler, if it lives.
+    /// The scheduler, if it is running.
     #[must_use]
     pub fn scheduler(&self) -> Option<SchedulerHandle> {
         self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says who sends alerts.
+    /// Sets the alert sender.
     pub fn set_alerts(&self, handle: AlertsHandle) {
         *self.alerts.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
     }
 
-    /// Who sends alerts, if it lives.
+    /// The alert sender, if it is running.
     #[must_use]
     pub fn alerts(&self) -> Option<AlertsHandle> {
         self.alerts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The actor of a run that is not over, by the kind of its work.
+/// The actor of an active run, by job type.
 #[derive(Debug, Clone)]
 pub enum AtWork {
-    /// Blocks.
+    /// A run of a block job.
     Run(RunHandle),
-    /// A request.
+    /// A run that sends an HTTP request.
     Callback(CallbackHandle),
-    /// Programs.
+    /// A run that starts programs on nodes.
     Application(ApplicationHandle),
-    /// A task on a worker.
+    /// A run of a task on a worker.
     Task(TaskHandle),
 }
 
 impl AtWork {
-    /// Under which key the registry knows it.
+    /// The key of the actor in the registry.
     #[must_use]
     pub fn key(&self, identity: Identity) -> ChildKey {
         match self {
@@ -183,7 +183,7 @@ impl AtWork {
         }
     }
 
-    /// Ends it, and keeps who wanted it.
+    /// Stops the run and stores the caller.
     #[must_use]
     pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
         match self {
@@ -194,18 +194,18 @@ impl AtWork {
         }
     }
 
-    /// It is not to begin, if it was made ahead of its time and has not begun; whether that is so.
+    /// Withdraws a run that was created ahead of its scheduled time and has not begun. Returns whether it was withdrawn.
     pub async fn withdraw(&self) -> bool {
         let answer = match self {
             Self::Run(run) => run.withdraw(),
             Self::Task(task) => task.withdraw(),
-            // None is made ahead of its time.
+            // These runs are never created ahead of their scheduled time.
             Self::Callback(_) | Self::Application(_) => return false,
         };
         answer.wait().await.unwrap_or(false)
     }
 
-    /// If it waits for its turn, it is to look whether that has come.
+    /// Makes a queued run check whether it may begin.
     pub fn check_queue(&self) {
         match self {
             Self::Run(run) => run.check_queue(),
@@ -216,7 +216,7 @@ impl AtWork {
     }
 }
 
-/// Numbers that somebody may want to see.
+/// Counters for monitoring.
 #[derive(Debug, Default)]
 pub struct Counts {
     planned_jobs: AtomicU64,
@@ -225,49 +225,49 @@ pub struct Counts {
     results_lost: AtomicU64,
 }
 
-/// What may become of a planned instant.
+/// Possible outcomes of a scheduled time.
 pub const VERDICTS: [&str; 4] = ["fired", "skipped", "missed", "merged"];
-/// How a run may end.
+/// Possible final states of a run.
 pub const ENDS: [RunState; 3] = [RunState::Success, RunState::Failed, RunState::Stopped];
 
 impl Counts {
-    /// So many jobs stand in the agenda.
+    /// Sets the number of jobs in the agenda.
     pub fn planned_jobs(&self, count: usize) {
         self.planned_jobs.store(count as u64, Relaxed);
     }
 
-    /// So many planned instants got this verdict.
+    /// Counts this number of scheduled times with this outcome.
     pub fn fired(&self, verdict: &str, instants: u64) {
         if let Some(i) = VERDICTS.iter().position(|name| *name == verdict) {
             self.fires[i].fetch_add(instants, Relaxed);
         }
     }
 
-    /// Planned instants by verdict, since the start.
+    /// Scheduled times by outcome, since the start of the broker.
     #[must_use]
     pub fn fires(&self) -> [(&'static str, u64); VERDICTS.len()] {
         std::array::from_fn(|i| (VERDICTS[i], self.fires[i].load(Relaxed)))
     }
 
-    /// A run ended so.
+    /// Counts a run that ended in this state.
     pub fn ended(&self, state: RunState) {
         if let Some(i) = ENDS.iter().position(|end| *end == state) {
             self.ended[i].fetch_add(1, Relaxed);
         }
     }
 
-    /// Runs that ended, by how, since the start.
+    /// Ended runs by final state, since the start of the broker.
     #[must_use]
     pub fn ends(&self) -> [(RunState, u64); ENDS.len()] {
         std::array::from_fn(|i| (ENDS[i], self.ended[i].load(Relaxed)))
     }
 
-    /// The results of a block were lost.
+    /// Counts a block whose results were lost.
     pub fn results_lost(&self) {
         self.results_lost.fetch_add(1, Relaxed);
     }
 
-    /// Blocks whose results were lost, since the start.
+    /// Blocks whose results were lost, since the start of the broker.
     #[must_use]
     pub fn lost_results(&self) -> u64 {
         self.results_lost.load(Relaxed)
@@ -280,44 +280,44 @@ impl Counts {
     }
 }
 
-/// What the actors of one broker share.
+/// Shared state of all actors of one broker.
 #[derive(Clone)]
 pub struct BrokerContext {
     /// The store.
     pub store: Store,
-    /// Who lives where.
+    /// Addresses of the live actors.
     pub addresses: Arc<AddressBook>,
-    /// Times that the actors go by.
+    /// Intervals and timeouts of the actors.
     pub times: Times,
     /// When the broker started.
     pub since: Timestamp,
-    /// The same, as its steady clock has it.
+    /// The same moment on the monotonic clock.
     pub began: Timestamp,
-    /// What was there before this broker.
+    /// What was connected to the previous broker.
     pub before: Arc<super::before::Before>,
     /// How late fires are.
     pub lateness: Arc<Lateness>,
-    /// Numbers that somebody may want to see.
+    /// Counters for monitoring.
     pub counts: Arc<Counts>,
-    /// Rings when there is an event that somebody may want to hear of.
+    /// Notified when there is an event that may cause an alert.
     pub alarms: Arc<Notify>,
-    /// How word of events leaves the broker.
+    /// How alerts leave the broker.
     pub alerts: Arc<AlertConfig>,
-    /// How much of the past is kept.
+    /// How much history the broker keeps.
     pub keep: KeepConfig,
-    /// What the requests of callbacks share.
+    /// State that the HTTP requests of callbacks share.
     pub outbound: Arc<Outbound>,
-    /// Who waits for more of the logs of runs, and how much these hold.
+    /// Clients that wait for more log lines of runs, and the size of each log.
     pub followers: Arc<Followers>,
-    /// What each node has room for.
+    /// Capacity of the nodes.
     pub fleet: Arc<Fleet>,
-    /// Whose turn it is at which site.
+    /// Turns at the sites.
     pub sites: Arc<Sites>,
-    /// The packages that the broker keeps.
+    /// The packages that the broker stores.
     pub packages: Arc<Packages>,
-    /// What the broker knows of who leads.
+    /// The role of this broker and the current leader.
     pub brokers: Arc<Brokers>,
-    /// Milliseconds without a sign of the leader after which others take over.
+    /// If the leader does not renew its lease for this many milliseconds, another broker takes over.
     pub lease_ms: u64,
     registry: Arc<OnceLock<RegistryHandle>>,
 }
@@ -329,7 +329,7 @@ impl std::fmt::Debug for BrokerContext {
 }
 
 impl BrokerContext {
-    /// A context in which nobody lives yet, of this broker.
+    /// A context without actors, for this broker.
     #[must_use]
     pub fn new(store: Store, times: Times, brokers: Arc<Brokers>) -> Self {
         Self {
@@ -355,78 +355,78 @@ impl BrokerContext {
         }
     }
 
-    /// The same with other settings than the usual.
+    /// Replaces the default settings for alerts and retention.
     #[must_use]
     pub fn with_settings(self, alerts: AlertConfig, keep: KeepConfig) -> Self {
         Self { alerts: Arc::new(alerts), keep, ..self }
     }
 
-    /// With a lease of so many milliseconds.
+    /// Sets the lease duration in milliseconds.
     #[must_use]
     pub fn with_lease(self, lease_ms: u64) -> Self {
         Self { lease_ms, ..self }
     }
 
-    /// With packages.
+    /// Sets the package storage.
     #[must_use]
     pub fn with_packages(mut self, packages: Packages) -> Self {
         self.packages = Arc::new(packages);
         self
     }
 
-    /// With the operator's limits for sites.
+    /// Sets the operator's limits for sites.
     #[must_use]
     pub fn with_site_rules(mut self, rules: Vec<SiteRule>) -> Self {
         self.sites = Arc::new(Sites::new(rules, &self.times));
         self
     }
 
-    /// With these bounds for the requests of callbacks.
+    /// Sets the limits for the requests of callbacks.
     #[must_use]
     pub fn with_outbound(mut self, outbound: Outbound) -> Self {
         self.outbound = Arc::new(outbound);
         self
     }
 
-    /// The registry moves in, first and once.
+    /// Sets the registry. Call it once, before anything uses the registry.
     pub fn set_registry(&self, handle: RegistryHandle) {
-        // A second registry in one context would be a bug at the boot; the first one stays.
+        // A second registry in one context would be a bug in the startup code; the first one stays.
         let _ = self.registry.set(handle);
     }
 
     /// The registry.
     #[must_use]
     pub fn registry(&self) -> &RegistryHandle {
-        self.registry.get().expect("the registry moves in before anybody asks for it")
+        self.registry.get().expect("the registry is set before anything uses it")
     }
 
-    /// The dispatcher, if it lives.
+    /// The dispatcher, if it is running.
     #[must_use]
     pub fn dispatcher(&self) -> Option<DispatcherHandle> {
         self.addresses.dispatcher()
     }
 
-    /// Who gives tasks to workers, if it lives.
+    /// The allocator, if it is running.
     #[must_use]
     pub fn allocator(&self) -> Option<AllocatorHandle> {
         self.addresses.allocator()
     }
 
-    /// The scheduler, if it lives.
+    /// The scheduler, if it is running.
     #[must_use]
     pub fn scheduler(&self) -> Option<SchedulerHandle> {
         self.addresses.scheduler()
     }
 
-    /// There is an event that somebody may want to hear of.
+    /// Signals an event that may cause an alert.
     pub fn alarm(&self) {
         self.alarms.notify_one();
     }
 
-    /// The actor of a run that is not over.
+    /// The actor of an active run.
     ///
     /// # Errors
-    /// There is none, it is over, or its actor is being built.
+    /// The run does not exist, has ended, or its actor is being built.
     pub async fn at_work(&self, identity: Identity) -> Result<AtWork, Problem> {
         if let Some(handle) = self.addresses.runs.get(identity) {
             return Ok(AtWork::Run(handle));
@@ -435,7 +435,7 @@ impl BrokerContext {
             return Ok(at_work);
         }
         if self.addresses.building.get(identity).is_some() {
-            return Err(Problem::busy("the run's actor is being built"));
+            return Err(Problem::busy("the run's actor is starting; retry later"));
         }
         let run = self.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         match run {
@@ -443,27 +443,27 @@ impl BrokerContext {
             Some(run) if run.state.is_final() => {
                 Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name())))
             }
-            // It waits for its turn, and nobody has needed its actor.
+            // The run is queued and its actor has not been started yet.
             Some(run) if run.is_queued() => self.registry().start_run(identity).wait().await,
-            Some(_) => Err(Problem::busy("the run's actor is being built")),
+            Some(_) => Err(Problem::busy("the run's actor is starting; retry later")),
         }
     }
 
-    /// The actor of a run of a block job that is not over.
+    /// The actor of an active run of a block job.
     ///
     /// # Errors
     /// As [`BrokerContext::at_work`], or the run has no queue.
     pub async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
         match self.at_work(identity).await? {
             AtWork::Run(run) => Ok(run),
-            _ => Err(Problem::conflict("no-queue", format!("run {identity} is of no block job: it has no queue"))),
+            _ => Err(Problem::conflict("no-queue", format!("run {identity} does not belong to a block job and has no queue"))),
         }
     }
 
-    /// Ends a run, and keeps who wanted it. One whose actor is being built, or is about to be tried again, is waited for: it would go on.
+    /// Stops a run and stores the caller. It waits if the actor is being built or the run is about to be retried.
     ///
     /// # Errors
-    /// There is none, or it is over.
+    /// The run does not exist or has ended.
     pub async fn stop_run(&self, identity: Identity, reason: String, by: Option<String>) -> Result<RunOutput, Problem> {
         let since = Instant::now();
         loop {

@@ -1,11 +1,11 @@
-//! The end of a run without blocks, of whatever kind: what is stored of it, and what is done when it is stored.
+//! The end of a run without blocks, of any job type: the write to the store and the steps after it.
 
 use super::context::BrokerContext;
 use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::time::Timestamp;
 use crate::store::FinishRun;
 
-/// How a run ended, and what it brought.
+/// How a run ended, and its result.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) state: RunState,
@@ -15,7 +15,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What is to be stored of it.
+    /// The write to the store.
     pub(super) fn write(&self, run: &Run, epoch: i64) -> FinishRun {
         FinishRun {
             no: run.no,
@@ -33,12 +33,12 @@ impl End {
         }
     }
 
-    /// Who ended it. Somebody may have wanted that, and it ended in its own way before.
+    /// Who requested the stop; `None` if the run ended in another way first.
     fn by(&self, run: &Run) -> Option<String> {
         run.update_by.clone().filter(|_| self.state == RunState::Stopped)
     }
 
-    /// It is stored: the run is as it says, and is counted.
+    /// Updates the run and the counters after the end is stored.
     pub(super) fn apply(self, run: &mut Run, context: &BrokerContext) {
         run.update_by = self.by(run);
         (run.state, run.reason, run.result) = (self.state, self.reason, self.result);

@@ -1,6 +1,6 @@
-//! What each node has room for, at a glance: nodes say how they are, runs of applications take places on them.
+//! Capacity of all nodes. Nodes report their load; runs of applications reserve slots on them.
 //!
-//! One lock, held for the time of a choice: two runs that choose at the same moment never take the same place.
+//! One lock is held during a choice, so that two concurrent runs never reserve the same slot.
 
 use crate::domain::application::ApplicationSettings;
 use crate::domain::application::choice::{Candidate, Chosen, choose};
@@ -9,13 +9,13 @@ use crate::protocol::application::ProgramRef;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Fleet(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Nodes that are there or were a moment ago. `at_work` counts their blocks.
+    /// Nodes that are connected or disconnected a moment ago. `at_work` counts their blocks.
     nodes: BTreeMap<NodeId, Candidate>,
     programs: HashMap<NodeId, HashSet<ProgramRef>>,
 }
@@ -25,17 +25,17 @@ impl Fleet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a node is.
+    /// Stores the current state of a node.
     pub fn learn(&self, candidate: Candidate) {
         self.inner().nodes.insert(candidate.facts.node_id, candidate);
     }
 
-    /// A node is gone. The programs on it are not: their runs say so.
+    /// Removes a lost node. Its programs stay until their runs release them.
     pub fn forget(&self, node: NodeId) {
         self.inner().nodes.remove(&node);
     }
 
-    /// Chooses nodes for an attempt of a run, and takes a place on each.
+    /// Chooses nodes for an attempt of a run, and reserves a slot on each.
     #[must_use]
     pub fn choose(&self, settings: &ApplicationSettings, identity: Identity, attempt: u32) -> Chosen {
         let inner = &mut *self.inner();
@@ -50,12 +50,12 @@ impl Fleet {
         chosen
     }
 
-    /// A program is on a node.
+    /// Reserves the slot of a program on a node.
     pub fn take(&self, node: NodeId, program: ProgramRef) {
         self.inner().programs.entry(node).or_default().insert(program);
     }
 
-    /// A program is over, or nobody counts on it.
+    /// Frees the slot of a program that has ended or that its run has given up.
     pub fn give_back(&self, node: NodeId, program: ProgramRef) {
         let inner = &mut *self.inner();
         if let Some(programs) = inner.programs.get_mut(&node) {
@@ -66,7 +66,7 @@ impl Fleet {
         }
     }
 
-    /// A run is over, or its actor is: the places that it took are free.
+    /// Frees all slots of a run that ended or whose actor ended.
     pub fn leave(&self, identity: Identity) {
         self.inner().programs.retain(|_, programs| {
             programs.retain(|program| program.identity != identity);
@@ -74,7 +74,7 @@ impl Fleet {
         });
     }
 
-    /// Programs on a node.
+    /// Number of programs on a node.
     #[must_use]
     pub fn programs(&self, node: NodeId) -> u32 {
         self.inner().programs.get(&node).map_or(0, |programs| programs.len() as u32)

@@ -1,7 +1,7 @@
-//! Who waits for more of the log of a run, and how much each log holds.
+//! Subscribers to the logs of runs, and the size of each log.
 //!
-//! A bell for each run that somebody waits for: rung when a line was stored, and when the run goes on or ends. The sizes
-//! are what bounds a log; they are read from the store when a run is written to for the first time.
+//! Each run with a subscriber has a notifier: it fires when a line is stored and when the run continues or ends. The sizes limit
+//! each log; they are read from the store at the first write to a run.
 
 use crate::domain::ids::Identity;
 use std::collections::HashMap;
@@ -9,42 +9,42 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// Lines of one run that are kept.
+/// Maximum number of lines that are kept per run.
 pub const MOST_LINES: u64 = 10_000;
-/// Bytes of text of one run that are kept.
+/// Maximum bytes of text that are kept per run.
 pub const MOST_BYTES: u64 = 4 << 20;
-/// Logs whose size is remembered; what was forgotten is read anew.
+/// Number of logs whose size is cached; other sizes are read from the store again.
 const REMEMBERED: usize = 10_000;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Followers {
-    /// Those that are sent every line, and not only the next one.
+    /// Open streams that receive every line, not only the next one.
     pub(super) streams: AtomicUsize,
     is_closed: AtomicBool,
     bells: Mutex<HashMap<Identity, Arc<Notify>>>,
     sizes: Mutex<HashMap<i64, Size>>,
 }
 
-/// How much the log of a run holds.
+/// The size of the log of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Size {
     /// Lines.
     pub lines: u64,
     /// Bytes of text.
     pub bytes: u64,
-    /// More was offered: nothing is taken any more.
+    /// Lines were dropped; the log accepts no more.
     pub is_full: bool,
 }
 
 impl Size {
-    /// As it was read from the store.
+    /// The size as read from the store.
     #[must_use]
     pub fn read(lines: u64, bytes: u64) -> Self {
         Self { lines, bytes, is_full: lines > MOST_LINES || bytes > MOST_BYTES }
     }
 
-    /// How many of these lines still fit, given the bytes of each; they are counted.
+    /// Counts the lines that still fit, by their length in bytes, and returns their number.
     fn take(&mut self, lengths: &[usize]) -> usize {
         let mut taken = 0;
         for length in lengths {
@@ -59,22 +59,22 @@ impl Size {
     }
 }
 
-/// What the last line of a log says that is full.
+/// The text of the last line of a full log.
 #[must_use]
 pub fn full() -> String {
-    format!("the log is full: at most {MOST_LINES} lines and {MOST_BYTES} bytes are kept, what follows is dropped")
+    format!("the log is full: it keeps at most {MOST_LINES} lines and {MOST_BYTES} bytes, later lines are dropped")
 }
 
-/// What may be written.
+/// How many of the offered lines fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// The first so many lines.
+    /// The number of lines that fit, from the first.
     pub taken: usize,
-    /// It is full since just now: a last line is to say so.
+    /// The log became full with this call; the caller appends the final line.
     pub filled: bool,
 }
 
-/// Waits for the bell of one run, and takes it down when nobody else does.
+/// Waits for the notifier of one run and removes it after the last subscriber.
 #[derive(Debug)]
 pub struct Waiting<'a> {
     followers: &'a Followers,
@@ -83,7 +83,7 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// The next ring, counted from this call: to be called before one looks.
+    /// Completes at the next notification after this call. Call it before checking the state.
     pub fn ring(&self) -> impl Future<Output = ()> + '_ {
         self.bell.notified()
     }
@@ -92,7 +92,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut bells = self.followers.bells.lock().unwrap_or_else(PoisonError::into_inner);
-        // This one and the map's own: nobody else waits.
+        // Only this one and the map's own reference are left: there is no other subscriber.
         if Arc::strong_count(&self.bell) <= 2 {
             bells.remove(&self.identity);
         }
@@ -100,21 +100,21 @@ impl Drop for Waiting<'_> {
 }
 
 impl Followers {
-    /// Somebody waits for more of this run.
+    /// Subscribes to the log of this run.
     #[must_use]
     pub fn wait_for(&self, identity: Identity) -> Waiting<'_> {
         let bell = Arc::clone(self.bells.lock().unwrap_or_else(PoisonError::into_inner).entry(identity).or_default());
         Waiting { followers: self, identity, bell }
     }
 
-    /// There is more of this run.
+    /// Notifies the subscribers of this run.
     pub fn ring(&self, identity: Identity) {
         if let Some(bell) = self.bells.lock().unwrap_or_else(PoisonError::into_inner).get(&identity) {
             bell.notify_waiters();
         }
     }
 
-    /// The broker goes down: whoever waits is rung, and nobody waits any more.
+    /// Notifies all subscribers and ends the subscriptions, because the broker is shutting down.
     pub fn close(&self) {
         self.is_closed.store(true, Relaxed);
         for bell in self.bells.lock().unwrap_or_else(PoisonError::into_inner).values() {
@@ -122,19 +122,19 @@ impl Followers {
         }
     }
 
-    /// The broker goes down.
+    /// The broker is shutting down.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
     }
 
-    /// Whether the size of this log is known.
+    /// Whether the size of this log is cached.
     #[must_use]
     pub fn knows(&self, run_no: i64) -> bool {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&run_no)
     }
 
-    /// What the store says of a size; what is known already is newer.
+    /// Caches a size from the store. An existing entry is newer and stays.
     pub fn learn(&self, run_no: i64, size: Size) {
         let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         if sizes.len() >= REMEMBERED {
@@ -143,7 +143,7 @@ impl Followers {
         sizes.entry(run_no).or_insert(size);
     }
 
-    /// Makes room for lines of these lengths; they count from now on.
+    /// Reserves space for lines of these lengths; they count from now on.
     #[must_use]
     pub fn make_room(&self, run_no: i64, lengths: &[usize]) -> Room {
         let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Which runs have something at a node or a worker. News of a node or a worker goes to those runs and to no others, so it
-//! costs what it concerns, however many runs are open.
+//! Index of the runs that have work at a node or a worker. Events of a node or a worker go only to those runs, so the cost does
+//! not depend on the number of open runs.
 
 use super::context::AddressBook;
 use crate::domain::ids::{Identity, NodeId, WorkerId};
@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Runs by the peer that they have something at. Each run keeps its own entries, through an [`Involved`].
+/// Runs by peer. Each run maintains its own entries through an [`Involved`].
 #[derive(Debug)]
 pub struct RunsByPeer<K>(Mutex<HashMap<K, HashSet<Identity>>>);
 
@@ -36,45 +36,45 @@ impl<K: Eq + Hash + Copy> RunsByPeer<K> {
         }
     }
 
-    /// The runs that have something at this peer.
+    /// The runs that have work at this peer.
     #[must_use]
     pub fn of(&self, peer: K) -> Vec<Identity> {
         self.inner().get(&peer).into_iter().flatten().copied().collect()
     }
 }
 
-/// The peers that one run has something at. Dropped with the run's actor, it takes the run off their lists.
+/// The peers where one run has work. Dropping it, with the run's actor, removes the run from the index.
 #[derive(Debug)]
 pub struct Involved {
     addresses: Arc<AddressBook>,
     run: Identity,
     nodes: HashSet<NodeId>,
-    /// A few: a list is smaller than a set, and most tasks have one.
+    /// Usually few, so a list is smaller than a set; most tasks have one worker.
     workers: Vec<WorkerId>,
 }
 
 impl Involved {
-    /// Those of a run that has nothing anywhere yet.
+    /// An empty set of peers for a run.
     #[must_use]
     pub fn new(addresses: &Arc<AddressBook>, run: Identity) -> Self {
         Self { addresses: Arc::clone(addresses), run, nodes: HashSet::new(), workers: Vec::new() }
     }
 
-    /// The run has something at this node.
+    /// The run has work at this node.
     pub fn add_node(&mut self, node: NodeId) {
         if self.nodes.insert(node) {
             self.addresses.runs_by_node.enter(node, self.run);
         }
     }
 
-    /// The run has nothing at this node any more.
+    /// The run has no more work at this node.
     pub fn remove_node(&mut self, node: NodeId) {
         if self.nodes.remove(&node) {
             self.addresses.runs_by_node.leave(node, self.run);
         }
     }
 
-    /// The run has something at this worker.
+    /// The run has work at this worker.
     pub fn add_worker(&mut self, worker: WorkerId) {
         if !self.workers.contains(&worker) {
             self.workers.push(worker);
@@ -82,7 +82,7 @@ impl Involved {
         }
     }
 
-    /// The run has nothing at this worker any more.
+    /// The run has no more work at this worker.
     pub fn remove_worker(&mut self, worker: WorkerId) {
         if let Some(place) = self.workers.iter().position(|known| *known == worker) {
             self.workers.swap_remove(place);

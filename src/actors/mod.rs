@@ -1,8 +1,8 @@
-//! The actors, one room each: a pure core that decides (in `domain`), a shell that sends and stores.
+//! The actors, one module each: a pure core that decides (in `domain`), and a shell that sends and stores.
 //!
-//! Other rooms hold handles, never addresses: what may be sent to an actor, and how, is said once, in its `message.rs`.
-//! An actor waits only for what is below it (service; job; run, task, application, callback; registry, dispatcher, allocator, node,
-//! worker; store); sideways and up it sends a message, and is answered by another one. `tests/tidy/asks.rs` checks that.
+//! Other modules hold handles, never addresses; an actor's `message.rs` defines the messages that it accepts, and how to send
+//! them. An actor waits only for actors below it (service; job; run, task, application, callback; registry, dispatcher,
+//! allocator, node, worker; store). Sideways and up it sends messages, also for the answer. `tests/tidy/asks.rs` checks that.
 
 pub mod address_map;
 pub mod alerts;
@@ -35,7 +35,7 @@ pub mod supervision;
 pub mod task;
 pub mod worker;
 
-/// Between 0 and 1.
+/// A random number between 0 and 1.
 fn chance() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_u128() as u32) / f64::from(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The packages that the broker keeps, as the service sees them: files beside the database, and who may touch them when.
+//! The packages that the broker stores, for the service: files beside the database, with a lock for changes.
 
 use super::context::BrokerContext;
 use super::reply::problem_of;
@@ -14,11 +14,11 @@ use std::io;
 use std::path::Path;
 use tokio::sync::Mutex;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Packages {
     files: PackageFiles,
-    /// A file gets its name and its row, or loses both, while nobody else does such a thing.
+    /// Held while a file and its row are created or deleted together.
     names: Mutex<()>,
 }
 
@@ -28,19 +28,19 @@ impl Default for Packages {
     }
 }
 
-/// A package that is coming in.
+/// A package during its upload.
 #[derive(Debug)]
 pub struct Incoming(Upload);
 
 fn failed(error: &io::Error) -> Problem {
-    log::error!("a package could not be kept: {error}");
+    log::error!("failed to store a package: {error}");
     problem_of(&StoreError::Failed(error.to_string()))
 }
 
-/// Does what blocks beside the actors.
+/// Runs blocking work outside the actor threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(io::Error::other("the work on a file panicked"))).map_err(|e| failed(&e))
+    done.unwrap_or_else(|_| Err(io::Error::other("the file operation panicked"))).map_err(|e| failed(&e))
 }
 
 fn output(row: PackageRow) -> PackageOutput {
@@ -56,25 +56,25 @@ fn output(row: PackageRow) -> PackageOutput {
 }
 
 impl Packages {
-    /// In the folder beside this database.
+    /// The packages in the folder beside this database.
     #[must_use]
     pub fn beside(database: &Path) -> Self {
         Self { files: PackageFiles::beside(database), names: Mutex::new(()) }
     }
 
-    /// Begins to take one in.
+    /// Begins an upload.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk fails.
     pub async fn begin(&self) -> Result<Incoming, Problem> {
         let files = self.files.clone();
         blocking(move || files.begin()).await.map(Incoming)
     }
 
-    /// Keeps what came in.
+    /// Checks and stores an uploaded package.
     ///
     /// # Errors
-    /// It is no package, or the disk or the store refuses.
+    /// The file is not a valid package, or the disk or the store fails.
     pub async fn finish(
         &self,
         context: &BrokerContext,
@@ -94,7 +94,7 @@ impl Packages {
         context.store.write(InsertPackage(row)).await.map(output).map_err(|e| problem_of(&e))
     }
 
-    /// All of them, the newest first.
+    /// All packages, the newest first.
     ///
     /// # Errors
     /// The store fails.
@@ -103,10 +103,10 @@ impl Packages {
         Ok(rows.into_iter().map(output).collect())
     }
 
-    /// One of them, and its file.
+    /// A package and its file.
     ///
     /// # Errors
-    /// There is none of this hash.
+    /// No package has this hash.
     pub async fn open(&self, context: &BrokerContext, sha256: &str) -> Result<(PackageOutput, File), Problem> {
         let sha256 = sha256.to_ascii_lowercase();
         let row = context.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
@@ -116,10 +116,10 @@ impl Packages {
         Ok((output(row), file))
     }
 
-    /// Forgets one that nobody uses.
+    /// Deletes a package that is not in use.
     ///
     /// # Errors
-    /// There is none of this hash, or a job or a run that is not over uses it.
+    /// No package has this hash, or a job or an active run uses it.
     pub async fn remove(&self, context: &BrokerContext, sha256: &str) -> Result<(), Problem> {
         let sha256 = sha256.to_ascii_lowercase();
         let _names = self.names.lock().await;
@@ -132,25 +132,25 @@ impl Packages {
         blocking(move || files.remove(&sha256)).await
     }
 
-    /// Removes files that nobody knows of. Gives back how many.
+    /// Deletes files without a row in the store. Returns their number.
     ///
     /// # Errors
-    /// The disk or the store refuses.
+    /// The disk or the store fails.
     pub async fn remove_strays(&self, store: &crate::store::Store) -> Result<usize, StoreError> {
         let _names = self.names.lock().await;
         let known = store.read(ListPackages).await?;
         let files = self.files.clone();
         let now = Timestamp::now();
         let done = tokio::task::spawn_blocking(move || files.remove_strays(&known, now)).await;
-        Ok(done.unwrap_or_else(|_| Err(io::Error::other("the work on files panicked")))?)
+        Ok(done.unwrap_or_else(|_| Err(io::Error::other("the file operation panicked")))?)
     }
 }
 
 impl Incoming {
-    /// Takes the next bytes, and gives itself back.
+    /// Appends the next bytes and returns the upload.
     ///
     /// # Errors
-    /// It is too large, or the disk refuses. What came so far is gone.
+    /// The upload is too large or the disk fails. The bytes received so far are deleted.
     pub async fn take(self, bytes: Bytes) -> Result<Self, Problem> {
         let Self(mut upload) = self;
         let (upload, size) = blocking(move || upload.write(&bytes).map(|size| (upload, size))).await?;

@@ -1,4 +1,4 @@
-//! Lines for the logs of runs: checked, and taken in within bounds, whichever road they come by.
+//! Lines for the logs of runs: validation and size limits, for all transports.
 
 use super::context::BrokerContext;
 use super::followers::{Size, full};
@@ -10,9 +10,9 @@ use crate::protocol::management::LogAccepted;
 use crate::protocol::problem::Problem;
 use crate::store::{AppendLogs, LogSize, NewLine, StoreError};
 
-/// Lines of one call.
+/// Maximum number of lines in one call.
 const MOST_IN_CALL: usize = 1_000;
-/// Bytes of one line.
+/// Maximum bytes of one line.
 const MOST_IN_LINE: usize = 8_192;
 
 const LEVELS: [&str; 6] = ["trace", "debug", "info", "warning", "error", "critical"];
@@ -20,7 +20,7 @@ pub(super) const INFO: i16 = 2;
 pub(super) const WARNING: i16 = 3;
 pub(super) const ERROR: i16 = 4;
 
-/// The number of a level that is given by name or by number.
+/// The number of a level given by name or by number.
 pub(super) fn level_of(text: &str) -> Option<i16> {
     let text = text.trim();
     let short = match text.to_ascii_lowercase().as_str() {
@@ -38,17 +38,17 @@ pub(super) fn level_name(level: i16) -> String {
 }
 
 pub(super) fn invalid_level(field: &str, text: &str) -> Problem {
-    Problem::invalid(field, format!("`{text}` is none of {} and 0 to 5", LEVELS.join(", ")))
+    Problem::invalid(field, format!("unknown level `{text}`: expected one of {}, or 0 to 5", LEVELS.join(", ")))
 }
 
-/// Checks lines that were sent.
+/// Validates the received lines.
 pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
     if input.len() > MOST_IN_CALL {
-        return Err(Problem::invalid("lines", format!("{} lines are too many: at most {MOST_IN_CALL} are taken", input.len())));
+        return Err(Problem::invalid("lines", format!("must be at most {MOST_IN_CALL} lines, got {}", input.len())));
     }
     let line = |(i, line): (usize, LogInput)| {
         if line.text.len() > MOST_IN_LINE {
-            return Err(Problem::invalid(format!("[{i}].text"), format!("at most {MOST_IN_LINE} bytes are taken")));
+            return Err(Problem::invalid(format!("[{i}].text"), format!("must be at most {MOST_IN_LINE} bytes")));
         }
         let level = match &line.level {
             None => INFO,
@@ -62,7 +62,7 @@ pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Re
         };
         let source = line.source.unwrap_or_else(|| "worker".to_owned());
         if source.is_empty() || source.chars().count() > 50 || source.eq_ignore_ascii_case("broker") {
-            return Err(Problem::invalid(format!("[{i}].source"), "1 to 50 characters are expected, and not the broker's own name"));
+            return Err(Problem::invalid(format!("[{i}].source"), "must have 1 to 50 characters and must not be `broker`"));
         }
         Ok(NewLine { at: line.at.unwrap_or(now), level, source, text: line.text })
     };
@@ -70,11 +70,11 @@ pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Re
 }
 
 impl BrokerContext {
-    /// Takes in the lines that the log of a run has room for; those who follow are rung. If the size of the log is known,
-    /// they are on their way when this returns: ahead of whatever is written afterwards.
+    /// Stores the lines that fit into the log of a run, and notifies its subscribers. If the size of the log is cached, the write
+    /// is queued before this function returns, so it precedes all later writes.
     ///
     /// # Errors
-    /// The store would not.
+    /// The store fails.
     pub fn take_lines(
         &self,
         run_no: i64,

@@ -1,4 +1,4 @@
-//! The way out to a connected peer: actors see this, never a socket.
+//! Sends frames to a connected peer; actors use this and never see a socket.
 
 use super::budget::{Full, Share};
 use actix::{Message, Recipient};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 
-/// Bytes that may wait for a peer that does not read them. What is written to it after that cuts it off.
+/// Maximum bytes that wait for a peer. A write beyond this limit closes the connection.
 pub const MOST_UNSENT: usize = 64 << 20;
-/// Of these, what does not count in the budget: a peer that reads gets its messages also when others have used up its share.
+/// The part of these bytes outside of the budget, so that a peer that reads gets its messages when its share is used up.
 const FREE: usize = 64 << 10;
 
-/// What a session writes to its socket.
+/// A frame that a session writes to its socket.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub enum Frame {
@@ -21,12 +21,12 @@ pub enum Frame {
     Text(String),
     /// A binary message.
     Binary(Bytes),
-    /// The last message: why the broker hangs up.
+    /// The last message: the reason why the broker closes the connection.
     Close(String),
 }
 
 impl Frame {
-    /// Its bytes.
+    /// Length of the payload in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -36,7 +36,7 @@ impl Frame {
     }
 }
 
-/// The connection below a session, or below any call: it can be cut from any thread.
+/// The connection below a session or a call; any thread can cut it.
 #[derive(Debug, Default)]
 pub struct Line {
     is_cut: AtomicBool,
@@ -44,13 +44,13 @@ pub struct Line {
 }
 
 impl Line {
-    /// Ends the connection, whatever it is doing.
+    /// Closes the connection in any state.
     pub fn cut(&self) {
         self.is_cut.store(true, Relaxed);
         self.waker.wake();
     }
 
-    /// It is to end. Whoever asks is woken when that changes.
+    /// Whether the connection must close. Wakes this waker when that changes.
     #[must_use]
     pub fn is_cut(&self, waker: &Waker) -> bool {
         self.waker.register(waker);
@@ -58,13 +58,13 @@ impl Line {
     }
 }
 
-/// What was given to a session and is not sent yet, in bytes.
+/// Bytes that were given to a session and are not sent yet.
 #[derive(Debug)]
 pub struct Backlog {
     share: Share,
     line: Option<Arc<Line>>,
     unsent: AtomicUsize,
-    /// Of these, what the session has put into its connection's buffer.
+    /// The part of them that is in the connection's buffer.
     buffered: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -74,7 +74,7 @@ fn counted(unsent: usize) -> usize {
 }
 
 impl Backlog {
-    /// Of a session on this connection, counted as part of this share.
+    /// The backlog of a session on this connection, counted against this share.
     #[must_use]
     pub fn new(share: Share, line: Option<Arc<Line>>) -> Self {
         Self { share, line, unsent: AtomicUsize::new(0), buffered: AtomicUsize::new(0), is_over: AtomicBool::new(false) }
@@ -90,12 +90,12 @@ impl Backlog {
         room
     }
 
-    /// The session has put so many bytes into its connection's buffer.
+    /// Counts bytes that the session wrote to the connection's buffer.
     pub fn buffered(&self, bytes: usize) {
         self.buffered.fetch_add(bytes, Relaxed);
     }
 
-    /// The connection has sent what was in its buffer.
+    /// Counts the buffered bytes as sent.
     pub fn flushed(&self) {
         let bytes = self.buffered.swap(0, Relaxed);
         if bytes > 0 {
@@ -104,7 +104,7 @@ impl Backlog {
         }
     }
 
-    /// The session is over: what was not sent never will be.
+    /// The session has ended; the unsent bytes are discarded.
     pub fn end(&self) {
         self.is_over.store(true, Relaxed);
     }
@@ -116,20 +116,20 @@ impl Drop for Backlog {
     }
 }
 
-/// A connected session. Two are equal if they are the same connection.
+/// A connected session. Two values are equal if they are the same connection.
 #[derive(Clone)]
 pub struct SessionSender {
-    /// Counts the connections of this process.
+    /// The number of the connection, counted from the start of this process.
     pub number: u64,
     /// The session.
     pub session: Recipient<Frame>,
-    /// What it has not sent yet.
+    /// Bytes that are not sent yet.
     pub backlog: Arc<Backlog>,
 }
 
 impl SessionSender {
-    /// Writes a frame. What is written to a session that is gone is lost; its actor hears of that by itself. A peer that has
-    /// not read what was written to it before is cut off.
+    /// Sends a frame. Frames to a closed session are lost; its actor is notified separately. If the peer does not read and the
+    /// backlog is full, the connection is cut.
     pub fn send(&self, frame: Frame) {
         if self.backlog.is_over.load(Relaxed) {
             return;
@@ -138,7 +138,7 @@ impl SessionSender {
             return self.session.do_send(frame);
         }
         self.backlog.end();
-        log::warn!("socket cut session={}: the peer does not read what is sent to it", self.number);
+        log::warn!("connection closed because the peer does not read session={}", self.number);
         if let Some(line) = &self.backlog.line {
             line.cut();
         }

@@ -1,4 +1,4 @@
-//! What the runs of a broker share of sites: whose turn it is where, and what robots.txt says.
+//! Site state that all runs of a broker share: turns at the sites and cached robots.txt files.
 
 use super::context::Times;
 use crate::domain::robots::Robots;
@@ -8,19 +8,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The files that are kept in memory.
+/// Maximum number of robots.txt files in memory.
 const MOST_ROBOTS: usize = 100_000;
-/// Of more, so many go at once: looking for them takes time.
+/// Number of files that are evicted at once, because the search for them takes time.
 const ROBOTS_EVICTED: usize = 1_000;
-/// The least time for which a node may go on without a word from its broker, in milliseconds.
+/// Minimum time for which a node may continue without a message from its broker, in milliseconds.
 const LEAST_RIGHT_MS: u64 = 10_000;
 
-/// What requests to sites may come to.
+/// Possible outcomes of requests to sites.
 pub const OUTCOMES: [&str; 8] = ["answered", "too_many_requests", "server_error", "timeout", "refused", "dns", "tls", "robots"];
-/// The place of those that robots.txt forbids.
+/// Index of the requests that robots.txt forbids.
 const ROBOTS: usize = 7;
 
-/// The place of an outcome among [`OUTCOMES`]; none: nothing is known of it.
+/// The index of an outcome in [`OUTCOMES`]; `None` if the outcome is unknown.
 fn place(ended: Ended) -> Option<usize> {
     Some(match ended {
         Ended::Answered(429) => 1,
@@ -34,21 +34,21 @@ fn place(ended: Ended) -> Option<usize> {
     })
 }
 
-/// What the robots.txt of an origin says, and until when that holds by the wall clock.
+/// The robots.txt rules of an origin, and their expiry by the wall clock.
 #[derive(Debug, Clone)]
 pub struct KnownRobots {
     /// The rules.
     pub robots: Arc<Robots>,
-    /// Until when.
+    /// Expiry time.
     pub until: Timestamp,
-    /// Times in a row that the file could not be had.
+    /// Number of consecutive failures to fetch the file.
     pub failures: u32,
 }
 
 /// An origin, and the product token of a user agent.
 pub type RobotsKey = (Arc<str>, Arc<str>);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Sites {
     board: Mutex<Board>,
@@ -56,53 +56,53 @@ pub struct Sites {
     /// The operator's limits.
     pub rules: Vec<SiteRule>,
     requests: [AtomicU64; OUTCOMES.len()],
-    /// Milliseconds without a word from the broker after which a node begins no more requests to sites.
+    /// A node without a message from the broker for this many milliseconds begins no more requests to sites.
     pub right_ms: u64,
 }
 
 impl Sites {
-    /// Of a broker that has just begun.
+    /// The state at the start of a broker.
     #[must_use]
     pub fn new(rules: Vec<SiteRule>, times: &Times) -> Self {
-        // Two heartbeats may get lost.
+        // The right survives two lost heartbeats.
         let right_ms = LEAST_RIGHT_MS.max(times.node_heartbeat * 3);
         Self { board: Mutex::new(Board::new(right_ms as i64)), robots: Mutex::default(), requests: Default::default(), rules, right_ms }
     }
 
-    /// Whose turn it is.
+    /// The board of turns.
     pub fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests came to this.
+    /// Counts the outcomes of requests.
     pub fn count(&self, outcomes: &[Outcome]) {
         for place in outcomes.iter().filter_map(|outcome| place(outcome.ended)) {
             self.requests[place].fetch_add(1, Relaxed);
         }
     }
 
-    /// So many requests were forbidden by robots.txt.
+    /// Counts requests that robots.txt forbids.
     pub fn count_forbidden(&self, requests: usize) {
         self.requests[ROBOTS].fetch_add(requests as u64, Relaxed);
     }
 
-    /// Requests to sites by what they came to, since the start.
+    /// Requests to sites by outcome, since the start of the broker.
     #[must_use]
     pub fn requests(&self) -> [(&'static str, u64); OUTCOMES.len()] {
         std::array::from_fn(|i| (OUTCOMES[i], self.requests[i].load(Relaxed)))
     }
 
-    /// What is known of the robots.txt of an origin, also if it does not hold any more.
+    /// The cached robots.txt rules of an origin, even if they have expired.
     #[must_use]
     pub fn robots(&self, key: &RobotsKey) -> Option<KnownRobots> {
         self.robots.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Keeps what was found out.
+    /// Caches the rules.
     pub fn keep_robots(&self, key: RobotsKey, known: KnownRobots) {
         let mut robots = self.robots.lock().unwrap_or_else(PoisonError::into_inner);
         if robots.len() >= MOST_ROBOTS {
-            // Files that could not be had go last: they are not in the store. Of the others, those that hold shortest go first.
+            // Evict failed fetches last, because they are not in the store; among the others, evict the earliest expiry first.
             let mut order: Vec<_> = robots.iter().map(|(key, known)| (known.failures > 0, known.until, key.clone())).collect();
             order.select_nth_unstable(ROBOTS_EVICTED);
             for (_, _, key) in &order[..ROBOTS_EVICTED] {

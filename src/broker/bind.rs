@@ -1,24 +1,24 @@
-//! The address that the broker listens on, and the one that others are to find it at.
+//! The listen address of the broker, and the address at which others can reach it.
 //!
-//! The usual port lies where Linux takes the ports of outgoing connections from, so one of these may have it, and keeps it for
-//! a minute after its end. That is waited for; another program that listens there is not.
+//! The default port is in the range that Linux uses for outgoing connections. So such a connection may have it, and keeps it for
+//! a minute after its end. The broker waits for that, but not for another program that listens on the port.
 
 use super::BootError;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
-/// Connections that wait to be taken.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
-/// Between two tries, and how many there are: Linux keeps the port of a closed connection for 60 s.
+/// Interval between two attempts, and their number: Linux keeps the port of a closed connection for 60 s.
 const PAUSE: Duration = Duration::from_millis(250);
 const TRIES: u32 = 280;
-/// The state of a socket that listens, in `/proc/net/tcp`.
+/// The state of a listening socket in `/proc/net/tcp`.
 #[cfg(target_os = "linux")]
 const LISTENS: &str = "0A";
-/// An address of the network that is kept for examples: the system says from where it would be reached, and nothing is sent.
+/// An address reserved for documentation: the system returns the local address for it, and nothing is sent.
 const FAR: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
-/// Listens; to be called inside a runtime.
+/// Opens the listener; call it inside a runtime.
 pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener, BootError> {
     for nth in 0..TRIES {
         match bind(address) {
@@ -41,14 +41,14 @@ pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener, BootError
 
 fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
-    // A broker that is started again finds connections of the last one in the system.
+    // After a restart, connections of the previous broker are still in the system.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Whether any program listens on this port. Where the system does not tell, one is taken to.
+/// Whether any program listens on this port. If the system does not provide this, the answer is true.
 fn somebody_listens(port: u16) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -72,8 +72,8 @@ fn is_listened_on(table: &str, port: u16) -> bool {
     table.lines().skip(1).any(is_one)
 }
 
-/// Where others find a broker that listens on all addresses of its machine: the one that leads to the network, or by TLS, whose
-/// certificate is for a name, the machine's name. None if the machine has no network.
+/// The URL for a broker that listens on all addresses of its machine. It contains the address that leads to the network, or with
+/// TLS, whose certificate is for a name, the name of the machine. `None` if the machine has no network.
 pub(super) fn reachable(listen: SocketAddr, by_tls: bool) -> Option<String> {
     let name = || {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned();

@@ -1,8 +1,8 @@
-//! A clock that is never set.
+//! A monotonic clock.
 
 use std::time::Instant;
 
-/// Milliseconds since it was made.
+/// Milliseconds since its creation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steady(Instant);
 

@@ -1,5 +1,4 @@
-//! The server. It is made on a listener that outlives it: while a broker becomes the leader, who connects is kept waiting and
-//! not turned away.
+//! The HTTP server. Its listener outlives it: while a broker becomes the leader, new connections wait and are not rejected.
 
 use super::BootError;
 use super::wire::Wire;
@@ -22,15 +21,15 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long calls that are at work, and then what is being sent, are waited for at the end.
+/// How long the shutdown waits for active calls, and then for unsent responses.
 const END: Duration = Duration::from_secs(5);
-/// Bytes that the system keeps of an answer before they are on their way. More would hide a peer that does not read.
+/// Maximum bytes of a response that the system buffers. A larger buffer would hide a peer that does not read.
 const UNSENT: u32 = 128 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// Who closes a connection while it waits has hung up: blocks written to it would be out of reach until AckWait.
+/// A client that closes a connection while it waits has disconnected: blocks written to it would be unavailable until AckWait.
 const ALLOW_HALF_CLOSED: bool = false;
 
-/// Where the broker listens, and what it shows there.
+/// The listener of the broker, with its TLS settings.
 #[derive(Debug)]
 pub(super) struct Listener {
     listener: TcpListener,
@@ -38,7 +37,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Listens; to be called inside a runtime.
+    /// Opens the listener; call it inside a runtime.
     pub(super) async fn open(config: &BrokerConfig) -> Result<Self, BootError> {
         if let Some(files) = &config.tls {
             private::warn_if_open("TLS key", &files.key);
@@ -48,7 +47,7 @@ impl Listener {
         Ok(Self { tls, listener: super::bind::listen(config.listen).await? })
     }
 
-    /// Under which URL it is found from this machine.
+    /// The URL of the broker on this machine.
     pub(super) fn url(&self) -> std::io::Result<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}", self.listener.local_addr()?))
@@ -63,7 +62,7 @@ impl Listener {
     }
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(super) struct Serving {
     handle: ServerHandle,
@@ -71,58 +70,58 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Begins the end: no new connection is taken, none that waits for a call stays open, and bodies are not waited for.
+    /// Begins the shutdown: accepts no new connections, closes idle connections, and waits for no more request bodies.
     pub(super) async fn begin_end(&self) {
         self.handle.pause().await;
         self.traffic.end();
     }
 
-    /// Waits until every call is answered, as far as the actors are concerned.
+    /// Waits until the actors have answered every call.
     pub(super) async fn calls_over(&self) {
         let left = self.traffic.calls_over(END).await;
         if left > 0 {
-            log::warn!("calls are cut off since the broker ends calls={left}");
+            log::warn!("calls cut off because the broker ends calls={left}");
         }
     }
 
-    /// Ends, when the last answers are sent.
+    /// Ends the server after the last responses are sent.
     pub(super) async fn end(&self) {
         self.begin_end().await;
         let left = self.traffic.connections_over(END).await;
         if left > 0 {
-            log::warn!("connections are cut off since the broker ends connections={left}");
+            log::warn!("connections cut off because the broker ends connections={left}");
         }
         self.handle.stop(false).await;
     }
 
-    /// Takes no connection any more.
+    /// Stops accepting connections.
     pub(super) async fn pause(&self) {
         self.handle.pause().await;
     }
 }
 
-/// Serves the whole table.
+/// Serves all routes.
 pub(super) fn serve(config: &BrokerConfig, door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (routes(edge.clone()), edge.traffic.clone());
     start(config.threads, door, traffic, move || App::new().wrap(from_fn(shell)).configure(routes.clone()))
 }
 
-/// Serves what a broker has that stands by.
+/// Serves the routes of a standby broker.
 pub(super) fn serve_standby(door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (standby_routes(edge.clone()), edge.traffic.clone());
     start(1, door, traffic, move || App::new().wrap(from_fn(gate)).wrap(from_fn(shell)).configure(routes.clone()))
 }
 
-/// Sets up a connection that was just taken.
+/// Sets up an accepted connection.
 fn set_up(connection: &TcpStream) {
-    // Nagle's rule would hold the end of an answer back until the peer has acknowledged its beginning, and a peer that waits
-    // for the end acknowledges 40 ms late.
+    // Nagle's algorithm would delay the end of a response until the peer acknowledges its beginning, and a peer that waits for
+    // the end acknowledges 40 ms late.
     if let Err(error) = connection.set_nodelay(true) {
-        log::debug!("a connection keeps its delay: {error}");
+        log::debug!("failed to disable the send delay of a connection: {error}");
     }
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Err(error) = socket2::SockRef::from(connection).set_tcp_notsent_lowat(UNSENT) {
-        log::debug!("a connection keeps its buffer: {error}");
+        log::debug!("failed to limit the send buffer of a connection: {error}");
     }
 }
 
@@ -146,8 +145,8 @@ where
     Ok(Serving { handle, traffic })
 }
 
-/// What `HttpServer` of actix-web does, with our own connections below it, and without HTTP/2: there, actix-http goes on with a
-/// request whose caller has hung up, and what a poll would have brought is lost to it.
+/// Does the same as `HttpServer` of actix-web, but with our own connections and without HTTP/2. With HTTP/2, actix-http continues
+/// a request whose caller has disconnected, and the result of a poll would be lost.
 fn server<T, B>(
     threads: usize,
     door: &Listener,
@@ -167,7 +166,7 @@ where
                 .graceful_shutdown_signal(move || ends.ending())
                 .keep_alive(KEEP_ALIVE)
                 .h1_allow_half_closed(ALLOW_HALF_CLOSED)
-                // Who still sends when he is answered is heard out.
+                // A client that still sends during the response may finish.
                 .client_disconnect_timeout(Duration::from_secs(1))
                 .on_connect_ext(|wire: &Wire<_>, more: &mut Extensions| drop(more.insert(Arc::clone(&wire.line))))
                 .h1(map_config(app, |()| AppConfig::default()))

@@ -1,4 +1,4 @@
-//! The broker that leads: all actors, the whole API.
+//! The leading broker: all actors and the whole API.
 
 use super::lease::LeaseRenewer;
 use super::{BootError, WRITE_QUEUE, http};
@@ -23,18 +23,18 @@ use crate::store::{
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Leader {
     me: Member,
     server: http::Serving,
     registry: RegistryHandle,
     store: Store,
-    /// Ends with the reason why it does not lead any more.
+    /// Ends with the reason why this broker is no longer the leader.
     keeper: JoinHandle<String>,
 }
 
-/// What was left open when the last leader ended: runs, jobs that had something to deal with, and who was there.
+/// State that the previous leader left: active runs, jobs with unprocessed ends, and the connected peers.
 type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>, Before);
 
 impl Leader {
@@ -49,10 +49,10 @@ impl Leader {
         let sites = store.read(LoadSites).await.map_err(failed)?;
         load_sites(&context, sites).await.map_err(failed)?;
         if !open_runs.is_empty() {
-            // Nodes may have turns of the last broker, and go on with them for so long.
+            // Nodes may still have turns from the previous broker, and may continue them for this time.
             let now = Timestamp::steady();
             context.sites.board().quiet(now, now.plus_ms(context.sites.right_ms as i64));
-            log::info!("taking over runs that are not over: {}", open_runs.len());
+            log::info!("taking over active runs: {}", open_runs.len());
         }
         let registry = Registry::start(&context, open_runs);
         for (job, run) in unsettled {
@@ -62,17 +62,17 @@ impl Leader {
         Ok(Self { me, server, registry, store, keeper })
     }
 
-    /// Ready when it does not lead any more; says why.
+    /// Completes when this broker is no longer the leader, with the reason.
     pub(super) async fn over(&mut self) -> String {
-        (&mut self.keeper).await.unwrap_or_else(|_| "whoever keeps the lease panicked".to_owned())
+        (&mut self.keeper).await.unwrap_or_else(|_| "the lease renewer panicked".to_owned())
     }
 
-    /// Stops: calls that wait are answered and peers are told, then the calls that are at work are. What was answered is on disk
-    /// already. The last write says that others may take over at once; whoever reads his last answer slowly does not hold them up.
+    /// Stops the broker: answers waiting calls and notifies peers, then waits for active calls. All answered data is already on
+    /// disk. The last write lets other brokers take over at once, so that clients that read slowly do not delay them.
     pub(super) async fn stop(self) {
         self.server.begin_end().await;
         if let Err(problem) = self.registry.shutdown().wait().await {
-            log::warn!("the registry did not say good-bye: {problem}");
+            log::warn!("registry shutdown failed: {problem}");
         }
         self.server.calls_over().await;
         self.keeper.abort();
@@ -85,7 +85,7 @@ impl Leader {
     }
 }
 
-/// What is known of sites. Holds that are over are forgotten: nobody may have asked their sites since.
+/// Loads the state of the sites. Expired holds are deleted, because no request can have been sent to their sites since.
 async fn load_sites(context: &BrokerContext, sites: Vec<(Arc<str>, SiteState)>) -> Result<(), StoreError> {
     let now = Timestamp::steady();
     let (over, known): (Vec<_>, Vec<_>) = sites.into_iter().partition(|(_, state)| state.is_forgettable(now));
@@ -123,7 +123,7 @@ pub(super) fn edge(config: &BrokerConfig, service: Service) -> Edge {
 }
 
 async fn left_open(store: &Store) -> Result<LeftOpen, StoreError> {
-    // Whoever watched when the last broker died will say so again.
+    // Workers that watched when the previous broker crashed will register again.
     let names = store.write(CloseWorkers { now: Timestamp::now() }).await?.into_iter().collect();
     let before = Before { names, nodes: store.read(CountNodes).await? };
     Ok((store.read(OpenRuns).await?, store.read(UnsettledJobs).await?, before))
@@ -134,7 +134,7 @@ fn times(config: &BrokerConfig) -> Times {
     Times {
         node_heartbeat: t.node_heartbeat,
         node_offline: t.node_offline,
-        // Three may be missed before a worker is: whoever shortens the one shortens the other.
+        // A worker is lost only after three missed heartbeats, so a shorter timeout needs a shorter interval.
         worker_heartbeat: Times::default().worker_heartbeat.min(t.worker_offline / 3).max(10),
         worker_offline: t.worker_offline,
         grace: t.grace,

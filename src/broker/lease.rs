@@ -1,4 +1,4 @@
-//! Keeping the lease: the leader says again and again that it is there, and ends when it is not the leader any more.
+//! Keeps the lease: the leader renews it periodically, and ends when it is no longer the leader.
 
 use super::clock::Steady;
 use crate::domain::leader::Tenure;
@@ -7,10 +7,10 @@ use crate::store::{GetLease, Leadership, Member, RenewLease, Store, StoreError};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Between two tries to get the lock.
+/// Interval between two attempts to get the lock.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What it takes to renew.
+/// The state that a renewal needs.
 pub(super) struct LeaseRenewer {
     pub(super) store: Store,
     pub(super) me: Member,
@@ -19,8 +19,8 @@ pub(super) struct LeaseRenewer {
 }
 
 impl LeaseRenewer {
-    /// Renews until it is over; says why. At once for the first time, since a lease that was taken over from one that hangs
-    /// has no lock yet, and one under which the tables were brought up to date is long.
+    /// Renews the lease until it is lost, and returns the reason. The first renewal is immediate: a lease taken over from a
+    /// hanging broker has no lock yet, and a lease for a schema migration is long.
     pub(super) async fn keep(self) -> String {
         let clock = Steady::start();
         let mut tenure = Tenure::new(self.ttl_ms, clock.now_ms());
@@ -42,7 +42,7 @@ impl LeaseRenewer {
                 Ok(()) => tenure.renewed(began),
                 Err(StoreError::NotLeading) => return self.deposed(),
                 Err(error) => {
-                    log::warn!("the lease was not renewed error={error}");
+                    log::warn!("failed to renew the lease error={error}");
                     if let Some(why) = self.doubt(&mut tenure, &clock).await {
                         return why;
                     }
@@ -56,8 +56,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ready when the lock is held, which the last leader may have for a moment after it released the lease. Without it others
-    /// notice the death of this one only by its silence.
+    /// Completes when the lock is held. The previous leader may keep it for a moment after it released the lease. Without the
+    /// lock, other brokers notice the crash of this one only by its silence.
     async fn lock(&self) {
         while !self.leadership.holds_lock() {
             sleep(LOOK).await;
@@ -69,18 +69,18 @@ impl LeaseRenewer {
     }
 
     fn deposed(&self) -> String {
-        format!("another broker has taken over: term {} is past", self.leadership.term)
+        format!("another broker has taken over: term {} has ended", self.leadership.term)
     }
 
-    /// Why it is over, if it is. A lease that could not be renewed in its time may be another's; a disk that was slow is no
-    /// reason to end, and whose it is can be read.
+    /// Why the lease is lost, if it is. Another broker may have a lease that was not renewed in time. But a slow disk is no
+    /// reason to end, and the store shows who has the lease.
     async fn doubt(&self, tenure: &mut Tenure, clock: &Steady) -> Option<String> {
         if !tenure.is_doubtful(clock.now_ms()) {
             return None;
         }
         match timeout(Duration::from_millis(self.ttl_ms), self.store.read(GetLease)).await {
             Ok(Ok(Some(stored))) if stored.lease.term == self.leadership.term => {
-                log::warn!("the lease could not be renewed in its time, and is still ours term={}", self.leadership.term);
+                log::warn!("the lease could not be renewed in time, but this broker still holds it term={}", self.leadership.term);
                 tenure.seen(clock.now_ms());
                 None
             }

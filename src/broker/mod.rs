@@ -1,4 +1,4 @@
-//! The broker: one that leads or one that stands by, boot in short steps, shutdown in order.
+//! The broker as leader or standby, with its startup steps and its ordered shutdown.
 
 mod bind;
 mod clock;
@@ -19,41 +19,41 @@ use lead::Leader;
 use standby::{Candidate, Standby};
 use std::net::SocketAddr;
 
-/// Operations that may wait to be written, before callers are told to come again.
+/// Maximum number of operations in the write queue, before callers must retry later.
 const WRITE_QUEUE: usize = 10_000;
 
-/// Why a broker did not start, or does not go on.
+/// Why a broker did not start, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// The database.
+    /// The database failed.
     #[error("the database {0} cannot be used: {1}")]
     Store(std::path::PathBuf, StoreError),
-    /// The file of the database, in a sentence of its own.
+    /// The database file is unusable; the error is a complete sentence.
     #[error("{0}")]
     File(StoreError),
-    /// Another broker leads, and this one is not to stand by.
+    /// Another broker is the leader, and this one must not be a standby.
     #[error("another broker has {0} open")]
     Taken(std::path::PathBuf),
-    /// The address.
+    /// The listen address failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
-    /// Another program listens there.
+    /// Another program listens on this port.
     #[error("cannot listen on {0}: another program uses port {1} (\"ss -tanp | grep {1}\" shows which). Choose another with --listen")]
     PortInUse(SocketAddr, u16),
-    /// What it is to show those who connect.
+    /// The TLS certificate or key is invalid.
     #[error("{0}")]
     Tls(String),
-    /// It led, and does not any more. Started again, it stands by.
-    #[error("this broker does not lead any more: {0}")]
+    /// This broker was the leader and is no longer. After a restart it is a standby.
+    #[error("this broker is no longer the leader: {0}")]
     Deposed(String),
 }
 
-/// A broker that runs.
+/// A running broker.
 #[derive(Debug)]
 pub struct Broker {
-    /// Where it listens.
+    /// The listen address.
     pub address: SocketAddr,
-    /// Under which URL it is found from this machine.
+    /// The URL of the broker on this machine.
     pub url: String,
     config: BrokerConfig,
     door: http::Listener,
@@ -64,7 +64,7 @@ pub struct Broker {
 enum Part {
     Leads(Leader),
     StandsBy(Standby),
-    /// It has ended.
+    /// The broker has ended.
     None,
 }
 
@@ -79,10 +79,10 @@ impl std::fmt::Debug for Part {
 }
 
 impl Broker {
-    /// Starts a broker; to be called inside an actix system. It leads if no other does.
+    /// Starts a broker; call it inside an actix system. It becomes the leader if there is no other.
     ///
     /// # Errors
-    /// The database cannot be opened, the address not be listened on, or another leads and this one is not to stand by.
+    /// The database or the listen address fails, or another broker leads and this one must not be a standby.
     pub async fn start(config: &BrokerConfig) -> Result<Self, BootError> {
         log_panics();
         let failed = |e| match e {
@@ -119,10 +119,10 @@ impl Broker {
         Ok(())
     }
 
-    /// Leads or stands by until `stop` is ready; takes over when that is to be.
+    /// Runs as leader or standby until `stop` completes, and takes over when the leader is gone.
     ///
     /// # Errors
-    /// It led and does not any more, or it cannot take over: it can only end.
+    /// This broker lost the leadership or cannot take over; it must end.
     pub async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<(), BootError> {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -148,7 +148,7 @@ impl Broker {
         }
     }
 
-    /// Stops.
+    /// Stops the broker.
     pub async fn stop(self) {
         match self.part {
             Part::Leads(leader) => leader.stop().await,
@@ -159,7 +159,7 @@ impl Broker {
     }
 }
 
-/// Where others are to find it, if that is not simply where it listens.
+/// The URL for other machines, if it differs from the listen address.
 fn advertised(config: &BrokerConfig, address: SocketAddr, by_tls: bool) -> Option<String> {
     if let Some(url) = &config.lease.advertise {
         return Some(url.as_str().trim_end_matches('/').to_owned());

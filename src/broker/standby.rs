@@ -1,4 +1,4 @@
-//! The broker that stands by: it watches the leader from a thread of its own, serves what can be read, and takes over.
+//! The standby broker: it watches the leader in a separate thread, serves reads, and takes over.
 
 use super::clock::Steady;
 use super::lead::{context, edge, store_config};
@@ -14,16 +14,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Between two looks at the leader. A look reads one row and tries one lock: some ten microseconds.
+/// Interval between two checks of the leader. A check reads one row and tries one lock, about ten microseconds.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The time that connections of the standby's server get for one more call, with whose answer they are closed.
+/// How long connections of the standby's server may make one more call, after which they are closed.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What comes of standing by.
+/// The result of the standby role.
 pub(super) type Won = Result<(Leadership, Reason), StoreError>;
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Standby {
     server: http::Serving,
     brokers: Arc<Brokers>,
@@ -32,7 +32,7 @@ pub(super) struct Standby {
     won: oneshot::Receiver<Won>,
 }
 
-/// A broker that may take over, and what it remembers of its looks.
+/// A broker that may take over, with the state of its checks.
 pub(super) struct Candidate {
     seat: Seat,
     watch: Watch,
@@ -46,7 +46,7 @@ impl Candidate {
         Ok(Self { seat, watch: Watch::default(), clock: Steady::start(), ttl_ms: config.lease.ttl_ms })
     }
 
-    /// Looks once.
+    /// Checks the leader once.
     pub(super) fn look(&mut self) -> Result<Look, StoreError> {
         self.seat.look(&mut self.watch, self.clock.now_ms())
     }
@@ -74,44 +74,44 @@ impl Standby {
         Ok(Self { server, brokers, is_stopped, thread, won })
     }
 
-    /// Ready when this broker leads, or can never.
+    /// Completes when this broker becomes the leader, or never can.
     pub(super) async fn won(&mut self) -> Won {
-        (&mut self.won).await.unwrap_or_else(|_| Err(StoreError::Failed("whoever watches the leader panicked".into())))
+        (&mut self.won).await.unwrap_or_else(|_| Err(StoreError::Failed("the thread that watches the leader panicked".into())))
     }
 
-    /// The broker leads now and serves on the same listener: what is under way here is answered, and refusals lead there.
+    /// This broker now leads on the same listener. Calls in progress are answered here; rejected calls are redirected.
     pub(super) fn make_way(self) {
         let Role::Standby { term, .. } = self.brokers.role() else { return };
         self.brokers.set(Role::Standby { leader: Some(self.brokers.me.url.clone()), term, can_read: true });
         let server = self.server;
         actix::spawn(async move {
-            // A server that is stopped drops what it has accepted and not yet looked at; one that is paused serves it.
+            // A stopped server drops accepted connections that it has not read yet; a paused server serves them.
             server.pause().await;
             tokio::time::sleep(LINGER).await;
             server.end().await;
         });
     }
 
-    /// Stops.
+    /// Stops the standby.
     pub(super) async fn stop(self) {
         self.is_stopped.store(true, Relaxed);
         self.thread.thread().unpark();
         self.server.end().await;
         if self.thread.join().is_err() {
-            log::error!("whoever watches the leader panicked");
+            log::error!("the thread that watches the leader panicked");
         }
     }
 }
 
-/// The thread that watches.
+/// The thread that watches the leader.
 struct Vigil {
     candidate: Candidate,
     brokers: Arc<Brokers>,
     is_stopped: Arc<AtomicBool>,
     last: Option<StoredLease>,
-    /// Since when it may take over and cannot, since another process holds the database for writing.
+    /// Time since when the takeover is blocked because another process holds the database for writing.
     blocked_since: Option<u64>,
-    /// The last trouble that was told, so that it is told once.
+    /// The last logged error, so that it is logged once.
     told: Option<StoreError>,
 }
 
@@ -122,7 +122,7 @@ impl Vigil {
         while !self.is_stopped.load(Relaxed) {
             match self.candidate.look() {
                 Ok(Look::Leads(leadership, reason)) => {
-                    // Whoever waits for it may have been told to end: then the lock goes with this process.
+                    // The receiver may have been stopped; then the lock is released with this process.
                     drop(tell.send(Ok((leadership, reason))));
                     return;
                 }
@@ -146,7 +146,7 @@ impl Vigil {
             std::thread::park_timeout(LOOK);
         }
         if let Err(error) = self.candidate.seat.leave() {
-            log::debug!("the other brokers were not told of the end error={error}");
+            log::debug!("failed to announce the end to the other brokers error={error}");
         }
     }
 
@@ -166,13 +166,13 @@ impl Vigil {
 
     fn trouble(&mut self, error: StoreError) {
         if self.told.as_ref() != Some(&error) {
-            log::warn!("the leader cannot be watched, trying on error={error}");
+            log::warn!("failed to watch the leader, retrying error={error}");
             self.told = Some(error);
         }
     }
 
-    /// The leader is gone, but a process holds the database for writing. If that is the leader itself, it was stopped in the
-    /// middle of a write, and nothing but its end opens the way.
+    /// The leader is gone, but a process holds the database for writing. If that process is the leader itself, it hangs in the
+    /// middle of a write, and only its end makes a takeover possible.
     fn blocked(&mut self) {
         let now = self.candidate.clock.now_ms();
         let since = *self.blocked_since.get_or_insert(now);
@@ -193,7 +193,7 @@ impl Vigil {
 }
 
 fn newer() -> StoreError {
-    StoreError::Failed("it was brought up to date by a later version of this program: this one cannot take over any more".into())
+    StoreError::Failed("a later version of this program has migrated it: this version can no longer take over".into())
 }
 
 #[cfg(unix)]
@@ -201,7 +201,7 @@ fn kill(pid: u32) {
     use nix::sys::signal::{Signal, kill};
     let Ok(pid) = i32::try_from(pid) else { return };
     if let Err(error) = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL) {
-        log::error!("it could not be killed: end it by hand error={error}");
+        log::error!("failed to kill the leader: end the process manually error={error}");
     }
 }
 

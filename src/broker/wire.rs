@@ -1,6 +1,6 @@
-//! A connection as the server reads and writes it: counted, cut when it is to end, and given up when its peer takes nothing.
+//! A connection as the server reads and writes it. It is counted, can be cut, and is closed when its peer accepts no data.
 //!
-//! Without a limit a peer that does not read keeps what was written to it in memory, and what it was given from others, for ever.
+//! Without a limit, a peer that does not read would keep the data for it in memory, and its assigned work, forever.
 
 use crate::actors::session_sender::Line;
 use crate::edge::traffic::Open;
@@ -12,20 +12,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long a peer may take for the next [`LEAST`] bytes of what waits for it.
+/// How long a peer may take to accept the next [`LEAST`] bytes.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that a peer takes in that time at least, if so many wait.
+/// Minimum number of bytes that a peer accepts in that time, if that many wait.
 const LEAST: usize = 16 << 10;
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Wire<T> {
     io: T,
     pub(super) line: Arc<Line>,
     /// See [`PATIENCE`].
     limit: Duration,
-    /// Runs while something waits to be written.
+    /// Runs while data waits to be written.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Bytes that were taken since it began to run.
+    /// Bytes that the peer accepted since the timer started.
     taken: usize,
     _open: Open,
 }
@@ -46,7 +46,7 @@ impl<T> Wire<T> {
         }
     }
 
-    /// Nothing is taken now: waits, and gives up a peer for which that takes too long.
+    /// The peer accepts no data now: waits, and fails if this takes too long.
     fn wait(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let (taken, limit) = (&mut self.taken, self.limit);
         let patience = self.patience.get_or_insert_with(|| {
@@ -90,7 +90,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.io).poll_flush(cx) {
             Poll::Pending => {
-                // TLS keeps what it has encrypted.
+                // TLS still has encrypted data in its buffer.
                 self.look(cx)?;
                 self.wait(cx)?;
                 Poll::Pending

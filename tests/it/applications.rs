@@ -278,7 +278,7 @@ fn an_order_that_is_lost_is_told_again_and_a_report_counts_once() {
         assert_eq!((&row["state"], &row["result"]["signal"]), (&json!("stopped"), &json!(15)));
         // One that still runs of a run that is over is to end; what it writes is nobody's.
         node.say(&order["program"], "running", &json!({}));
-        assert_eq!(node.socket.find("exit").await["reason"], "its run is over");
+        assert_eq!(node.socket.find("exit").await["reason"], "its run has ended");
         node.socket.say("output", &json!({ "program": order["program"], "first": 7, "lines": [{ "text": "x" }] }));
         assert_eq!(node.socket.find("outputTaken").await["next"], 8);
     });
@@ -446,7 +446,7 @@ fn nodes_do_what_an_operator_wants() {
         assert_eq!(over(&api, &api.trigger(&job).await).await["reason"], "no node for the program: 1 disabled or drained");
         assert_eq!(api.post(&enable, &json!({})).await.1["isDraining"], false);
         assert_eq!(api.post(&exit, &json!({})).await.1["isLeaving"], true);
-        assert_eq!(node.socket.find("leave").await["reason"], "an operator wants it");
+        assert_eq!(node.socket.find("leave").await["reason"], "requested by an operator");
         assert_eq!(api.delete(&own).await.0, 409, "it is there");
         let (status, rows) = api.get(&statuses).await;
         assert_eq!((status, &rows["items"][0]["freeMemory"]), (200, &json!(2_000)));

@@ -210,7 +210,7 @@ fn once_and_no_more() {
         assert_eq!(state(&api, &once).await["isEnabled"], true, "until it is done");
         end(&api, &start["identity"]).await;
         let done = until("it to be disabled", || async { Some(state(&api, &once).await).filter(|job| job["isEnabled"] == false) }).await;
-        assert_eq!((&done["disabledReason"], &done["updateBy"]), (&json!("it was to run once"), &json!("broker")));
+        assert_eq!((&done["disabledReason"], &done["updateBy"]), (&json!("the job was planned to run once"), &json!("broker")));
         assert_eq!(runs(&api, &once).await.len(), 1);
 
         // After the end of the last run, three times at most.

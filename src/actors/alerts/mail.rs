@@ -7,10 +7,10 @@ use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use std::time::Duration;
 
-/// In which the server must have taken a mail.
+/// How long the server may take to accept a mail.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way to the mail server, if there is one.
+/// The connection to the mail server, if one is configured.
 pub(super) struct Mail(Option<Result<Way, String>>);
 
 struct Way {
@@ -27,10 +27,10 @@ impl std::fmt::Debug for Mail {
 impl Mail {
     pub(super) fn new(config: Option<&MailConfig>) -> Self {
         Self(config.map(|config| {
-            let from = config.from.parse().map_err(|e| format!("the sender's address: {e}"))?;
-            // Its error may quote the URL, and with it the password.
+            let from = config.from.parse().map_err(|e| format!("invalid sender address: {e}"))?;
+            // The error may contain the URL, and with it the password.
             let server = AsyncSmtpTransport::<Tokio1Executor>::from_url(config.smtp_url.as_str());
-            let mut server = server.map_err(|_| "the URL of the mail server cannot be used".to_owned())?;
+            let mut server = server.map_err(|_| "invalid URL of the mail server".to_owned())?;
             if let Some(tls) = own_tls(&config.smtp_url)? {
                 server = server.tls(tls);
             }
@@ -40,21 +40,21 @@ impl Mail {
 
     pub(super) async fn send(&self, claimed: &Claimed) -> Result<(), String> {
         let way = self.0.as_ref().ok_or("the broker was started without a mail server")?.as_ref().map_err(Clone::clone)?;
-        let to: Address = claimed.channel.target.parse().map_err(|e| format!("the address: {e}"))?;
+        let to: Address = claimed.channel.target.parse().map_err(|e| format!("invalid address: {e}"))?;
         let mail = Message::builder()
             .from(way.from.clone())
             .to(Mailbox::new(None, to))
             .subject(subject(claimed))
-            // The same in every attempt.
+            // The same id in every attempt.
             .message_id(Some(format!("<{}.{}@webloom>", claimed.event.id, claimed.channel.id)))
             .body(text(claimed))
             .map_err(|e| e.to_string())?;
         let sent = tokio::time::timeout(PATIENCE, way.server.send(mail)).await;
-        sent.map_err(|_| "the mail server did not take it in time".to_owned())?.map(drop).map_err(|e| e.to_string())
+        sent.map_err(|_| "the mail server did not accept the message in time".to_owned())?.map(drop).map_err(|e| e.to_string())
     }
 }
 
-/// What the URL asks for, with authorities of our own beside the usual ones, if there are any.
+/// The TLS mode of the URL, with the configured authorities in addition to the usual ones. `None` if there are none.
 fn own_tls(url: &url::Url) -> Result<Option<Tls>, String> {
     let own = crate::tls::own_authorities();
     let asked = url.query_pairs().find(|(name, _)| name == "tls").map(|(_, value)| value.into_owned());
@@ -67,25 +67,25 @@ fn own_tls(url: &url::Url) -> Result<Option<Tls>, String> {
     };
     let mut parameters = TlsParameters::builder(url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned());
     for authority in own {
-        let authority = Certificate::from_der(authority.to_vec()).map_err(|e| format!("an authority that is trusted: {e}"))?;
+        let authority = Certificate::from_der(authority.to_vec()).map_err(|e| format!("invalid trusted authority: {e}"))?;
         parameters = parameters.add_root_certificate(authority);
     }
     parameters.build_rustls().map(make).map(Some).map_err(|e| format!("TLS to the mail server: {e}"))
 }
 
-/// Checks an address.
+/// Validates a mail address.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a mail address.
 pub fn check_address(text: &str) -> Result<(), String> {
-    text.parse::<Address>().map(drop).map_err(|e| format!("`{text}` is no mail address: {e}"))
+    text.parse::<Address>().map(drop).map_err(|e| format!("`{text}` is not a mail address: {e}"))
 }
 
 fn subject(claimed: &Claimed) -> String {
     let event = &claimed.event;
     let name = event.detail.job_name.as_deref().map(|name| format!(": {name}")).unwrap_or_default();
     let times = if claimed.events > 1 { format!(" ({} times)", claimed.events) } else { String::new() };
-    // A line break would begin another header.
+    // A line break would start another header.
     format!("[webloom] {}{name}{times}", event.event).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What the alerts' actor is told, and its handle.
+//! Messages to the alert sender, and its handle.
 
 use super::AlertActor;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -7,17 +7,17 @@ use crate::domain::ids::ChannelId;
 use crate::protocol::alerts::AlertTestOutput;
 use actix::Message;
 
-/// From the service: send a message to this channel at once.
+/// From the service: send a test message to this channel at once.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct TestChannel {
-    /// Which.
+    /// The channel.
     pub id: ChannelId,
-    /// What came of it.
+    /// The result of the delivery.
     pub reply: Reply<AlertTestOutput>,
 }
 
-/// The alerts' actor, for other rooms.
+/// Handle to the alert sender for other modules.
 #[derive(Debug, Clone)]
 pub struct AlertsHandle(pub(in crate::actors) Link<AlertActor>);
 

@@ -1,8 +1,7 @@
-//! Alerts: events that were written with what happened become messages to channels, and are sent until they arrive or are
-//! given up. It also looks for what nobody does: runs that do not begin, jobs of which no run ends well.
+//! Alerts: turns stored events into messages to channels, and sends each message until it is delivered or given up. It also
+//! detects missing activity: runs that do not begin, and jobs without a successful run.
 //!
-//! It holds nothing that is not stored. A message that was being sent when it died is sent again: a receiver knows it by
-//! its id.
+//! All its state is in the store. A message that was being sent during a crash is sent again; a receiver recognizes it by its id.
 
 mod mail;
 mod message;
@@ -29,17 +28,17 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Messages that are being sent at once, and to one channel.
+/// Maximum number of concurrent deliveries, in total and per channel.
 const MOST_AT_ONCE: usize = 8;
 const MOST_PER_CHANNEL: usize = 4;
-/// The net below the bell.
+/// Interval between two checks without a notification.
 const LOOK: Duration = Duration::from_secs(1);
-/// Of its time at most this part is spent on looking for what nobody does.
+/// The actor spends at most this fraction of its time on detecting missing activity.
 const WATCH_PART: u32 = 20;
-/// Late runs and silent jobs that are noted at once.
+/// Maximum number of late runs and silent jobs per write.
 const NOTED_AT_ONCE: usize = 100;
 
-/// What sends messages.
+/// Sends messages to channels.
 #[derive(Debug)]
 struct Senders {
     outbound: std::sync::Arc<crate::actors::callback::Outbound>,
@@ -55,21 +54,21 @@ impl Senders {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct AlertActor {
     guard: ExitGuard,
     context: BrokerContext,
     senders: Rc<Senders>,
-    /// Messages that are being sent, by channel.
+    /// Number of deliveries in progress, by channel.
     busy: HashMap<ChannelId, usize>,
     is_looking: bool,
-    /// Somebody rang while it looked.
+    /// A notification arrived during a check.
     rang: bool,
     watch_after: Instant,
 }
 
-/// To itself: the bell rang, a second has passed, or a message was sent.
+/// To itself: check for work after a notification, after a second, or after a delivery.
 struct Look;
 
 impl Message for Look {
@@ -77,7 +76,7 @@ impl Message for Look {
 }
 
 impl AlertActor {
-    /// An actor that has looked at nothing yet.
+    /// An actor that has not checked anything yet.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
         let senders =
@@ -85,7 +84,7 @@ impl AlertActor {
         Self { guard, context, senders, busy: HashMap::new(), is_looking: false, rang: false, watch_after: Instant::now() }
     }
 
-    /// Settles whom to tell of what is new, and sends what is due.
+    /// Creates messages for new events, and sends those that are due.
     fn look(&mut self, ctx: &mut Context<Self>) {
         if self.is_looking {
             self.rang = true;
@@ -102,9 +101,9 @@ impl AlertActor {
             }
             match found {
                 Ok(messages) => messages.into_iter().for_each(|message| this.send(message, ctx)),
-                // The next look finds it again.
+                // The next check retries.
                 Err(error) => {
-                    log::warn!("alerts could not be looked for: {error}");
+                    log::warn!("failed to look for alerts: {error}");
                     this.guard.stats().set_error(error.to_string());
                 }
             }
@@ -121,7 +120,7 @@ impl AlertActor {
         let sent = async move {
             let error = senders.send(&message).await.err();
             if let Some(error) = &error {
-                log::warn!("an alert did not arrive event={} channel={channel} attempt={}: {error}", message.event.id, message.attempt);
+                log::warn!("alert delivery failed event={} channel={channel} attempt={}: {error}", message.event.id, message.attempt);
             }
             settle(&store, &message, error).await;
         };
@@ -135,7 +134,7 @@ impl AlertActor {
     }
 }
 
-/// The messages that may be sent now, and how long it took to look for what nobody does.
+/// The messages that may be sent now, and the time spent on detecting missing activity.
 async fn find_messages(
     context: BrokerContext,
     watch: bool,
@@ -155,7 +154,7 @@ async fn find_messages(
 
 async fn claim(context: &BrokerContext, free: usize, busy: HashMap<ChannelId, usize>) -> Result<Vec<Claimed>, StoreError> {
     let store = &context.store;
-    // Read before anything is written: a broker at rest is to leave its disk alone.
+    // Read before writing: an idle broker should not write to its disk.
     let due = store.read(LookForAlerts { now: Timestamp::now() }).await?;
     if due.events {
         while store.write(ExpandEvents { gather_ms: context.alerts.gather_ms, now: Timestamp::now() }).await? {}
@@ -166,7 +165,7 @@ async fn claim(context: &BrokerContext, free: usize, busy: HashMap<ChannelId, us
     store.write(ClaimAlerts { now: Timestamp::now(), limit: free, busy, most_per_channel: MOST_PER_CHANNEL }).await
 }
 
-/// Writes events of runs that do not begin and of jobs of which no run ends well.
+/// Writes events for runs that do not begin and for jobs without a successful run.
 async fn look_for_silence(store: &Store) -> Result<(), StoreError> {
     let now = Timestamp::now();
     let runs = store.read(LateRuns { now, limit: NOTED_AT_ONCE }).await?;
@@ -180,20 +179,20 @@ async fn look_for_silence(store: &Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes what came of a message, until it is written: else it would be sent again and again.
+/// Stores the result of a delivery, with retries, because otherwise the message would be sent again and again.
 async fn settle(store: &Store, message: &Claimed, error: Option<String>) {
     loop {
         let (event, channel, attempt) = (message.event.id, message.channel.id, message.attempt);
         let settle = SettleAlert { event, channel, attempt, error: error.clone(), now: Timestamp::now() };
         match store.write(settle).await {
             Ok(()) => return,
-            Err(failure) => log::warn!("what came of an alert could not be stored event={event} channel={channel}: {failure}"),
+            Err(failure) => log::warn!("failed to store the result of an alert event={event} channel={channel}: {failure}"),
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Sends a message to a channel at once and says what came of it.
+/// Sends a test message to a channel at once and returns the result.
 async fn test(context: BrokerContext, senders: Rc<Senders>, id: ChannelId) -> Result<AlertTestOutput, Problem> {
     let found = context.store.read(GetChannel(id)).await.map_err(|e| problem_of(&e))?;
     let channel = found.ok_or_else(|| Problem::not_found(format!("there is no channel {id}")))?;
@@ -208,7 +207,7 @@ async fn test(context: BrokerContext, senders: Rc<Senders>, id: ChannelId) -> Re
         at: now,
         detail: Detail { reason: Some(reason), ..Detail::default() },
     };
-    // As if it were the last attempt: it is tried once.
+    // Sent as the last attempt, so that it is not retried.
     let message = Claimed { event: stored, channel, events: 1, attempt: MOST_ATTEMPTS };
     let error = senders.send(&message).await.err();
     let time = Timestamp::now().since_ms(now);
@@ -224,12 +223,12 @@ impl Actor for AlertActor {
         ctx.wait(wrap_future(resumed).map(|resumed, this: &mut Self, ctx: &mut Context<Self>| {
             if let Err(error) = resumed {
                 this.guard.stats().set_error(error.to_string());
-                return ctx.stop(); // and the next one tries again, after a pause
+                return ctx.stop(); // the restarted actor tries again after a pause
             }
             let (bell, own) = (this.context.alarms.clone(), ctx.address());
             ctx.spawn(wrap_future(async move {
                 loop {
-                    // A ring and a second that passed are the same here.
+                    // A notification and a timeout have the same effect here.
                     let _ = tokio::time::timeout(LOOK, bell.notified()).await;
                     own.do_send(Look);
                 }

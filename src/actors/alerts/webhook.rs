@@ -1,4 +1,4 @@
-//! Messages to webhooks: JSON by POST, signed where the channel has a secret.
+//! Messages to webhooks: JSON by POST, signed if the channel has a secret.
 
 use crate::actors::callback::{addresses, to};
 use crate::domain::targets::Targets;
@@ -11,12 +11,12 @@ use awc::http::Method;
 use std::time::Duration;
 use url::Url;
 
-/// In which the other side must have answered.
+/// How long the receiver may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends a message to a channel. Redirects are not followed: where they lead, nobody has agreed to.
+/// Sends a message to a channel. Redirects are not followed, because their targets are not approved.
 pub(super) async fn send(targets: &Targets, claimed: &Claimed) -> Result<(), String> {
-    // The client's own limit ends where the answer begins; this one holds for all.
+    // The client's own timeout ends when the response begins; this one covers everything.
     tokio::time::timeout(PATIENCE, try_send(targets, claimed)).await.map_err(|_| "no answer in time".to_owned())?
 }
 
@@ -33,7 +33,7 @@ async fn try_send(targets: &Targets, claimed: &Claimed) -> Result<(), String> {
         match request.send_body(body.clone()).await {
             Ok(answer) if answer.status().is_success() => return Ok(()),
             Ok(answer) => return Err(format!("answered {}", answer.status())),
-            // Nothing was sent: the next address may take it.
+            // Nothing was sent, so the next address may work.
             Err(SendRequestError::Connect(error)) => last = format!("no connection to {address}: {error}"),
             Err(error) => return Err(error.to_string()),
         }
@@ -41,7 +41,7 @@ async fn try_send(targets: &Targets, claimed: &Claimed) -> Result<(), String> {
     Err(last)
 }
 
-/// What a channel is told.
+/// The content of a message to a channel.
 fn message(claimed: &Claimed) -> AlertMessage<'_> {
     let event = &claimed.event;
     AlertMessage {
@@ -60,7 +60,7 @@ fn message(claimed: &Claimed) -> AlertMessage<'_> {
 /// The URL of a webhook.
 ///
 /// # Errors
-/// It is none that a message can be sent to.
+/// The text is not an HTTP or HTTPS URL.
 pub fn target_of(target: &str) -> Result<Url, String> {
     let url = Url::parse(target).map_err(|_| format!("`{target}` is not a URL: https://example.com/hook is one"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {

@@ -1,4 +1,4 @@
-//! What the allocator is told, and its handle.
+//! Messages to the allocator, and its handle.
 
 use super::Allocator;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -10,106 +10,106 @@ use crate::domain::task::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
 use actix::Message;
 use std::sync::Arc;
 
-/// From a task: it wants a worker. Answered by `Granted` when there is a permit, and by `Nobody` at once if no worker may
-/// have it; then it waits all the same.
+/// From a task: request a worker. The answer is `Granted` when there is a permit, or `Nobody` at once if no worker is eligible;
+/// then the request stays open.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AskPlace {
-    /// What it wants.
+    /// The request.
     pub ask: Box<Ask>,
-    /// Where the grant goes.
+    /// The task that receives the grant.
     pub task: TaskHandle,
 }
 
-/// From a task: it wants none any more.
+/// From a task: withdraw its request.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WithdrawAsk(pub Asker);
 
-/// From a task: a worker has it already. Answered by `Occupied`, if that worker is known.
+/// From a task: a worker already runs it. The answer is `Occupied`, if that worker is known.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct OccupyPlace {
-    /// Who has it.
+    /// The worker that runs the task.
     pub worker: WorkerId,
-    /// Which instance.
+    /// The instance of the task.
     pub instance: u32,
-    /// Where the permit goes.
+    /// The task that receives the permit.
     pub task: TaskHandle,
 }
 
-/// From a [`WorkerPermit`]: it is free again.
+/// From a [`WorkerPermit`]: the slot is free again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleasePlace {
-    /// Where.
+    /// The worker of the slot.
     pub worker: WorkerId,
-    /// In which life of the worker it was given.
+    /// The incarnation of the worker in which the permit was granted.
     pub life: u64,
 }
 
-/// From a worker: it is there, or says something else of itself.
+/// From a worker: it has connected or its capacity changed.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct HandHere {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// What it says of itself.
+    /// The capacity that the worker reported.
     pub hand: Box<WorkerCapacity>,
-    /// It can be reached.
+    /// The worker is reachable.
     pub open: bool,
-    /// An operator lets it have nothing new.
+    /// An operator disabled new work for it.
     pub barred: bool,
 }
 
-/// From a worker: an operator lets it have nothing new, or lets it again.
+/// From a worker: an operator disabled or enabled new work for it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct BarHand {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// Whether.
+    /// New work is disabled.
     pub barred: bool,
 }
 
-/// From a worker: it can be reached, or cannot for the moment.
+/// From a worker: it became reachable or unreachable.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct OpenHand {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// Whether.
+    /// The worker is reachable.
     pub open: bool,
 }
 
-/// From a worker or the registry: it is gone.
+/// From a worker or the registry: the worker has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct HandGone(pub WorkerId);
 
-/// From a task that goes to all: who may have it?
+/// From a task that runs on all workers: list the eligible workers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ListHands {
-    /// The name that is watched.
+    /// The name that the workers watch.
     pub handler: Arc<str>,
-    /// What its job says.
+    /// The task settings of the job.
     pub settings: Arc<TaskSettings>,
-    /// The workers, by name.
+    /// The workers, ordered by name.
     pub reply: Reply<Vec<WorkerId>>,
 }
 
-/// From the service: why has a task no worker?
+/// From the service: explain why a task has no worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ExplainAsk {
-    /// What it asks for.
+    /// The request of the task.
     pub ask: Box<Ask>,
-    /// The workers that are there, and why none of them has it.
+    /// The connected workers, each with the reason why it does not run the task.
     pub reply: Reply<Vec<Refusal>>,
 }
 
-/// A permit at a worker for one task, counted off with a grant. It goes back when it is dropped, on whatever way.
+/// A slot at a worker for one task, reserved with a grant. Dropping the permit always frees the slot.
 #[derive(Debug)]
 pub struct WorkerPermit {
     worker: WorkerId,
@@ -122,7 +122,7 @@ impl WorkerPermit {
         Self { worker, life, allocator }
     }
 
-    /// At which worker.
+    /// The worker of the slot.
     #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.worker
@@ -135,7 +135,7 @@ impl Drop for WorkerPermit {
     }
 }
 
-/// The allocator, for other rooms.
+/// Handle to the allocator for other modules.
 #[derive(Debug, Clone)]
 pub struct AllocatorHandle(pub(in crate::actors) Link<Allocator>);
 

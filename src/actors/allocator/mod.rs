@@ -1,6 +1,6 @@
-//! Gives tasks places at workers: the shell around a [`WorkerPool`].
+//! Assigns tasks to slots at workers: the shell around a [`WorkerPool`].
 //!
-//! Owns nothing that is stored: if it dies, a new one is told everything again by the workers and the tasks.
+//! It stores nothing. After a restart, the workers and the tasks send their state again.
 
 mod message;
 
@@ -16,17 +16,17 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Allocator {
     guard: ExitGuard,
     worker_pool: WorkerPool,
-    /// Where grants go, for those who wait.
+    /// The tasks that wait for a grant.
     askers: HashMap<Asker, TaskHandle>,
 }
 
 impl Allocator {
-    /// One that knows nobody yet.
+    /// An allocator without workers or requests.
     #[must_use]
     pub fn new(guard: ExitGuard) -> Self {
         Self { guard, worker_pool: WorkerPool::default(), askers: HashMap::new() }
@@ -40,7 +40,7 @@ impl Allocator {
     fn tell(&mut self, grants: Vec<Grant>, ctx: &Context<Self>) {
         for grant in grants {
             let permit = self.permit(grant, ctx);
-            // Without an asker the permit goes back as it is dropped.
+            // If the request was withdrawn, dropping the permit frees the slot.
             if let Some(task) = self.askers.remove(&grant.asker) {
                 task.granted(grant.asker.1, permit);
             }

@@ -1,4 +1,4 @@
-//! The end of a run, or of one of its attempts.
+//! Ends a run, or one of its attempts.
 
 use super::ApplicationActor;
 use crate::actors::chance;
@@ -14,10 +14,10 @@ use serde_json::json;
 
 impl ApplicationActor {
     pub(super) fn over(&self) -> Problem {
-        Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
+        Problem::conflict("run-over", format!("run {} has ended or is ending", self.run.identity))
     }
 
-    /// What the run brought: how many nodes were asked for and taken, and how their programs ended.
+    /// The result of the run: the number of requested and reserved nodes, and how their programs ended.
     fn result(&self) -> String {
         let ends = self.machine.as_ref().map_or(&[][..], |life| life.instances());
         let ended = |state| ends.iter().filter(|instance| instance.phase == Phase::Over(state)).count();
@@ -45,7 +45,7 @@ impl ApplicationActor {
         if let Some(pause) = pause.filter(|_| state == RunState::Failed) {
             return self.try_again(pause, &reason.unwrap_or_default(), ctx);
         }
-        // That it had fewer nodes than it asked for is worth saying also if all went well on them.
+        // Report that the run had fewer nodes than requested even if it succeeded on them.
         let (result, reason) = (Some(self.result()), reason.or_else(|| self.run.reason.take().filter(|_| self.machine.is_some())));
         let end = End { state, reason, result, now: Timestamp::now() };
         let write = end.write(&self.run, self.epoch);
@@ -61,11 +61,11 @@ impl ApplicationActor {
         });
     }
 
-    /// The attempt failed and there is another one: a new actor waits for its time.
+    /// The attempt failed and another one follows: a new actor waits for its time.
     fn try_again(&mut self, pause: i64, reason: &str, ctx: &mut Context<Self>) {
         self.again = true;
         for reply in self.stops.drain(..) {
-            reply.send(Err(Problem::busy("the run is about to be tried again")));
+            reply.send(Err(Problem::busy("the run is about to be retried")));
         }
         let attempt = self.run.attempt + 1;
         let not_before = Timestamp::now().plus_ms(pause);

@@ -1,4 +1,4 @@
-//! What the actor of an application's run is told, and its handle.
+//! Messages to the actor of an application's run, and its handle.
 
 use super::ApplicationActor;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -9,30 +9,30 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::application::{ProgramOutput, ProgramRef, ProgramReport};
 use actix::Message;
 
-/// From the service or the run's job: end it, on all its nodes.
+/// From the service or the run's job: stop the run on all its nodes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopApplication {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, if that is known.
+    /// The caller, if known.
     pub by: Option<String>,
-    /// All its programs are over or given up, and that is stored.
+    /// Answered when all its programs have ended or are given up, and that is stored.
     pub reply: Reply<RunOutput>,
 }
 
-/// From the registry: the turn of a run that waited for it may have come.
+/// From the registry: a queued run should check whether it may begin.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct CheckQueue;
 
-/// From a node: where a program of the run is.
+/// From a node: the state of a program of the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ProgramReported {
-    /// Who says so.
+    /// The node.
     pub node: NodeId,
-    /// What.
+    /// The report.
     pub report: ProgramReport,
 }
 
@@ -40,7 +40,7 @@ pub struct ProgramReported {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ProgramOutputCame {
-    /// Who has it.
+    /// The node of the program.
     pub node: NodeId,
     /// The lines.
     pub output: ProgramOutput,
@@ -50,27 +50,27 @@ pub struct ProgramOutputCame {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ProgramsListed {
-    /// Who.
+    /// The node.
     pub node: NodeId,
-    /// Which.
+    /// The programs.
     pub programs: Vec<ProgramRef>,
 }
 
-/// From a node's actor: the node is gone.
+/// From a node's actor: the node is lost.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeLost {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// When it was heard of last.
+    /// Time of its last message.
     pub last_heard: Timestamp,
 }
 
-/// A run of an application, for other rooms.
+/// Handle to a run of an application for other modules.
 #[derive(Debug, Clone)]
 pub struct ApplicationHandle(pub(in crate::actors) Link<ApplicationActor>);
 
-/// From the service: where is the run?
+/// From the service: the current state of the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeApplication(pub Reply<RunOutput>);

@@ -1,8 +1,8 @@
 //! A run of an application: programs on one node or on many.
 //!
-//! `domain/application/state_machine` decides; this shell stores and sends. Where the instances are to be is on disk before a node
-//! hears of it, and that a program is over before its node may forget it. So an actor that is built anew takes the same
-//! instances over, asks for them, and starts none twice.
+//! `domain/application/state_machine` decides; this shell stores and sends. The placement of the instances is on disk before a
+//! node receives an order, and the end of a program is on disk before its node may discard it. So a rebuilt actor takes over the
+//! same instances, queries them, and starts none twice.
 
 mod end;
 mod message;
@@ -35,16 +35,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it looks what there is to be told again.
+/// Interval between two checks for messages to repeat.
 const TICK: Duration = Duration::from_millis(500);
-/// Ticks between two reminders to the nodes of what they are expected to have.
+/// Number of ticks between two reminders to the nodes of the programs that they should have.
 const REMIND: u32 = 4;
-/// A run gives nodes so long to come back after the broker, or to send the first heartbeat, in milliseconds.
+/// How long a run waits for nodes to reconnect after a broker restart, or to send the first heartbeat, in milliseconds.
 const NODES_RETURN_MS: i64 = 10_000;
-/// And looks for them so often.
+/// Interval between two checks for these nodes.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct ApplicationActor {
     guard: ExitGuard,
@@ -52,36 +52,36 @@ pub struct ApplicationActor {
     run: Run,
     epoch: i64,
     settings: Option<Arc<ApplicationSettings>>,
-    /// Its arguments, before placeholders are filled in.
+    /// Its arguments, before placeholders are replaced.
     words: Vec<String>,
-    /// None until its nodes are chosen.
+    /// `None` until its nodes are chosen.
     machine: Option<StateMachine>,
     instances: Vec<Place>,
     ticks: u32,
     /// When it began to wait for nodes that are about to connect.
     waits_since: Option<Timestamp>,
-    /// What is to be done first of all.
+    /// Effects to carry out first.
     first: Vec<Effect>,
-    /// Somebody ended it while its places were on their way to the disk.
+    /// The reason of a stop that arrived while the placement was being written.
     stop_reason: Option<String>,
-    /// Who waits for its end.
+    /// Callers that wait for the end.
     stops: Vec<Reply<RunOutput>>,
-    /// The end is decided and on its way to the disk.
+    /// The end is decided and is being written.
     ending: bool,
-    /// Its next attempt is on its way to the disk.
+    /// The next attempt is being written.
     again: bool,
 }
 
-/// What is stored of an instance besides where it is.
+/// The stored values of an instance besides its placement.
 #[derive(Debug, Clone, Default)]
 struct Place {
     result: Option<String>,
     start_time: Option<Timestamp>,
-    /// The number of the line that comes next.
+    /// The number of the next line.
     next_line: u64,
 }
 
-/// What is stored of a run that is taken over.
+/// The stored state of a run that an actor takes over.
 #[derive(Debug)]
 pub struct LoadedApplication {
     run: Run,
@@ -102,7 +102,7 @@ impl LoadedApplication {
     /// The store fails.
     pub async fn load(context: &BrokerContext, run: Run, epoch: i64) -> Result<Self, StoreError> {
         let mut instances = context.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
-        // Those of an attempt that failed stay for who looks until the next one has its nodes.
+        // The instances of a failed attempt stay readable until the next attempt has its nodes.
         instances.retain(|row| row.attempt == run.attempt);
         let (lines, bytes) = context.store.read(LogSize { run_no: run.no }).await?;
         context.followers.learn(run.no, Size::read(lines, bytes));
@@ -152,14 +152,14 @@ impl ApplicationActor {
         }
     }
 
-    /// Goes on with the instances that are stored.
+    /// Continues with the stored instances.
     fn restore(&mut self, rows: Vec<InstanceRow>) -> Vec<Effect> {
         if rows.is_empty() {
             return Vec::new();
         }
         let (now, wall) = (Timestamp::steady(), Timestamp::now());
         let stop = rows.iter().find_map(|row| row.exit_reason.clone());
-        // A beginning that is still to come is one of before the clock went back.
+        // A start time in the future means that the clock went back.
         let age = rows.iter().filter_map(|row| row.start_time).min().map_or(0, |start| wall.since_ms(start).max(0));
         let began = now.plus_ms(-age);
         let stored = rows.into_iter().map(|row| {
@@ -184,8 +184,8 @@ impl ApplicationActor {
         ProgramRef { identity: self.run.identity, instance: nth as u32, attempt: self.run.attempt }
     }
 
-    /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
-    /// stored.
+    /// Sends a write and continues when it is committed. If it fails, this actor ends, and the next one starts from the stored
+    /// state.
     fn then<T: 'static>(
         ctx: &mut Context<Self>,
         write: impl Future<Output = Result<T, StoreError>> + 'static,
@@ -194,24 +194,24 @@ impl ApplicationActor {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
             Ok(value) => done(this, value, ctx),
             Err(error) => {
-                log::error!("the actor of an application ends and is built anew run_id={}: the store: {error}", this.run.identity);
-                this.guard.stats().set_error(format!("the store: {error}"));
+                log::error!("application actor failed and is rebuilt run_id={}: store error: {error}", this.run.identity);
+                this.guard.stats().set_error(format!("store error: {error}"));
                 ctx.stop();
             }
         }));
     }
 
-    /// Its turn has come: chooses nodes, and stores where it will be.
+    /// Begins the attempt: chooses nodes and stores the placement.
     fn begin(&mut self, ctx: &mut Context<Self>) {
         if self.ending || self.machine.is_some() {
             return;
         }
         let Some(settings) = self.settings.clone() else {
-            return self.end(RunState::Failed, Some("the job names no program".to_owned()), ctx);
+            return self.end(RunState::Failed, Some("the job has no program".to_owned()), ctx);
         };
         match settings.words(settings.said(self.run.arguments.as_deref())) {
             Ok(words) => self.words = words,
-            Err(detail) => return self.end(RunState::Failed, Some(format!("the arguments: {detail}")), ctx),
+            Err(detail) => return self.end(RunState::Failed, Some(format!("invalid arguments: {detail}")), ctx),
         }
         let now = Timestamp::now();
         let chosen = self.context.fleet.choose(&settings, self.run.identity, self.run.attempt);
@@ -234,7 +234,7 @@ impl ApplicationActor {
         let (no, epoch, attempt) = (self.run.no, self.epoch, self.run.attempt);
         let peers = chosen.nodes.iter().map(|node| node.0).collect();
         let write = PlaceRun { no, epoch, attempt, peers, reason: remark, now };
-        self.ending = true; // Nothing else is decided before that is on disk.
+        self.ending = true; // Make no other decision until this is on disk.
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             crate::fault::point("application.placed");
             this.ending = false;
@@ -250,7 +250,7 @@ impl ApplicationActor {
         });
     }
 
-    /// Nodes are coming back after the broker, or have connected and are about to say how they are.
+    /// Whether nodes may still reconnect after a broker restart, or have connected and not sent a heartbeat yet.
     fn waits_for_nodes(&mut self, chosen: &Chosen) -> bool {
         let now = Timestamp::steady();
         let waited = now.since_ms(*self.waits_since.get_or_insert(now));
@@ -279,7 +279,7 @@ impl ApplicationActor {
         }
     }
 
-    /// Stores where an instance is now.
+    /// Stores the current state of an instance.
     fn store(&mut self, nth: usize, ctx: &mut Context<Self>) {
         let Some(instance) = self.machine.as_ref().and_then(|machine| machine.instances().get(nth)) else { return };
         let now = Timestamp::now();
@@ -312,7 +312,7 @@ impl ApplicationActor {
         });
     }
 
-    /// Ends all its programs; that it is to end is stored first, so that it does after a crash too.
+    /// Stops all programs. The stop is stored first, so that it also takes effect after a crash.
     fn stop_all(&mut self, reason: String, ctx: &mut Context<Self>) {
         let write = AskExit { no: self.run.no, epoch: self.epoch, reason: reason.clone(), by: self.run.update_by.clone() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| this.happens(Event::Stop(reason), ctx));
@@ -339,7 +339,7 @@ impl Actor for ApplicationActor {
         let first = std::mem::take(&mut self.first);
         self.carry_out(first, ctx);
         match self.run.pause(Timestamp::now()) {
-            // Its job says when its turn has come: then there is another actor.
+            // Its job starts another actor when the run leaves the queue.
             _ if self.run.is_queued() => {}
             Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
             Pause::None | Pause::FromLater => self.begin(ctx),
@@ -369,7 +369,7 @@ impl Handler<StopApplication> for ApplicationActor {
         self.guard.message("application.stop");
         let is_placing = self.ending && self.machine.is_none() && self.run.state == RunState::Scheduled;
         if self.again {
-            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+            return reply.send(Err(Problem::busy("the run is about to be retried")));
         }
         if self.ending && !is_placing {
             return reply.send(Err(self.over()));

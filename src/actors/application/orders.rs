@@ -1,4 +1,4 @@
-//! What the nodes are told.
+//! Messages to the nodes.
 
 use super::ApplicationActor;
 use crate::domain::application::state_machine::Phase;
@@ -9,7 +9,7 @@ use crate::protocol::node::ToNode;
 use std::collections::BTreeMap;
 
 impl ApplicationActor {
-    /// Tells the node of an instance. What is lost on the way is told again.
+    /// Sends a message to the node of an instance. Lost messages are repeated.
     pub(super) fn send(&self, nth: usize, message: &ToNode) {
         if let Some(instance) = self.machine.as_ref().and_then(|life| life.instances().get(nth)) {
             self.tell_node(instance.node, message);
@@ -34,7 +34,7 @@ impl ApplicationActor {
         self.send(nth, &ToNode::Exit { program: self.program(nth), grace, reason });
     }
 
-    /// Reminds each node of what it is expected to have, so that it tells of what it lists and what it does not.
+    /// Sends each node the programs that it should have, so that it reports which of them it has.
     pub(super) fn remind(&self) {
         let Some(life) = &self.machine else { return };
         let mut expected: BTreeMap<NodeId, Vec<ProgramRef>> = BTreeMap::new();
@@ -55,7 +55,7 @@ impl ApplicationActor {
         let settings = self.settings.clone()?;
         let said = settings.said(self.run.arguments.as_deref());
         if self.words.is_empty() {
-            // After a restart; they were split without a fault before.
+            // After a restart. The same arguments were parsed without an error before.
             self.words = settings.words(said).unwrap_or_default();
         }
         let run = &self.run;

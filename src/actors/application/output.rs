@@ -1,4 +1,4 @@
-//! Lines that the programs write: into the log of the run, each once.
+//! Stores the output lines of the programs in the log of the run, each once.
 
 use super::{ApplicationActor, ProgramOutputCame};
 use crate::domain::time::Timestamp;
@@ -7,12 +7,12 @@ use crate::protocol::node::ToNode;
 use crate::store::{NewLine, TakeOutput};
 use actix::Handler;
 
-/// Bytes of a line that are kept.
+/// Maximum bytes of a line.
 const MOST_IN_LINE: usize = 8_192;
 const INFO: i16 = 2;
 const WARNING: i16 = 3;
 
-/// A line as it is kept: its source says which instance wrote it, and where to.
+/// The stored form of a line: its source contains the instance and the stream.
 fn kept(instance: u32, mut line: LogInput, now: Timestamp) -> NewLine {
     let is_error = line.source.as_deref() == Some("stderr");
     if line.text.len() > MOST_IN_LINE {
@@ -28,13 +28,13 @@ impl Handler<ProgramOutputCame> for ApplicationActor {
         self.guard.message("application.output");
         let (program, end) = (output.program, output.first.saturating_add(output.lines.len() as u64));
         let Some(nth) = self.meant(node, program) else {
-            // Nobody wants them; its node is not to wait for ever for somebody to take them.
+            // The run does not expect this program. Acknowledge the lines, so that the node does not wait forever.
             self.tell_node(node, &ToNode::OutputTaken { program, next: end });
             return self.dismiss(node, program);
         };
         let next = self.instances[nth].next_line;
         if output.first > next || end <= next {
-            // A gap, or taken already: what counts is how far it was taken.
+            // A gap or a repeat: acknowledge what was stored so far.
             return self.tell_node(node, &ToNode::OutputTaken { program, next });
         }
         self.instances[nth].next_line = end;
@@ -42,7 +42,7 @@ impl Handler<ProgramOutputCame> for ApplicationActor {
         let new = output.lines.into_iter().skip((next - output.first) as usize);
         let mut lines: Vec<NewLine> = new.map(|line| kept(program.instance, line, now)).collect();
         let lengths: Vec<usize> = lines.iter().map(|line| line.text.len()).collect();
-        // What does not fit is counted and dropped: a program does not wait for a log that is full.
+        // Lines that do not fit are counted and dropped, so that a program does not wait for a full log.
         let room = self.context.followers.make_room(self.run.no, &lengths);
         lines.truncate(room.taken);
         if room.filled {

@@ -1,4 +1,4 @@
-//! What the nodes say.
+//! Handles messages from the nodes.
 
 use super::{ApplicationActor, NodeLost, ProgramReported, ProgramsListed};
 use crate::domain::application::state_machine::{Event, Phase, Word};
@@ -10,14 +10,14 @@ use actix::Handler;
 use serde_json::json;
 
 impl ApplicationActor {
-    /// Which instance a node means; none if the run does not count on that program there.
+    /// The instance that a node refers to; `None` if the run does not expect that program there.
     pub(super) fn meant(&self, node: NodeId, program: ProgramRef) -> Option<usize> {
         let nth = program.instance as usize;
         let instance = self.machine.as_ref()?.instances().get(nth)?;
         (program == self.program(nth) && instance.node == node).then_some(nth)
     }
 
-    /// A program that the run does not count on: it is to end, and its node may forget it.
+    /// Dismisses a program that the run does not expect: it must end, and its node may discard it.
     pub(super) fn dismiss(&self, node: NodeId, program: ProgramRef) {
         let grace = self.settings.as_ref().map_or(0, |settings| settings.grace);
         let reason = "the run no longer counts on it".to_owned();
@@ -30,23 +30,23 @@ impl ApplicationActor {
     }
 }
 
-/// Why a program did not end well; nothing if it did.
+/// Why a program failed; `None` if it succeeded.
 fn failure(report: &ProgramReport) -> Option<String> {
     if let Some(error) = &report.error {
         let kind = serde_json::to_value(error.kind).ok()?;
         return Some(format!("{}: {}", kind.as_str().unwrap_or("other"), error.message));
     }
-    let Some(exit) = &report.exit else { return Some("its node does not say how it ended".to_owned()) };
+    let Some(exit) = &report.exit else { return Some("its node did not report how it ended".to_owned()) };
     let by = exit.ended_by.as_deref().map(|by| format!(", ended by {by}")).unwrap_or_default();
     match (exit.code, exit.signal) {
         (Some(0), _) => None,
         (Some(code), _) => Some(format!("exit code {code}{by}")),
         (None, Some(signal)) => Some(format!("signal {signal}{by}")),
-        (None, None) => Some(format!("its node does not say how it ended{by}")),
+        (None, None) => Some(format!("its node did not report how it ended{by}")),
     }
 }
 
-/// What is kept of a report.
+/// The stored form of a report.
 fn result(report: &ProgramReport) -> String {
     let mut out = report.exit.as_ref().map_or_else(|| json!({}), |exit| json!(exit));
     if let Some(pid) = report.pid {
@@ -64,7 +64,7 @@ impl Handler<ProgramReported> for ApplicationActor {
         self.guard.message("application.report");
         let Some(nth) = self.meant(node, report.program) else {
             let is_over = !matches!(report.state, ProgramState::Accepted | ProgramState::Running);
-            // Told to end what is over, a node says again that it is over.
+            // The program has already ended, so the node only needs the acknowledgement.
             let settled = ToNode::ProgramsSettled(vec![report.program]);
             return if is_over { self.tell_node(node, &settled) } else { self.dismiss(node, report.program) };
         };
@@ -73,7 +73,7 @@ impl Handler<ProgramReported> for ApplicationActor {
             ProgramState::Running => Word::Running,
             ProgramState::Exited => Word::Over(failure(&report)),
             ProgramState::Refused | ProgramState::Lost => {
-                Word::Over(Some(failure(&report).unwrap_or_else(|| "its node refused it".to_owned())))
+                Word::Over(Some(failure(&report).unwrap_or_else(|| "its node rejected it".to_owned())))
             }
         };
         if !self.is_over(nth) {

@@ -1,4 +1,4 @@
-//! What an attempt of a callback brought.
+//! The result of an attempt of a callback.
 
 use crate::domain::schedule::LONGEST;
 use crate::domain::time::Timestamp;
@@ -7,34 +7,34 @@ use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Headers of an answer that are kept.
+/// Response headers that are stored.
 pub(super) const KEPT: [&str; 5] = ["content-type", "date", "location", "retry-after", "x-request-id"];
 
-/// An answer, as far as it is kept.
+/// The stored part of a response.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: BTreeMap<&'static str, String>,
     pub(super) body: Vec<u8>,
-    /// There was more of the body.
+    /// The body was truncated.
     pub(super) is_cut: bool,
-    /// Where it came from, if that is not where the request went first.
+    /// The final URL after redirects, if it differs from the first.
     pub(super) url: Option<String>,
 }
 
-/// An attempt that is over.
+/// A completed attempt.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) answer: Option<Answer>,
-    /// Why it failed, if it did.
+    /// The reason of a failure.
     pub(super) failure: Option<String>,
-    /// Milliseconds that it took.
+    /// Duration in milliseconds.
     pub(super) duration_ms: i64,
-    /// Milliseconds until the receiver gave a sign.
+    /// Milliseconds until the response began.
     pub(super) first_sign_ms: Option<i64>,
 }
 
-/// What a receiver may say of the next time.
+/// The fields by which a receiver may request the next time.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Wish {
@@ -43,12 +43,12 @@ struct Wish {
 }
 
 impl Answer {
-    /// When the receiver wants to be called next, if it says so: `nextAt` or `nextIn` in a JSON object.
+    /// The next time that the receiver requests, with `nextAt` or `nextIn` in a JSON object.
     pub(super) fn next(&self, now: Timestamp) -> Option<NextAsked> {
         if self.is_cut || !self.headers.get("content-type").is_some_and(|kind| kind.to_ascii_lowercase().contains("json")) {
             return None;
         }
-        // An answer is the receiver's own; only these two words in it are ours.
+        // The receiver defines its response; only these two fields have a meaning here.
         let wish: Wish = serde_json::from_slice(&self.body).ok()?;
         let pause = wish.next_in.filter(|ms| *ms <= LONGEST).map(|ms| NextAsked { at: now.plus_ms(ms as i64), from: Some(now) });
         wish.next_at.map(|at| NextAsked { at, from: None }).or(pause)
@@ -56,7 +56,7 @@ impl Answer {
 }
 
 impl Attempt {
-    /// As it stands in the run.
+    /// The form that is stored in the run.
     pub(super) fn result(&self, attempt: u32) -> String {
         let mut out = json!({ "durationMs": self.duration_ms, "attempt": attempt });
         if let Some(answer) = &self.answer {

@@ -1,4 +1,4 @@
-//! What a callback's actor is told, and its handle.
+//! Messages to the actor of a callback, and its handle.
 
 use super::CallbackActor;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -6,28 +6,28 @@ use crate::actors::supervision::Link;
 use crate::protocol::api::RunOutput;
 use actix::Message;
 
-/// From the service or the run's job: end it, and drop the request if one is under way.
+/// From the service or the run's job: stop the run, and cancel its request.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopCallback {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, if that is known.
+    /// The caller, if known.
     pub by: Option<String>,
-    /// Stored.
+    /// Answered when the end is stored.
     pub reply: Reply<RunOutput>,
 }
 
-/// From the registry: the turn of a run that waited for it may have come.
+/// From the registry: a queued run should check whether it may begin.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct CheckQueue;
 
-/// A callback run, for other rooms.
+/// Handle to a callback run for other modules.
 #[derive(Debug, Clone)]
 pub struct CallbackHandle(pub(in crate::actors) Link<CallbackActor>);
 
-/// From the service: where is the run?
+/// From the service: the current state of the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeCallback(pub Reply<RunOutput>);

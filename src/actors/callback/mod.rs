@@ -1,8 +1,8 @@
-//! A callback run: one HTTP request, and the answer as its result.
+//! A callback run: one HTTP request, with the response as its result.
 //!
-//! That an attempt begins is written before the request is sent. So after a crash the next life of the run makes the same
-//! attempt again: *at least once*. The run's id and the number of the attempt travel in headers, and a receiver that must
-//! not do a thing twice compares them.
+//! The begin of an attempt is stored before the request is sent. So after a crash, the next incarnation of the run repeats the
+//! same attempt: *at least once*. Headers contain the run's id and the attempt number; a receiver that must not act twice
+//! compares them.
 
 mod answer;
 mod message;
@@ -28,10 +28,10 @@ use outbound::Slot;
 use std::future::Future;
 use std::time::Duration;
 
-/// Milliseconds that an attempt may take, unless the job says otherwise.
+/// Default timeout of an attempt, in milliseconds.
 const USUAL_TIMEOUT: u64 = 30_000;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct CallbackActor {
     guard: ExitGuard,
@@ -40,11 +40,11 @@ pub struct CallbackActor {
     epoch: i64,
     /// The wait for a slot, or the request.
     work: Option<SpawnHandle>,
-    /// The end is decided and on its way to the disk.
+    /// The end is decided and is being written.
     ending: bool,
-    /// It is only the attempt that ends.
+    /// Only the attempt ends; another one follows.
     again: bool,
-    /// The time that the receiver asked for.
+    /// The time that the receiver requested.
     next: Option<NextAsked>,
 }
 
@@ -55,8 +55,8 @@ impl CallbackActor {
         Self { guard, context, run, epoch, work: None, ending: false, again: false, next: None }
     }
 
-    /// Sends a write and goes on when it is committed. If it is not, this actor ends, and the next one begins with what is
-    /// stored.
+    /// Sends a write and continues when it is committed. If it fails, this actor ends, and the next one starts from the stored
+    /// state.
     fn then<T: 'static>(
         ctx: &mut Context<Self>,
         write: impl Future<Output = Result<T, StoreError>> + 'static,
@@ -65,14 +65,14 @@ impl CallbackActor {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
             Ok(value) => done(this, value, ctx),
             Err(error) => {
-                log::error!("the actor of a callback ends and is built anew run_id={}: the store: {error}", this.run.identity);
-                this.guard.stats().set_error(format!("the store: {error}"));
+                log::error!("callback actor failed and is rebuilt run_id={}: store error: {error}", this.run.identity);
+                this.guard.stats().set_error(format!("store error: {error}"));
                 ctx.stop();
             }
         }));
     }
 
-    /// Its turn has come, or the time of its next attempt.
+    /// Begins an attempt: the run left the queue, or the time of its next attempt has come.
     fn begin(&mut self, ctx: &mut Context<Self>) {
         if self.ending {
             return;
@@ -83,7 +83,7 @@ impl CallbackActor {
         self.work = Some(ctx.spawn(slot.map(|slot, this: &mut Self, ctx: &mut Context<Self>| this.order(slot, ctx))));
     }
 
-    /// The attempt begins: first on disk, then on the wire.
+    /// Begins the attempt: stores it first, then sends the request.
     fn order(&mut self, slot: Slot, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         self.run.state = RunState::Running;
@@ -127,16 +127,16 @@ impl CallbackActor {
         if let Some(reason) = attempt.failure {
             return self.end(RunState::Failed, Some(reason), result, ctx, drop);
         }
-        // The job deals with the time when it deals with the end.
+        // The job processes the requested time together with the end.
         self.next = attempt.answer.as_ref().and_then(|answer| answer.next(Timestamp::now()));
         self.end(RunState::Success, None, result, ctx, drop);
     }
 
     fn over(&self) -> Problem {
-        Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
+        Problem::conflict("run-over", format!("run {} has ended or is ending", self.run.identity))
     }
 
-    /// Ends the run or its attempt, once. `done` is called when that is on disk, or at once if it was ending already.
+    /// Ends the run or its attempt, once. `done` is called when that is on disk, or at once if it was already ending.
     fn end(
         &mut self,
         state: RunState,
@@ -170,7 +170,7 @@ impl CallbackActor {
         });
     }
 
-    /// The attempt failed and there is another one: a new actor waits for its time.
+    /// The attempt failed and another one follows: a new actor waits for its time.
     fn try_again(&mut self, pause: i64, reason: &str, ctx: &mut Context<Self>) {
         self.again = true;
         let attempt = self.run.attempt + 1;
@@ -191,7 +191,7 @@ impl Actor for CallbackActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         match self.run.pause(Timestamp::now()) {
-            // Its job says when its turn has come: then there is another actor.
+            // Its job starts another actor when the run leaves the queue.
             _ if self.run.is_queued() => {}
             Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
             Pause::None | Pause::FromLater => self.begin(ctx),
@@ -219,7 +219,7 @@ impl Handler<StopCallback> for CallbackActor {
     fn handle(&mut self, StopCallback { reason, by, reply }: StopCallback, ctx: &mut Self::Context) {
         self.guard.message("callback.stop");
         if self.again {
-            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+            return reply.send(Err(Problem::busy("the run is about to be retried")));
         }
         if self.ending {
             return reply.send(Err(self.over()));

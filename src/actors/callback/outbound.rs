@@ -1,9 +1,9 @@
-//! What all requests to addresses that users name share, callbacks and webhooks: where they may go, by which client, and
-//! how many callbacks are under way at a time.
+//! Shared by all requests to URLs from users, which are callbacks and webhooks: the allowed targets, the HTTP client, and the
+//! limit of concurrent callbacks.
 //!
-//! Names are resolved here and a request is made to the very address that was judged, so that a name which leads
-//! elsewhere a moment later gains nothing. Connections are not kept: each request is judged anew, and none fails since the
-//! receiver closed an old one.
+//! Names are resolved here, and the request goes to exactly the address that was checked, so that a later change of the name
+//! cannot bypass the check. Connections are not reused: each request is checked again, and none fails because the receiver closed
+//! an old connection.
 
 use crate::domain::targets::Targets;
 use awc::http::Method;
@@ -14,24 +14,24 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::{Host, Url};
 
-/// Addresses of a name that are tried, one after the other.
+/// Maximum number of addresses of a name that are tried, one after the other.
 const MOST_ADDRESSES: usize = 4;
-/// For a connection, and for its handshake.
+/// Timeout for a connection, and for its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Requests under way at a time: each is an open file, and a broker has more to open than these. A run that finds no slot
-/// is *pending* until there is one.
+/// Maximum number of concurrent requests. Each uses an open file, and the broker needs files for other work. A run without a slot
+/// is *pending* until one is free.
 const SLOTS: usize = 512;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Outbound {
-    /// Where requests may go.
+    /// The allowed targets.
     pub targets: Targets,
     slots: Arc<Semaphore>,
 }
 
-/// A place among the requests that are under way.
+/// A slot for one concurrent request.
 #[derive(Debug)]
 pub(super) struct Slot(#[expect(dead_code, reason = "dropping it is what matters")] Option<OwnedSemaphorePermit>);
 
@@ -42,26 +42,26 @@ impl Default for Outbound {
 }
 
 impl Outbound {
-    /// To these targets.
+    /// Requests to these targets.
     #[must_use]
     pub fn new(targets: Targets) -> Self {
         Self { targets, slots: Arc::new(Semaphore::new(SLOTS)) }
     }
 
-    /// Waits for a slot; first come, first served.
+    /// Waits for a slot, in the order of the calls.
     pub(super) async fn slot(&self) -> Slot {
-        // It is never closed, so there is no error that could mean anything.
+        // The semaphore is never closed, so no error can occur.
         Slot(Arc::clone(&self.slots).acquire_owned().await.ok())
     }
 }
 
-/// The addresses of a URL that a request may go to.
+/// The addresses of a URL that requests may use.
 ///
 /// # Errors
-/// None of them is permitted, or the name leads nowhere.
+/// No address is allowed, or the name cannot be resolved.
 pub(in crate::actors) async fn addresses(targets: &Targets, url: &Url) -> Result<Vec<SocketAddr>, String> {
     let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-        return Err(format!("`{url}` names no host"));
+        return Err(format!("`{url}` has no host"));
     };
     let name = host.to_string();
     if let Some(why) = targets.refuses(&name, port) {
@@ -81,7 +81,7 @@ pub(in crate::actors) async fn addresses(targets: &Targets, url: &Url) -> Result
     if is_known && permitted.is_empty() { Err(targets.because(&name)) } else { Ok(permitted) }
 }
 
-/// A request to this address, and to no other.
+/// A request to exactly this address.
 pub(in crate::actors) fn to(method: Method, url: &Url, address: SocketAddr) -> ClientRequest {
     CLIENT.with(|client| client.request(method, url.as_str())).address(address).force_close()
 }
@@ -98,7 +98,7 @@ fn client() -> Client {
         .timeout(CONNECT_TIMEOUT)
         .handshake_timeout(CONNECT_TIMEOUT)
         .conn_keep_alive(Duration::ZERO)
-        // How many are under way is the business of the slots.
+        // The slots limit the number of requests.
         .limit(0);
     Client::builder()
         .connector(connector)

@@ -1,10 +1,10 @@
-//! One attempt: the request, its redirects, the answer.
+//! One attempt: the request, its redirects, the response.
 //!
-//! Names are resolved here and the request is made to the very address that was judged, so that a name which leads
-//! elsewhere a moment later gains nothing. Connections are not kept: each request is judged anew, and none fails since the
-//! receiver closed an old one.
+//! Names are resolved here, and the request goes to exactly the address that was checked, so that a later change of the name
+//! cannot bypass the check. Connections are not reused: each request is checked again, and none fails because the receiver closed
+//! an old connection.
 //!
-//! Known of awc 3.11: a body that ends too early, or ends with the connection, is read as if it were whole or empty. So the
+//! A known limit of awc 3.11: it reads a body that ends too early, or ends with the connection, as complete or empty. So the
 //! status decides how an attempt ended, never the body.
 
 use super::answer::{Answer, Attempt, KEPT};
@@ -24,9 +24,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use url::Url;
 
-/// Redirects that are followed.
+/// Maximum number of redirects that are followed.
 const MOST_REDIRECTS: usize = 5;
-/// Makes the request of a run, within so many milliseconds.
+/// Sends the request of a run, with this timeout in milliseconds.
 pub(super) async fn attempt(targets: &Targets, run: &Run, timeout_ms: u64) -> Attempt {
     let began = Timestamp::now();
     let mut out = Attempt::default();
@@ -53,12 +53,12 @@ struct Call<'a> {
     began: Timestamp,
 }
 
-/// One of the requests that redirects make of one.
+/// One request in a chain of redirects.
 struct Hop<'a> {
     url: Url,
     method: Method,
     body: Option<&'a str>,
-    /// It goes where the job says, and not where a receiver says.
+    /// The origin is the one in the job, and not one from a receiver.
     is_own: bool,
 }
 
@@ -100,16 +100,16 @@ impl Call<'_> {
     }
 
     fn first_url(&self, filled: &Filled) -> Result<Url, String> {
-        let mut url = Url::parse(&filled.url).map_err(|e| format!("with its placeholders filled in, `{}` is no URL: {e}", filled.url))?;
+        let mut url = Url::parse(&filled.url).map_err(|e| format!("with placeholders replaced, `{}` is not a URL: {e}", filled.url))?;
         let meant = Url::parse(&self.callback.url).map_err(|e| e.to_string())?;
         if url.origin() != meant.origin() {
-            return Err(format!("with its placeholders filled in, the URL leads to `{}`", url.host_str().unwrap_or_default()));
+            return Err(format!("with placeholders replaced, the URL leads to `{}`", url.host_str().unwrap_or_default()));
         }
         url.set_fragment(None);
         Ok(url)
     }
 
-    /// Where a redirect leads, as browsers do it: a POST becomes a GET, unless the status forbids it.
+    /// The target of a redirect. As in browsers, a POST becomes a GET unless the status forbids it.
     fn follow<'a>(&self, first: &Url, hop: Hop<'a>, status: u16, location: &str) -> Result<Hop<'a>, String> {
         let mut url = hop.url.join(location).map_err(|e| format!("a redirect leads to `{location}`: {e}"))?;
         url.set_fragment(None);
@@ -125,7 +125,7 @@ impl Call<'_> {
         Ok(if becomes_get { Hop { url, method: Method::GET, body: None, is_own } } else { Hop { url, is_own, ..hop } })
     }
 
-    /// Sends to the first of the addresses that takes the connection.
+    /// Sends to the first address that accepts the connection.
     async fn send(
         &self,
         hop: &Hop<'_>,
@@ -140,7 +140,7 @@ impl Call<'_> {
             };
             match sent {
                 Ok(response) => return Ok(response),
-                // Nothing was sent: the next address may take it.
+                // Nothing was sent, so the next address may work.
                 Err(SendRequestError::Connect(error)) => last = format!("no connection to {address}: {error}"),
                 Err(error) => return Err(format!("no answer from {address}: {error}")),
             }
@@ -152,9 +152,9 @@ impl Call<'_> {
         let mut request = to(hop.method.clone(), &hop.url, address);
         let headers = request.headers_mut();
         for (name, value) in &filled.headers {
-            // What the job gave for one receiver, a key perhaps, is not for another; what describes the body is.
+            // Headers for one receiver, for example a key, must not go to another one; headers that describe the body may.
             if hop.is_own || name.eq_ignore_ascii_case("content-type") || name.eq_ignore_ascii_case("accept") {
-                let cannot = || format!("the header `{name}` cannot be sent");
+                let cannot = || format!("the header `{name}` is invalid");
                 let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| cannot())?;
                 headers.insert(key, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| cannot())?);
             }
@@ -176,7 +176,7 @@ impl Call<'_> {
     }
 }
 
-/// The run's trace, with a span of its own for each attempt (W3C Trace Context).
+/// The run's trace, with a separate span for each attempt (W3C Trace Context).
 fn traceparent(run: &Run) -> String {
     let trace = run.trace_id.clone().unwrap_or_else(|| run.identity.to_string());
     // The version bits keep it from being zero.

@@ -1,4 +1,4 @@
-//! What the dispatcher is told, and its handle.
+//! Messages to the dispatcher, and its handle.
 
 use super::Dispatcher;
 use crate::actors::node::NodeHandle;
@@ -10,78 +10,78 @@ use crate::domain::node::{NodeFacts, Room};
 use crate::protocol::node::Block;
 use actix::Message;
 
-/// From a run: it has this many blocks for nodes. Grants follow while there are nodes with room.
+/// From a run: it has this many blocks for nodes. Grants follow while nodes have free slots.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunReady {
-    /// Which run.
+    /// The run.
     pub identity: Identity,
-    /// Where grants go.
+    /// The run that receives the grants.
     pub run: RunHandle,
-    /// Higher goes first.
+    /// Runs with a higher value go first.
     pub priority: i32,
-    /// Blocks.
+    /// Number of blocks.
     pub ready: usize,
-    /// Sites that may be asked now and have blocks that wait.
+    /// Number of sites that may be requested now and have waiting blocks.
     pub sites: usize,
-    /// Only nodes of this group.
+    /// Only nodes of this group are eligible.
     pub node_group: Option<String>,
-    /// Only nodes of this system.
+    /// Only nodes with this operating system are eligible.
     pub os: Option<String>,
 }
 
-/// From a run or the registry: a run is over, or its actor is dead.
+/// From a run or the registry: a run has ended, or its actor has ended.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunGone(pub Identity);
 
-/// From a node: it is there, with room for so many blocks, and takes work or does not.
+/// From a node: it is connected, with this number of free slots, and accepts work or not.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeOpen {
-    /// What it is.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
-    /// Where blocks go.
+    /// The node that receives the blocks.
     pub node: NodeHandle,
-    /// Blocks.
+    /// Free slots for blocks.
     pub free: u32,
-    /// Blocks of sites besides.
+    /// Free slots for site blocks.
     pub free_sites: u32,
-    /// Blocks may be sent to it.
+    /// The node accepts blocks.
     pub open: bool,
 }
 
-/// From a node: a block has left it. From a [`NodePermit`] that no block has taken.
+/// From a node: a block has left it. From a [`NodePermit`]: no block has used it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Credit(pub NodeId, pub Room);
 
-/// From a node or the registry: a node is gone.
+/// From a node or the registry: a node has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeGone(pub NodeId);
 
-/// From a node without a socket, which asks for a block: the best run is asked to hand one out, and answers.
+/// From a node without a socket that requests a block: the dispatcher asks the best run to dispatch one, and the run answers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PullBlock {
-    /// Who asks.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
     /// The node's actor.
     pub node: NodeHandle,
-    /// Runs that it wants nothing of.
+    /// Runs whose blocks the node does not accept.
     pub without: Vec<Identity>,
-    /// The block, or none.
+    /// The block, or `None`.
     pub reply: Reply<Option<Block>>,
 }
 
-/// A node's room for one block, counted off with a grant. Dropped before a block has arrived at the node, on whatever
-/// way, it goes back to the dispatcher that counted it off: a later dispatcher never did.
+/// A slot at a node for one block, reserved with a grant. If the permit is dropped before a block arrives at the node, the slot
+/// goes back to the dispatcher that reserved it; a later dispatcher never counted it.
 #[derive(Debug)]
 pub struct NodePermit {
     node: NodeId,
     room: Room,
-    /// The node keeps the pace of a site by itself.
+    /// The node limits the pace of a site by itself.
     keeps_pace: bool,
     dispatcher: Option<DispatcherHandle>,
 }
@@ -91,25 +91,25 @@ impl NodePermit {
         Self { node, room, keeps_pace, dispatcher: Some(dispatcher) }
     }
 
-    /// What of the node it is.
+    /// The kind of slot.
     #[must_use]
     pub fn room(&self) -> Room {
         self.room
     }
 
-    /// Whether the node may be given many requests of a site.
+    /// Whether the node accepts many requests to one site.
     #[must_use]
     pub fn keeps_pace(&self) -> bool {
         self.keeps_pace
     }
 
-    /// At which node.
+    /// The node of the slot.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// A block is there: the node says itself when it has left.
+    /// A block has arrived: the node itself reports when the block has left.
     pub fn taken(mut self) {
         self.dispatcher = None;
     }
@@ -123,7 +123,7 @@ impl Drop for NodePermit {
     }
 }
 
-/// The dispatcher, for other rooms.
+/// Handle to the dispatcher for other modules.
 #[derive(Debug, Clone)]
 pub struct DispatcherHandle(pub(in crate::actors) Link<Dispatcher>);
 

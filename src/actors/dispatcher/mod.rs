@@ -1,6 +1,6 @@
-//! Matches nodes that have room with runs that have blocks, at once when either appears.
+//! Matches nodes that have free slots with runs that have blocks, as soon as either appears.
 //!
-//! Owns nothing that is stored: if it dies, a new one is told everything again by the nodes and the runs.
+//! It stores nothing. After a restart, the nodes and the runs send their state again.
 
 mod message;
 
@@ -22,7 +22,7 @@ struct KnownNode {
     keeps_pace: bool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Dispatcher {
     guard: ExitGuard,
@@ -33,7 +33,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// One that knows nobody yet.
+    /// A dispatcher without nodes or runs.
     #[must_use]
     pub fn new(guard: ExitGuard) -> Self {
         Self {
@@ -51,15 +51,15 @@ impl Dispatcher {
             match (self.runs.get(&grant.run), self.nodes.get(&grant.node)) {
                 (Some(run), Some(node)) => {
                     if !node.keeps_pace {
-                        // It has one kind of places for both.
+                        // This node has one pool of slots for both kinds.
                         let other = if room == Room::Block { &mut self.sites } else { &mut self.blocks };
                         other.debit(grant.node);
                     }
                     let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
                     run.grant(node.handle.clone(), NodePermit::new(grant.node, room, node.keeps_pace, this));
                 }
-                // Runs and nodes enter the matchmaker together with their handles.
-                _ => log::error!("a grant without a handle run_id={} node={}", grant.run, grant.node),
+                // This cannot happen: runs and nodes enter the matchmaker together with their handles.
+                _ => log::error!("grant for an unknown run or node run_id={} node={}", grant.run, grant.node),
             }
         }
     }

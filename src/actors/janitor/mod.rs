@@ -1,7 +1,7 @@
-//! What is old goes: runs, ledger, changes, logs, statuses of nodes, alerts. In small steps with pauses between them, and
-//! none while others have much to write.
+//! Deletes old data: runs, ledger, changes, logs, statuses of nodes, alerts. It works in small steps with pauses between them,
+//! and waits while the write queue is long.
 //!
-//! It never touches a run that is not over or whose end its job has still to hear of.
+//! It never deletes a run that is active or whose end its job has not processed yet.
 
 mod rounds;
 
@@ -12,17 +12,17 @@ use rounds::Broom;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Janitor {
     guard: ExitGuard,
     context: BrokerContext,
-    /// Away while it sweeps.
+    /// `None` during a sweep.
     broom: Option<Broom>,
 }
 
 impl Janitor {
-    /// A janitor that has cleaned nothing yet.
+    /// A new janitor.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
         let broom = Some(Broom::new(context.store.clone(), context.keep, Arc::clone(&context.packages)));
@@ -42,9 +42,9 @@ impl Janitor {
             match result {
                 Ok(gone) if gone.is_empty() => {}
                 Ok(gone) => log::info!("cleaned {gone}"),
-                // The next round finds it again.
+                // The next round retries it.
                 Err(error) => {
-                    log::warn!("the cleaning ended early: {error}");
+                    log::warn!("cleanup stopped early: {error}");
                     this.guard.stats().set_error(error.to_string());
                 }
             }
@@ -52,7 +52,7 @@ impl Janitor {
         }));
     }
 
-    /// The pause begins with the end of a round, so that rounds never meet.
+    /// The pause begins at the end of a round, so that rounds never overlap.
     fn clean_later(&self, ctx: &mut Context<Self>) {
         ctx.run_later(Duration::from_millis(self.context.keep.every_ms), Self::clean);
     }

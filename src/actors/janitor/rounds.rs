@@ -1,4 +1,4 @@
-//! One round of cleaning after the other.
+//! One round of cleanup.
 
 use crate::actors::packages::Packages;
 use crate::config::keep::KeepConfig;
@@ -12,19 +12,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After a step that wrote something comes a pause of so many times what it took, so that the writer is the others' for
-/// nine tenths of its time; at least and at most so long.
+/// After a step that wrote, the janitor pauses for this multiple of the step's duration, within the two limits below. So other
+/// writers have the writer for nine tenths of its time.
 const PAUSE_PART: u32 = 10;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After one that only looked.
+/// The pause after a step that only read.
 const AFTER_READ: Duration = Duration::from_millis(5);
-/// While more operations than this wait to be written, nothing is cleaned.
+/// If more operations than this wait in the write queue, the janitor waits.
 const QUIET: usize = 32;
-/// How long it waits for such a time to pass before it looks again.
+/// How long the janitor waits before it checks the write queue again.
 const WHILE_BUSY: Duration = Duration::from_millis(100);
 
-/// What went in a round.
+/// What one round deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Gone {
     runs: usize,
@@ -52,14 +52,14 @@ impl fmt::Display for Gone {
     }
 }
 
-/// The logs as far as they have been measured: nobody else deletes lines.
+/// The size of all logs, measured up to line `last`. Only the janitor deletes lines.
 #[derive(Debug, Default)]
 struct Logs {
     bytes: u64,
     last: i64,
 }
 
-/// What cleans, and what it remembers from round to round.
+/// Does the cleanup and keeps its state from round to round.
 #[derive(Debug)]
 pub(super) struct Broom {
     store: Store,
@@ -73,12 +73,12 @@ impl Broom {
         Self { store, keep, logs: Logs::default(), packages }
     }
 
-    /// One round over everything.
+    /// One round over all tables.
     pub(super) async fn sweep(&mut self) -> Result<Gone, StoreError> {
         let now = Timestamp::now();
         let before = now.plus_ms(-i64::try_from(self.keep.age_ms).unwrap_or(i64::MAX));
         let mut gone = Gone::default();
-        // First, so that what is deleted with runs is among what was measured.
+        // Measure first, so that the logs of deleted runs are included.
         self.measure_logs().await?;
         self.sweep_runs(now, &mut gone).await?;
         self.sweep_logs(&mut gone).await?;
@@ -92,14 +92,14 @@ impl Broom {
         Ok(gone)
     }
 
-    /// Waits until nobody else has much to write.
+    /// Waits until the write queue is short.
     async fn quiet(&self) {
         while self.store.stats().depth > QUIET {
             tokio::time::sleep(WHILE_BUSY).await;
         }
     }
 
-    /// Writes when it is quiet, and leaves the writer to others for a while.
+    /// Writes when the write queue is short, then pauses for other writers.
     async fn step<O: WriteOp>(&self, op: O) -> Result<O::Output, StoreError> {
         self.quiet().await;
         let begin = Instant::now();
@@ -143,7 +143,7 @@ impl Broom {
         while self.logs.bytes > self.keep.log_bytes {
             let bytes = self.step(DeleteOldestLines).await?;
             if bytes == 0 {
-                // What was measured is not there any more.
+                // The measured lines no longer exist.
                 self.logs = Logs::default();
                 return Ok(());
             }

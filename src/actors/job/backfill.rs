@@ -1,4 +1,4 @@
-//! Past times and dead runs, once more.
+//! Backfills of past scheduled times, and new runs for dead runs.
 
 use super::input::arguments_of;
 use super::loaded::LoadedJob;
@@ -12,15 +12,15 @@ use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, R
 use crate::protocol::problem::Problem;
 use crate::store::{DeadRuns, FireOf, InsertRun};
 
-/// Runs of one backfill, unless it says otherwise, and at most.
+/// Maximum number of runs of one backfill: the default and the upper limit.
 const USUAL_BACKFILL: usize = 100;
 const MOST_BACKFILL: usize = 1_000;
-/// Instants that one backfill looks at.
+/// Maximum number of scheduled times that one backfill examines.
 const MOST_INSTANTS: usize = 100_000;
-/// Dead runs that one call runs again.
+/// Maximum number of dead runs that one call redrives.
 const MOST_REDRIVEN: usize = 100;
 
-/// How a dead run is run again: once, whoever asks for it.
+/// The trigger that redrives a dead run. The idempotency key ensures that this happens once.
 #[must_use]
 pub fn redriven(run: &Run) -> TriggerInput {
     let idempotency_key = Some(format!("redrive:{}", run.identity));
@@ -28,7 +28,7 @@ pub fn redriven(run: &Run) -> TriggerInput {
 }
 
 impl LoadedJob {
-    /// Makes runs for the instants of a past range that made none. They are those of the plan as it is now.
+    /// Creates runs for the scheduled times of a past range that have no run. It uses the current plan.
     pub(super) async fn backfill(&mut self, input: BackfillInput, by: Option<String>) -> Result<BackfillOutput, Problem> {
         let now = Timestamp::now();
         let limit = input.limit.unwrap_or(USUAL_BACKFILL);
@@ -36,12 +36,12 @@ impl LoadedJob {
             return Err(Problem::invalid("limit", format!("must be 1 to {MOST_BACKFILL}, not {limit}")));
         }
         if input.to < input.from {
-            return Err(Problem::invalid("to", format!("the end {} is before the beginning {}", input.to, input.from)));
+            return Err(Problem::invalid("to", format!("must not be before `from`: {} is earlier than {}", input.to, input.from)));
         }
         self.settle_due(now).await?;
         let id = self.id;
         let known = self.living().await?;
-        // What is not decided yet is the plan's own to fire.
+        // The plan itself fires the times that are not decided yet.
         let to = input.to.min(known.stored.state.decided_until).min(now);
         let allows = known.overlap() == Overlap::Allow;
         let mut instants = Vec::new();
@@ -78,7 +78,7 @@ impl LoadedJob {
         Ok(out)
     }
 
-    /// Runs the dead runs of the job again: those that failed for good and that nobody has run again.
+    /// Redrives the dead runs of the job: runs that failed for good and were not redriven before.
     pub(super) async fn redrive(&mut self, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
         let job_id = self.living().await?.job.id;
         let mut dead = self.context.store.read(DeadRuns { job_id, limit: MOST_REDRIVEN + 1 }).await.map_err(|e| problem_of(&e))?;

@@ -1,4 +1,4 @@
-//! A job is made otherwise. What was due until then is dealt with first, as the job was; from then on its plan is the new one.
+//! Updates a job. Everything due under the old definition is processed first; the new plan applies from then on.
 
 use super::fires::stop_all;
 use super::input::apply;
@@ -13,7 +13,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{Action, FlowFault, StoreError, UpdateJob};
 
 impl LoadedJob {
-    /// Changes the job, and says how it is then.
+    /// Changes the job and returns the new version.
     pub(super) async fn change(&mut self, change: JobChange, by: Option<String>) -> Result<Job, Problem> {
         let restores = matches!(change, JobChange::Restore);
         if self.known().await?.job.is_deleted != restores {
@@ -24,11 +24,11 @@ impl LoadedJob {
             });
         }
         self.withdraw().await?;
-        // If the clock went back, the change is made now and not when the plan was decided.
+        // If the clock went back, use the current time and not the time at which the plan was decided.
         self.settle_due(Timestamp::now()).await?;
         let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
         self.settle_due(now).await?;
-        // When the job comes next may hang on a run of whose end nobody had to tell.
+        // The next scheduled time may depend on a run whose end caused no message.
         self.look_again().await?;
         let known = self.known().await?;
         let old = known.job.clone();
@@ -62,7 +62,7 @@ impl LoadedJob {
             }
             JobChange::Restore => {
                 (job.is_deleted, job.is_enabled) = (false, false);
-                job.disabled_reason = Some("it was deleted and restored".to_owned());
+                job.disabled_reason = Some("the job was deleted and restored".to_owned());
                 Action::Restored
             }
         };
@@ -77,7 +77,7 @@ impl LoadedJob {
         let alarm = !events.is_empty();
         let update = UpdateJob { job: job.clone(), action, was, state, next_at, events };
         let written = self.context.store.write(update).await;
-        // Whatever came of it: what is known of the job is read anew.
+        // In all cases, read the state of the job again.
         let open = self.known.take().map(|known| known.open.all()).unwrap_or_default();
         let job = written.map_err(|error| conflict(&error, &job))?;
         if let Some(scheduler) = self.context.scheduler() {
@@ -93,7 +93,7 @@ impl LoadedJob {
     }
 }
 
-/// What a conflict in the store means here.
+/// Maps a conflict in the store to a problem for the client.
 #[must_use]
 pub fn conflict(error: &StoreError, job: &Job) -> Problem {
     match error {
@@ -105,12 +105,12 @@ pub fn conflict(error: &StoreError, job: &Job) -> Problem {
             Problem::conflict("id-taken", format!("a job with the id {} already exists", job.id)).at("id")
         }
         StoreError::Conflict(what) if what == "version" => {
-            Problem::conflict("version", "the job was changed since that version was read".to_owned()).at("version")
+            Problem::conflict("version", "the job has changed since that version was read; read it again".to_owned()).at("version")
         }
         StoreError::Conflict(what) if FlowFault::read(what).is_some() => {
             FlowFault::read(what).map_or_else(Problem::internal, |fault| flow_problem(&fault))
         }
-        StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job went on meanwhile"),
+        StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job changed in the meantime; retry"),
         other => problem_of(other),
     }
 }

@@ -1,4 +1,4 @@
-//! From a due instant or a trigger to a run.
+//! Creates runs from scheduled times and triggers.
 
 use super::input::arguments_text;
 use super::loaded::{Known, LoadedJob, Texts, of_property};
@@ -21,30 +21,30 @@ use crate::store::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Why a run is stopped for the sake of another one.
+/// The stop reason of a run that another run replaces.
 const REPLACED: &str = "another run of the job replaces it";
 
 impl LoadedJob {
-    /// Deals with all that is due or about to be, and says when the job comes next.
+    /// Processes everything that is due or almost due, and announces the next scheduled time.
     pub(super) async fn due(&mut self) {
         let mut result = self.settle_soon(Timestamp::now()).await;
         if result.as_ref().is_err_and(|problem| problem.status == 503) {
-            // What it knew was not true any more; what it reads now is.
+            // The cached state was outdated; the second attempt uses the stored state.
             result = self.settle_soon(Timestamp::now()).await;
         }
         match result {
             Ok(Soon::Waits) => self.announce_next(true),
             Ok(Soon::Settled) => self.announce(),
-            // The scheduler asks again before long.
-            Err(problem) => log::error!("what is due could not be dealt with job_id={}: {problem}", self.id),
+            // The scheduler sends `Due` again soon.
+            Err(problem) => log::error!("failed to process due fires job_id={}: {problem}", self.id),
         }
     }
 
-    /// Decides what is due at `now`, and the fire after that if its time is near and nothing can change it any more.
+    /// Decides what is due at `now`, and also the next fire if its time is near and nothing can change it any more.
     async fn settle_soon(&mut self, now: Timestamp) -> Result<Soon, Problem> {
         let is_near = |known: &Known| known.stored.next_at.filter(|at| *at > now && at.since_ms(now) <= AHEAD_MS);
         let known = self.known().await?;
-        // After a step of the clock the plan is set back first, however near the next instant is.
+        // After a step of the clock, the plan is reset first, even if the next scheduled time is near.
         if is_near(known).is_none() || known.stored.state.is_from_later(now) {
             self.settle_due(now).await?;
         }
@@ -53,8 +53,8 @@ impl LoadedJob {
             known.stored.next_at = None;
         }
         let Some(at) = is_near(known) else { return Ok(Soon::Settled) };
-        let known = self.known.as_ref().expect("it was read just now");
-        // A task may leave something for the next one.
+        let known = self.known.as_ref().expect("the job was loaded above");
+        // A task may leave data for the next one.
         let may_leave = known.job.job_type == JobKind::Task && known.open_counts().any();
         if may_leave || !known.may_be_ahead() {
             return Ok(Soon::Waits);
@@ -67,14 +67,14 @@ impl LoadedJob {
         }
     }
 
-    /// Decides until nothing is due any more at `until`.
+    /// Decides until nothing is due at `until`.
     pub(super) async fn settle_due(&mut self, until: Timestamp) -> Result<(), Problem> {
         loop {
-            // There may be much to decide, and the clock may go back meanwhile.
+            // There may be much to decide, and the clock may go back in the meantime.
             let clock = Timestamp::now();
             let now = if until.since_ms(clock) > SMALL_STEP_MS { clock } else { until };
             let known = self.known().await?;
-            // What a clock that went back leaves of a job that is off is dealt with too: it may be switched on.
+            // Reset the plan of a disabled job too after the clock went back: the job may be enabled later.
             if (!known.job.is_enabled || known.job.is_deleted) && !known.stored.state.is_from_later(now) {
                 known.stored.next_at = None;
                 return Ok(());
@@ -83,17 +83,13 @@ impl LoadedJob {
                 self.look_again().await?;
             }
             self.known().await?;
-            let known = self.known.as_ref().expect("it was read just now");
+            let known = self.known.as_ref().expect("the job was loaded above");
             let was = known.stored.state;
             let fired_ahead = fired_ahead(&self.context, known).await?;
             let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
             let mut step = decide(&known.plan, &known.rules, &was, &given, now);
             if let Some(after) = step.rewind {
-                log::info!(
-                    "the plan of a job is decided again: the clock went back job_id={} from={} to={after}",
-                    known.job.id,
-                    was.latest()
-                );
+                log::info!("plan is decided again because the clock went back job_id={} from={} to={after}", known.job.id, was.latest());
                 let before = ListFires { job_id: known.job.id, from: None, to: Some(after), verdict: None, ascending: false, limit: 1 };
                 let row = self.context.store.read(before).await.map_err(|e| problem_of(&e))?.pop();
                 if let Some(row) = row.filter(|row| row.planned_until > after) {
@@ -101,7 +97,7 @@ impl LoadedJob {
                 }
             }
             if step.is_empty() {
-                // A run that was made since may have put off what was planned: else the job is told of it again and again.
+                // A newer run may have delayed the plan. Without this update, `Due` would be repeated forever.
                 let next_at = known.next_at(&was, known.open_counts().any());
                 self.known().await?.stored.next_at = next_at;
                 return Ok(());
@@ -110,7 +106,7 @@ impl LoadedJob {
             let changes_again = step.rewind.is_some_and(|to| known.job.update_time > to);
             self.write(step, now).await?;
             if changes_again {
-                // Its changes of the time that comes again count from now on, and the row says so.
+                // The changes that were made during the repeated time now apply again, and the stored row contains them.
                 self.known = None;
             }
             if !more {
@@ -121,7 +117,7 @@ impl LoadedJob {
 
     async fn write(&mut self, step: Step, now: Timestamp) -> Result<(), Problem> {
         let Self { context, known, .. } = self;
-        let known = known.as_mut().expect("it was decided on what is known");
+        let known = known.as_mut().expect("the decision needs a loaded job");
         let stopped = if step.replace { stop_all(context, &known.open.all(), REPLACED, Some(BROKER)).await } else { Vec::new() };
         let (rows, starting) = known.new_fires(&step.rows, now)?;
         let is_open = known.open.len() > stopped.len() || starting > 0;
@@ -151,7 +147,7 @@ impl LoadedJob {
         for (verdict, instants) in verdicts {
             self.context.counts.fired(verdict, instants);
         }
-        let known = self.known.as_mut().expect("it is still known");
+        let known = self.known.as_mut().expect("the job is still loaded");
         known.stored = StoredPlan { state: step.state, next_at };
         stopped.into_iter().for_each(|run| known.open.remove(run));
         let properties = known.properties();
@@ -164,7 +160,7 @@ impl LoadedJob {
         Ok(())
     }
 
-    /// A run was made: it gets its actor, unless it waits for its turn.
+    /// Starts the actor of a new run, unless the run is queued.
     pub(super) fn begin(&mut self, run: Run, properties: &Texts, now: Timestamp) {
         if let Some(planned) = run.planned_at {
             self.context.lateness.recorded(now.since_ms(planned));
@@ -180,29 +176,29 @@ impl LoadedJob {
         }
     }
 
-    /// Makes a run now, by hand or since another scheduler says so.
+    /// Creates a run now, for a manual trigger or for another scheduler.
     pub(super) async fn trigger(&mut self, order: TriggerOrder) -> Result<Triggered, Problem> {
         let id = self.id;
         self.living().await?;
         let now = Timestamp::now();
         let input = &order.input;
         if let Some(planned_at) = input.fire_time {
-            // Told twice, an instant gets the same answer twice, whatever has become of the job meanwhile.
+            // A repeated call for the same scheduled time gets the same answer, even if the job changed in the meantime.
             match self.context.store.read(FireOf { job_id: id, planned_at }).await.map_err(|e| problem_of(&e))? {
                 Some(Some(identity)) => return Ok(Triggered { identity, run: None }),
-                Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was skipped before"))),
+                Some(None) => return Err(Problem::conflict("fire-skipped", format!("the fire of {planned_at} was already skipped"))),
                 None => {}
             }
         }
         if let Some(key) = &input.idempotency_key {
-            // So does a key; before anything is stopped or turned away for its sake.
+            // A repeated idempotency key also gets the same answer. Check it before any run is stopped or rejected.
             let known = self.context.store.read(RunOfKey { job_id: id, key: key.clone() }).await.map_err(|e| problem_of(&e))?;
             if let Some(run) = known {
                 return Ok(Triggered { identity: run.identity, run: None });
             }
         }
         if order.alone || self.living().await?.overlap() != Overlap::Allow {
-            // Who comes now comes before what is only about to begin.
+            // A trigger takes precedence over a run that was created ahead of its time.
             self.withdraw().await?;
         }
         let verdict = self.admit(&order, now).await?;
@@ -224,13 +220,13 @@ impl LoadedJob {
         let fire = input.fire_time.map(|at| (at, Kind::Outside));
         let properties = known.properties();
         let insert = InsertRun { run, version, fire, key: input.idempotency_key.clone() };
-        // What follows from the end of a run was taken on with that run.
+        // A follow-up of an ended run was accepted together with that run, so it must not be rejected.
         let store = &self.context.store;
         let inserted = if order.after.is_some() { store.write_unbounded(insert).await } else { store.write(insert).await };
         self.made(inserted, &properties, now)
     }
 
-    /// The write of a trigger is done, or not.
+    /// Handles the result of the write of a trigger.
     pub(super) fn made(&mut self, done: Result<Inserted, StoreError>, properties: &Texts, now: Timestamp) -> Result<Triggered, Problem> {
         match done {
             Ok(inserted) => Ok(self.inserted(inserted, properties, now)),
@@ -238,11 +234,11 @@ impl LoadedJob {
         }
     }
 
-    /// A run was made, or had been.
+    /// Handles a run that was created now or earlier.
     pub(super) fn inserted(&mut self, inserted: Inserted, properties: &Texts, now: Timestamp) -> Triggered {
         let Inserted { run, already } = inserted;
         let identity = run.identity;
-        // A task's actor knows nothing more yet than stands in its row.
+        // The actor of a new task knows no more than the stored row.
         let shown = (run.kind == JobKind::Task).then(|| Box::new(stored_output(&run)));
         if !already {
             self.begin(run, properties, now);
@@ -250,8 +246,8 @@ impl LoadedJob {
         Triggered { identity, run: shown }
     }
 
-    /// The write of a trigger that nothing has to be asked for: the job is known, and lets any number of its runs be at
-    /// work. Many of these may be under way at once; all others come one after the other.
+    /// The fast path of a trigger: the job is loaded and permits any number of concurrent runs, so nothing must be read. Many of
+    /// these writes may be in progress at once; all other work is sequential.
     pub(super) fn quick(&self, order: &TriggerOrder, now: Timestamp) -> Option<Result<(InsertRun, Texts), Problem>> {
         let known = self.known.as_ref().filter(|known| !known.job.is_deleted && known.job.is_enabled)?;
         if order.input.fire_time.is_some() || order.alone || known.overlap() != Overlap::Allow {
@@ -265,7 +261,7 @@ impl LoadedJob {
         Some(run)
     }
 
-    /// Whether a trigger makes a run now.
+    /// Whether a trigger creates a run now.
     async fn admit(&mut self, order: &TriggerOrder, now: Timestamp) -> Result<Admission, Problem> {
         let known = self.living().await?;
         if !known.job.is_enabled {
@@ -274,7 +270,7 @@ impl LoadedJob {
         }
         let late = order.input.fire_time.map_or(0, |planned| now.since_ms(planned));
         if let Some(limit) = known.job.properties.stale_after().map_err(|e| of_property(&e))?.filter(|limit| late > *limit) {
-            return Ok(Admission::No("stale", format!("the fire is {late} ms late, and stale after {limit} ms")));
+            return Ok(Admission::No("stale", format!("the fire is {late} ms late, the limit is {limit} ms")));
         }
         let policy = if order.alone { Overlap::Skip } else { known.overlap() };
         if policy == Overlap::Allow || !known.open_counts().any() {
@@ -287,7 +283,7 @@ impl LoadedJob {
             Overlap::Allow => Admission::Now,
             _ if order.waits => Admission::Queued,
             Overlap::QueueOne if known.open_counts().queued > 0 => {
-                Admission::No("still-running", format!("run {other} of the job is not over, and another waits for it already"))
+                Admission::No("still-running", format!("run {other} of the job is not over, and another run is already queued"))
             }
             Overlap::QueueOne | Overlap::QueueAll => Admission::Queued,
             Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
@@ -302,7 +298,7 @@ impl LoadedJob {
     }
 }
 
-/// Instants with a run that come again: only where the clock went back are there any.
+/// Repeated scheduled times that already have a run. There are some only if the clock went back.
 async fn fired_ahead(context: &BrokerContext, known: &Known) -> Result<Vec<Timestamp>, Problem> {
     if !known.stored.state.may_have_fired_ahead() {
         return Ok(Vec::new());
@@ -315,11 +311,11 @@ async fn fired_ahead(context: &BrokerContext, known: &Known) -> Result<Vec<Times
     Ok(rows.into_iter().map(|row| row.planned_at).collect())
 }
 
-/// What came of the next fire.
+/// The result of looking at the next fire.
 enum Soon {
-    /// It is decided, or its time is not near.
+    /// The fire is decided, or its time is not near.
     Settled,
-    /// It is to be decided when its time has come.
+    /// The fire must be decided at its scheduled time.
     Waits,
 }
 
@@ -329,14 +325,14 @@ enum Admission {
     No(&'static str, String),
 }
 
-/// Stops runs, all at once, and says which are over.
+/// Stops the runs concurrently and returns those that have ended.
 pub(super) async fn stop_all(context: &BrokerContext, open: &[Identity], reason: &str, by: Option<&str>) -> Vec<Identity> {
     let stops = open.iter().map(|identity| async move {
         let stopped = context.stop_run(*identity, reason.to_owned(), by.map(str::to_owned)).await;
         match stopped {
             Ok(_) => Some(*identity),
             Err(problem) => {
-                log::warn!("a run could not be stopped run_id={identity}: {problem}");
+                log::warn!("failed to stop a run run_id={identity}: {problem}");
                 None
             }
         }
@@ -345,26 +341,26 @@ pub(super) async fn stop_all(context: &BrokerContext, open: &[Identity], reason:
 }
 
 impl Known {
-    /// Its fires may be decided before their time, as far as that hangs on what it is and not on what happens.
+    /// The static part of the check: whether the kind and the policies of this job permit deciding a fire early.
     pub(super) fn may_be_ahead(&self) -> bool {
         let is_kind = match self.job.job_type {
             JobKind::Block => true,
-            // After a crash nobody can tell whether such a task was sent; without a second attempt it would be given up.
+            // After a crash it is unknown whether such a task was sent, so without a second attempt it would be given up.
             JobKind::Task => self.task.lost_attempts != Some(0),
-            // Nodes are chosen, and requests made, when the time has come: there is little to prepare.
+            // Nodes are chosen and requests sent at the scheduled time: there is little to prepare.
             JobKind::Callback | JobKind::Application => false,
         };
         is_kind && may_be_ahead(&self.rules)
     }
 
-    /// What becomes of a fire that finds a run of the job not over.
+    /// The policy for a fire while another run of the job is active.
     pub(super) fn overlap(&self) -> Overlap {
         self.rules.overlap.unwrap_or(if self.plan.is_empty() { Overlap::Allow } else { Overlap::Skip })
     }
 
-    /// The rows of a decision, and how many runs begin with them.
+    /// The rows of a decision, and the number of runs that begin with them.
     fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<(Vec<NewFire>, usize), Problem> {
-        // Few, and nearly always one.
+        // Few rows, and nearly always one.
         let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
         for row in rows {
             if let FireOutcome::Fire { queued } = row.fate {
@@ -395,8 +391,8 @@ impl Known {
         Ok((fires.collect(), starting))
     }
 
-    /// A run that the plan asks for. If it cannot be made as the job stands, it is one that has failed and says why: a plan
-    /// that cannot be decided would stand still.
+    /// A run for the plan. If the definition of the job is invalid, this creates a failed run with the reason, because a plan
+    /// that cannot be decided would stop.
     fn planned_run(&self, now: Timestamp, queued: bool) -> NewRun {
         self.new_run(now, queued).unwrap_or_else(|problem| {
             let mut run = self.bare_run(now, String::new());
@@ -405,7 +401,7 @@ impl Known {
         })
     }
 
-    /// What a trigger says of its run.
+    /// Copies the values of a trigger into the run.
     fn fill_in(&self, run: &mut NewRun, order: &TriggerOrder) -> Result<(), Problem> {
         if let Some(arguments) = &order.input.arguments {
             run.arguments = Some(arguments_text(self.job.job_type, arguments)?);
@@ -420,7 +416,7 @@ impl Known {
         super::input::check_arguments(run)
     }
 
-    /// A run of the job as it is now.
+    /// A run with the current definition of the job.
     pub(super) fn new_run(&self, now: Timestamp, queued: bool) -> Result<NewRun, Problem> {
         let job = &self.job;
         let mut run = self.bare_run(now, class_of(job)?);
@@ -465,13 +461,13 @@ impl Known {
             },
             follow: self.follows(),
             retry_of: None,
-            // A trace of its own; both are 128 bits that are not 0.
+            // The run gets its own trace. Both ids have 128 bits and are never 0.
             trace_id: identity.to_string(),
             creation_time: now,
         }
     }
 
-    /// The end of a run means something to the job even if the run ends well.
+    /// Whether the job must process the end of a run even if the run succeeds.
     fn follows(&self) -> bool {
         let Policies { max_failures, silent_after, .. } = &self.rules;
         self.plan.has_rests()
@@ -487,10 +483,10 @@ impl Known {
 fn class_of(job: &Job) -> Result<String, Problem> {
     match (job.job_type, if job.job_type == JobKind::Task { job.handler() } else { job.properties.class_name() }, &job.callback) {
         (JobKind::Callback, _, Some(callback)) => Ok(callback.title()),
-        (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job names no request")),
+        (JobKind::Callback, _, None) => Err(Problem::invalid("callback", "the job has no `callback`")),
         (_, Some(name), _) => Ok(name.to_owned()),
         (JobKind::Application, None, _) => Ok(String::new()),
-        (JobKind::Task, None, _) => Err(Problem::invalid("task.handler", "the job names no handler")),
-        (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job names no class")),
+        (JobKind::Task, None, _) => Err(Problem::invalid("task.handler", "the job has no `task.handler`")),
+        (JobKind::Block, None, _) => Err(Problem::invalid("properties.FullClassName", "the job has no `FullClassName`")),
     }
 }

@@ -1,4 +1,4 @@
-//! From what was sent to a job: every value is checked before anything is written.
+//! Validates the input for a job. Every value is checked before anything is written.
 
 use crate::domain::application::{ApplicationSettings, of_command};
 use crate::domain::callback::Callback;
@@ -14,7 +14,7 @@ use crate::protocol::problem::Problem;
 use crate::store::NewRun;
 use std::sync::Arc;
 
-/// The longest idempotency key, in characters.
+/// Maximum length of an idempotency key, in characters.
 const MOST_KEY: usize = 200;
 
 fn check_length(field: &str, text: &str, most: usize) -> Result<(), Problem> {
@@ -36,15 +36,15 @@ fn kind_of(input: &JobTypeInput) -> Result<JobKind, Problem> {
     match input {
         JobTypeInput::Number(0) => Ok(JobKind::Block),
         JobTypeInput::Number(1) => Ok(JobKind::Application),
-        JobTypeInput::Number(n) => Err(Problem::invalid("jobType", format!("{n} is no kind of job: 0 is block, 1 is application"))),
+        JobTypeInput::Number(n) => Err(Problem::invalid("jobType", format!("unknown job type {n}: expected 0 (block) or 1 (application)"))),
         JobTypeInput::Name(name) => name.parse().map_err(|detail: String| Problem::invalid("jobType", detail)),
     }
 }
 
-/// A new job.
+/// Creates a job from the input.
 ///
 /// # Errors
-/// A value is not allowed.
+/// A value is invalid.
 pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<Job, Problem> {
     let mut job = Job {
         id: input.id.unwrap_or_else(|| JobId::at(now)),
@@ -72,17 +72,17 @@ pub fn job_from(input: JobInput, by: Option<String>, now: Timestamp) -> Result<J
     Ok(job)
 }
 
-/// Puts what was sent into a job, and checks what comes of it.
+/// Applies the input to a job and validates the result.
 ///
 /// # Errors
-/// A value is not allowed.
+/// A value is invalid.
 pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), Problem> {
     unmask(job, &mut input)?;
     if input.id.is_some_and(|other| other != job.id) {
-        return Err(Problem::invalid("id", "a job keeps its id"));
+        return Err(Problem::invalid("id", "the id of a job cannot change"));
     }
     if let Some(version) = input.version.filter(|version| *version != job.version) {
-        let detail = format!("the job was changed since version {version} was read: it is at {}", job.version);
+        let detail = format!("the job has changed since version {version} was read: the current version is {}", job.version);
         return Err(Problem::conflict("version", detail).at("version"));
     }
     let schedule = schedule_of(job, &input, now)?;
@@ -142,7 +142,7 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
         job.successors = successors;
     }
     if job.job_type == JobKind::Callback && job.callback.is_none() {
-        return Err(Problem::invalid("callback", "a callback job needs the request that it is to make"));
+        return Err(Problem::invalid("callback", "a callback job needs a request"));
     }
     application_of(job)?;
     if let Some(schedule) = schedule {
@@ -151,7 +151,7 @@ pub fn apply(job: &mut Job, mut input: JobInput, now: Timestamp) -> Result<(), P
     Ok(())
 }
 
-/// Refuses what belongs to another kind of job than this one, and forgets what is left of a kind that it was before.
+/// Rejects members that belong to another kind of job, and removes values of an earlier kind.
 fn check_members(job: &mut Job, input: &JobInput) -> Result<(), Problem> {
     let kind = job.job_type;
     let given = [
@@ -167,7 +167,7 @@ fn check_members(job: &mut Job, input: &JobInput) -> Result<(), Problem> {
     if input.command.is_some()
         && (input.application.is_some() || input.arguments.is_some() || is_said("Application") || is_said("Arguments"))
     {
-        return Err(Problem::invalid("command", "`command` says the program and its arguments. Leave `Application` and `Arguments` out"));
+        return Err(Problem::invalid("command", "`command` has the program and its arguments. Leave out `Application` and `Arguments`"));
     }
     if kind != JobKind::Task {
         job.task = None;
@@ -178,7 +178,7 @@ fn check_members(job: &mut Job, input: &JobInput) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Puts what is stored in the place of masks: whoever read the job without its secrets may send it back.
+/// Replaces masks with the stored secrets, so that a client may send back a job that it read without secrets.
 fn unmask(job: &Job, input: &mut JobInput) -> Result<(), Problem> {
     let has_properties = input.properties.is_some();
     let mut properties = Properties(input.properties.take().unwrap_or_default());
@@ -187,11 +187,11 @@ fn unmask(job: &Job, input: &mut JobInput) -> Result<(), Problem> {
     let restored = Secrets { callback: input.callback.as_mut(), properties: &mut properties }.restore(stored);
     input.properties = has_properties.then_some(properties.0);
     restored.map_err(|Unknown(path)| {
-        Problem::invalid(path, format!("`{MASK}` stands for a secret that is not shown, and none is stored here: send the value"))
+        Problem::invalid(path, format!("`{MASK}` stands for a stored secret, but no secret is stored here: send the value"))
     })
 }
 
-/// Checks that there is a name by which a worker carries the job out where it needs one, and no more than one.
+/// Checks that the job has a name for workers if its kind needs one, and not more than one.
 fn check_worker(job: &Job) -> Result<(), Problem> {
     let class = job.properties.get("FullClassName").filter(|class| !class.is_empty());
     let refused = |detail: &str| Err(Problem::invalid("properties.FullClassName", detail));
@@ -200,17 +200,17 @@ fn check_worker(job: &Job) -> Result<(), Problem> {
         JobKind::Block if job.properties.class_name().is_none() => refused(
             "a block job needs the class that workers watch. For other work set `jobType` to `task`, `application` or `callback`, or use `command`",
         ),
-        JobKind::Task if job.handler().is_none() => Err(Problem::invalid("task.handler", "a task job needs the name that workers watch")),
+        JobKind::Task if job.handler().is_none() => Err(Problem::invalid("task.handler", "a task job needs a name that workers watch")),
         JobKind::Task if handler.is_some() && class.is_some_and(|class| Some(class) != handler) => {
-            refused("a task job is carried out by `task.handler`. Leave the class out, or make it a block job")
+            refused("a task job uses `task.handler`. Leave out the class, or make it a block job")
         }
-        JobKind::Application if class.is_some() => refused("an application job has a program and no class. Leave one of the two out"),
-        JobKind::Callback if class.is_some() => refused("a callback job has a request and no class. Leave one of the two out"),
+        JobKind::Application if class.is_some() => refused("an application job has a program and no class. Leave out one of the two"),
+        JobKind::Callback if class.is_some() => refused("a callback job has a request and no class. Leave out one of the two"),
         _ => Ok(()),
     }
 }
 
-/// The program of an application job, checked.
+/// The program of an application job, validated.
 pub(super) fn application_of(job: &Job) -> Result<Option<Arc<ApplicationSettings>>, Problem> {
     if job.job_type != JobKind::Application {
         return Ok(None);
@@ -219,18 +219,18 @@ pub(super) fn application_of(job: &Job) -> Result<Option<Arc<ApplicationSettings
     read.map(|settings| Some(Arc::new(settings))).map_err(|e| Problem::invalid(format!("properties.{}", e.key), e.detail))
 }
 
-/// Checks the arguments that a trigger brought for a program.
+/// Validates the program arguments of a trigger.
 pub(super) fn check_arguments(run: &NewRun) -> Result<(), Problem> {
     let Some(settings) = &run.rules.application else { return Ok(()) };
     settings.words(settings.said(run.arguments.as_deref())).map(drop).map_err(|detail| Problem::invalid("arguments", detail))
 }
 
-/// The schedule that is meant, checked, if the input says anything of it.
+/// The schedule of the input, validated; `None` if the input has no schedule.
 fn schedule_of(job: &Job, input: &JobInput, now: Timestamp) -> Result<Option<Schedule>, Problem> {
     let mut schedule = match (&input.cron, input.interval, &input.schedule) {
         (None, None, None) => return Ok(None),
         (Some(cron), None, None) if cron.trim().is_empty() => return Ok(Some(Schedule::default())),
-        // The rest of the schedule, its zone before all, stays as it is.
+        // Keep the rest of the stored schedule, above all its time zone.
         (Some(cron), None, None) => {
             Schedule { triggers: Schedule::of_cron(cron.clone()).triggers, ..job.schedule.clone().unwrap_or_default() }
         }
@@ -239,7 +239,7 @@ fn schedule_of(job: &Job, input: &JobInput, now: Timestamp) -> Result<Option<Sch
             Schedule { triggers: vec![trigger], ..job.schedule.clone().unwrap_or_default() }
         }
         (None, None, Some(schedule)) => schedule.clone(),
-        // As a job is read: both say the same.
+        // The client sent a job back as it read it: both fields contain the same expression.
         (Some(cron), None, Some(schedule)) if schedule.first_cron() == Some(cron.as_str()) => schedule.clone(),
         _ => return Err(Problem::invalid("schedule", "give only one of `cron`, `interval` and `schedule`")),
     };
@@ -252,13 +252,13 @@ fn schedule_of(job: &Job, input: &JobInput, now: Timestamp) -> Result<Option<Sch
     let is_other = job.schedule.as_ref() != Some(&schedule);
     if is_other && !plan.can_fire_after(now) {
         let field = if input.cron.is_some() { "cron" } else { "schedule" };
-        return Err(Problem::invalid(field, "the job would never run: no instant after now is in this schedule"));
+        return Err(Problem::invalid(field, "the job would never run: the schedule has no future time"));
     }
     Ok(Some(schedule))
 }
 
-/// The request of a callback, checked. A secret that is empty is the one that is stored: it is never shown, so it cannot
-/// be sent back.
+/// The request of a callback, validated. An empty secret means the stored one, because responses never contain the secret and a
+/// client cannot send it back.
 fn callback_of(mut callback: Callback, before: Option<&Callback>) -> Result<Callback, Problem> {
     if callback.secret.as_deref() == Some("") {
         callback.secret = before.and_then(|before| before.secret.clone());
@@ -274,12 +274,12 @@ pub(super) fn of_schedule(e: InvalidSchedule) -> Problem {
 
 fn check_properties(properties: &Properties) -> Result<(), Problem> {
     if properties.0.len() > limits::PROPERTIES {
-        return Err(Problem::invalid("properties", format!("at most {} properties are taken", limits::PROPERTIES)));
+        return Err(Problem::invalid("properties", format!("must be at most {} properties", limits::PROPERTIES)));
     }
     for (key, value) in &properties.0 {
         let field = format!("properties.{key}");
         if key.is_empty() {
-            return Err(Problem::invalid("properties", "a property needs a key"));
+            return Err(Problem::invalid("properties", "keys must not be empty"));
         }
         check_length(&field, key, limits::KEY)?;
         check_length(&field, value, limits::VALUE)?;
@@ -297,7 +297,7 @@ fn check_properties(properties: &Properties) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The text that is stored of a run's arguments: of a task they are JSON, of the other kinds a text.
+/// The stored text of a run's arguments: JSON for a task, plain text for other kinds.
 pub(super) fn arguments_text(kind: JobKind, arguments: &serde_json::Value) -> Result<String, Problem> {
     let text = match (kind, arguments) {
         (JobKind::Task, value) => value.to_string(),
@@ -307,12 +307,12 @@ pub(super) fn arguments_text(kind: JobKind, arguments: &serde_json::Value) -> Re
     if kind != JobKind::Task {
         check_length("arguments", &text, limits::VALUE)?;
     } else if text.len() > task::PAYLOAD {
-        return Err(Problem::invalid("arguments", format!("{} bytes are too many: at most {} are taken", text.len(), task::PAYLOAD)));
+        return Err(Problem::invalid("arguments", format!("{} bytes, must be at most {} bytes", text.len(), task::PAYLOAD)));
     }
     Ok(text)
 }
 
-/// What a trigger would have to bring for a run like this one.
+/// The arguments that a trigger needs to create a run like this one.
 #[must_use]
 pub fn arguments_of(run: &Run) -> Option<serde_json::Value> {
     let text = run.arguments.as_deref()?;
@@ -322,7 +322,7 @@ pub fn arguments_of(run: &Run) -> Option<serde_json::Value> {
     }
 }
 
-/// Checks how a job is to be triggered.
+/// Validates a trigger.
 ///
 /// # Errors
 /// A text is too long.
@@ -330,7 +330,7 @@ pub fn check_trigger(input: &TriggerInput) -> Result<(), Problem> {
     if let Some(key) = &input.idempotency_key {
         check_length("idempotencyKey", key, MOST_KEY)?;
         if key.is_empty() {
-            return Err(Problem::invalid("idempotencyKey", "an empty key is none"));
+            return Err(Problem::invalid("idempotencyKey", "must not be empty"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What a job's actor knows of its job, read when it is first needed.
+//! The cached state of a job in its actor; it is read when it is first needed.
 
 use super::open::OpenRuns;
 use crate::actors::context::BrokerContext;
@@ -15,7 +15,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct LoadedJob {
     pub(super) context: BrokerContext,
@@ -23,20 +23,20 @@ pub(super) struct LoadedJob {
     pub(super) known: Option<Known>,
 }
 
-/// A job as it was read from the store.
+/// A job as read from the store.
 #[derive(Debug)]
 pub struct Loaded {
     /// The job.
     pub job: Job,
-    /// How far its plan is decided.
+    /// How far the plan is decided.
     pub plan: StoredPlan,
-    /// Its runs that are not over.
+    /// The active runs of the job.
     pub open: Vec<OpenRun>,
-    /// What its last run left for the next one.
+    /// Data that the last run left for the next one.
     pub data: Option<Arc<str>>,
 }
 
-/// A job as it is worked with.
+/// A loaded job with its compiled rules and plan.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) job: Job,
@@ -44,19 +44,19 @@ pub(super) struct Known {
     pub(super) plan: Plan,
     pub(super) stored: StoredPlan,
     pub(super) open: OpenRuns,
-    /// What the last run left for the next one.
+    /// Data that the last run left for the next one.
     pub(super) data: Option<Arc<str>>,
-    /// What its arguments are, if a trigger brings none: the text that is stored.
+    /// The stored text of the default arguments, used if a trigger has none.
     pub(super) arguments: Option<String>,
-    /// What runs of a task job take along of its task.
+    /// The task settings that the runs of a task job receive.
     pub(super) task: Arc<TaskSettings>,
     settings: OnceCell<Arc<Settings>>,
 }
 
-/// Properties of a job, as its runs hand them on.
+/// The properties of a job, as its runs pass them on.
 pub(super) type Texts = Arc<BTreeMap<String, String>>;
 
-/// What the properties of a job mean to its runs: read once for all of them.
+/// The parsed properties of a job, shared by its runs.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) properties: Texts,
@@ -68,8 +68,8 @@ impl Known {
     fn new(loaded: Loaded) -> Result<Self, Problem> {
         let Loaded { job, plan, open, data } = loaded;
         let compiled = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile();
-        // It was checked when it was stored; a later version may know other rules.
-        let compiled = compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is not understood: {e}")))?;
+        // The schedule was valid when it was stored; a later version of the program may have other rules.
+        let compiled = compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is invalid: {e}")))?;
         let rules = job.rules().map_err(|e| of_property(&e))?;
         let task = Arc::new(TaskSettings { arguments: None, ..job.task.clone().unwrap_or_default() });
         let arguments = match (job.job_type, &job.task) {
@@ -81,7 +81,7 @@ impl Known {
         Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, settings })
     }
 
-    /// What the job's properties mean to a run of it; how to download is nothing to a run without blocks.
+    /// The parsed properties of the job. Download settings are read only for block jobs.
     pub(super) fn settings(&self) -> Result<Arc<Settings>, Problem> {
         if let Some(settings) = self.settings.get() {
             return Ok(Arc::clone(settings));
@@ -95,17 +95,17 @@ impl Known {
         Ok(Arc::clone(self.settings.get_or_init(|| Arc::new(settings))))
     }
 
-    /// The properties that its runs hand on.
+    /// The properties that the runs pass on.
     pub(super) fn properties(&self) -> Texts {
         self.settings().map_or_else(|_| Arc::new(self.job.properties.0.clone()), |settings| Arc::clone(&settings.properties))
     }
 
-    /// How many of its runs are not over.
+    /// Counts of the active runs.
     pub(super) fn open_counts(&self) -> Open {
         self.open.counts()
     }
 
-    /// When it comes next, as things stand.
+    /// The next scheduled time in the current state.
     pub(super) fn next_at(&self, state: &crate::domain::schedule::PlanState, is_open: bool) -> Option<Timestamp> {
         if !self.job.is_enabled || self.job.is_deleted {
             return None;
@@ -113,7 +113,7 @@ impl Known {
         self.plan.next(state, is_open).map(|next| next.at)
     }
 
-    /// Something that happened to the job, for those who want to hear of it.
+    /// An event of the job, for alerts.
     pub(super) fn event(&self, event: &'static str, identity: Option<Identity>, at: Timestamp, reason: &str) -> NewEvent {
         NewEvent::new(event, (self.job.id, &self.job.name, self.job.group.as_deref()), identity, at, reason)
     }
@@ -124,19 +124,19 @@ impl LoadedJob {
         Self { context, id, known: None }
     }
 
-    /// Takes what was read ahead of time, unless it has read for itself since.
+    /// Uses the state that was read in advance, unless the actor has already read its own.
     pub(super) fn prepare(&mut self, loaded: Loaded) {
         if self.known.is_none() {
-            // If it is not understood, whoever asks next is told so.
+            // If the state is invalid, the next caller gets the error.
             self.known = Known::new(loaded).ok();
         }
     }
 
-    /// The job, read if need be.
+    /// The job, read from the store if it is not loaded.
     pub(super) async fn known(&mut self) -> Result<&mut Known, Problem> {
         if self.known.is_none() {
             let store = &self.context.store;
-            // In this order: a run that ends in between is missing from the second, not from both.
+            // Keep this order: a run that ends in between is missing from the second read, but not from both.
             let mut jobs = store.read(LoadJobs(vec![self.id])).await.map_err(|e| problem_of(&e))?;
             let (job, plan) = jobs.pop().ok_or_else(|| Problem::not_found(format!("there is no job {}", self.id)))?;
             let open = store.read(OpenRunsOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
@@ -148,7 +148,7 @@ impl LoadedJob {
             };
             self.known = Some(Known::new(Loaded { job, plan, open, data })?);
         }
-        Ok(self.known.as_mut().expect("it was read just now"))
+        Ok(self.known.as_mut().expect("the job was loaded above"))
     }
 
     /// The job, if it is not deleted.
@@ -158,7 +158,7 @@ impl LoadedJob {
         if known.job.is_deleted { Err(Problem::not_found(format!("there is no job {id}"))) } else { Ok(known) }
     }
 
-    /// Looks anew which runs are not over: before somebody is turned away because of one.
+    /// Reads the active runs again, before one of them causes a rejection.
     pub(super) async fn look_again(&mut self) -> Result<(), Problem> {
         let open = self.context.store.read(OpenRunsOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
         if let Some(known) = &mut self.known {
@@ -167,24 +167,24 @@ impl LoadedJob {
         Ok(())
     }
 
-    /// Forgets what it knows after a write that was refused or failed: the next one reads what is true.
+    /// Discards the cached state after a rejected or failed write; the next call reads it again.
     pub(super) fn forget(&mut self, error: &StoreError) -> Problem {
         self.known = None;
         match error {
-            StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job went on meanwhile"),
+            StoreError::Conflict(what) if what == "plan" => Problem::busy("the plan of the job changed in the meantime; retry"),
             other => problem_of(other),
         }
     }
 
-    /// Tells the scheduler when the job comes next.
+    /// Sends the scheduler the next scheduled time of the job.
     pub(super) fn announce(&self) {
         self.announce_next(self.known.as_ref().is_some_and(|known| !known.may_be_ahead()));
     }
 
-    /// The same; `at_its_time`: it is not to be told before.
+    /// The same; with `at_its_time` the scheduler must not send `Due` before that time.
     pub(super) fn announce_next(&self, at_its_time: bool) {
         if let (Some(scheduler), Some(known)) = (self.context.scheduler(), &self.known) {
-            // A clock that went back meanwhile is seen here: the scheduler reads only what is stored when it sees that.
+            // A clock that went back in the meantime is detected here: at that event the scheduler reads only the stored state.
             let on = known.job.is_enabled && !known.job.is_deleted;
             let now = Timestamp::now();
             let at = if on && known.stored.state.is_from_later(now) { Some(now) } else { known.stored.next_at };

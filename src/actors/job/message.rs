@@ -1,4 +1,4 @@
-//! What a job's actor is told, and its handle.
+//! Messages to the actor of a job, and its handle.
 
 use super::JobActor;
 use super::loaded::Loaded;
@@ -13,166 +13,166 @@ use crate::protocol::problem::Problem;
 use crate::store::NextAsked;
 use actix::Message;
 
-/// From the service: run the job now. Answered when the run is stored and has its actor.
+/// From the service: run the job now. The answer comes when the run is stored and has its actor.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Trigger {
-    /// How.
+    /// The trigger.
     pub order: TriggerOrder,
     /// The run.
     pub reply: Reply<Triggered>,
 }
 
-/// The run that a trigger made, or had made before.
+/// The run that a trigger created now or earlier.
 #[derive(Debug)]
 pub struct Triggered {
-    /// Which.
+    /// The id of the run.
     pub identity: Identity,
-    /// As it was stored, if nobody knows more of it yet.
+    /// The stored state, if no newer state exists.
     pub run: Option<Box<RunOutput>>,
 }
 
-/// From the service: run the job so many times. Each trigger has its own answer.
+/// From the service: trigger the job several times. Each trigger has its own answer.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct TriggerBatch {
-    /// How.
+    /// The triggers.
     pub orders: Vec<TriggerOrder>,
-    /// The runs.
+    /// The runs, in the order of the triggers.
     pub reply: Reply<Vec<Result<Identity, Problem>>>,
 }
 
-/// How to trigger a job, and for whom.
+/// How to trigger a job, and for which caller.
 #[derive(Debug, Clone, Default)]
 pub struct TriggerOrder {
-    /// As the caller said it.
+    /// The input of the caller.
     pub input: TriggerInput,
-    /// The run that is repeated.
+    /// The run that this one repeats.
     pub retry_of: Option<Identity>,
-    /// The W3C trace that the caller is in.
+    /// The W3C trace of the caller.
     pub trace_id: Option<String>,
-    /// Who.
+    /// The caller.
     pub by: Option<String>,
-    /// Where the policy would turn it away since another run is not over, it waits for its turn.
+    /// If the policy would reject the trigger because of an active run, queue it instead.
     pub waits: bool,
-    /// It is turned away where another run is not over, whatever the policy says.
+    /// Reject the trigger if another run is active, whatever the policy is.
     pub alone: bool,
-    /// The run whose end begins this one.
+    /// The run whose end starts this one.
     pub after: Option<Identity>,
 }
 
-/// From the scheduler, through the registry: an instant of the plan is due.
+/// From the scheduler, through the registry: a scheduled time is due.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Due;
 
-/// From the registry: a run of the job is over, and that is stored; none: look which run's turn it is.
+/// From the registry: a run of the job has ended, and the end is stored. `None`: check which queued run may begin.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunOver {
-    /// Which.
+    /// The run.
     pub identity: Option<Identity>,
-    /// It is stored as one whose end has to be dealt with; else it is only gone.
+    /// The stored end still has to be processed; otherwise the run is only removed.
     pub follow: bool,
 }
 
-/// From the registry: a run of the job is over, and its end means nothing to the job but that it is not there any more.
+/// From the registry: a run of the job has ended. The job only removes it from its active runs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunLeft(pub Identity);
 
-/// From the service: the job is to be otherwise. Answered when it is stored.
+/// From the service: change the job. The answer comes when the change is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Change {
-    /// How.
+    /// The change.
     pub change: JobChange,
-    /// Who.
+    /// The caller.
     pub by: Option<String>,
-    /// The job as it is then.
+    /// The changed job.
     pub reply: Reply<Job>,
 }
 
-/// How a job is to be otherwise.
+/// A change to a job.
 #[derive(Debug)]
 pub enum JobChange {
-    /// Other values.
+    /// Set values.
     Values(Box<JobInput>),
-    /// It starts when it is due or triggered.
+    /// Enable the job: it starts when it is due or triggered.
     Enable,
-    /// It does not.
+    /// Disable the job.
     Disable {
-        /// Why.
+        /// The reason.
         reason: Option<String>,
-        /// Its runs are stopped.
+        /// Stop its runs as well.
         stop: bool,
     },
-    /// The broker disables it by itself, and those who want to hear of such a thing are told.
+    /// The broker disables the job by itself and creates an event for alerts.
     GiveUp {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is gone; its past stays.
+    /// Delete the job; its history stays.
     Delete {
-        /// The version that the caller has seen.
+        /// The version that the caller has read.
         version: Option<i64>,
     },
-    /// It is back, disabled.
+    /// Restore a deleted job, in disabled state.
     Restore,
 }
 
-/// From the service: a run wants its job to be run next at this time.
+/// From the service: a run requests this time for the next run of its job.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AskNext {
     /// The run.
     pub identity: Identity,
-    /// When; one that is past means now.
+    /// The requested time; a past time means now.
     pub next: NextAsked,
-    /// When it comes next.
+    /// The next scheduled time.
     pub reply: Reply<Option<Timestamp>>,
 }
 
-/// From the service: make runs for a past range of the plan.
+/// From the service: create runs for a past range of the plan.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Backfill {
-    /// Which.
+    /// The range.
     pub input: BackfillInput,
-    /// Who.
+    /// The caller.
     pub by: Option<String>,
     /// The runs.
     pub reply: Reply<BackfillOutput>,
 }
 
-/// From the service: run the dead runs again.
+/// From the service: redrive the dead runs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Redrive {
-    /// How.
+    /// The options.
     pub input: RedriveJobInput,
-    /// Who.
+    /// The caller.
     pub by: Option<String>,
     /// The new runs.
     pub reply: Reply<RedriveOutput>,
 }
 
-/// From the registry: what the scheduler has read for it ahead of time.
+/// From the registry: the state that the scheduler read in advance for this job.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Prepare(pub Box<Loaded>);
 
-/// From the service: the stored job was changed without its actor, by a change of its group.
+/// From the service: a change of the group changed the stored job without this actor.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Invalidate;
 
-/// From the registry: it was idle and is in the address book no more.
+/// From the registry: the actor was idle and is no longer in the address book.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Passivate;
 
-/// A job, for other rooms.
+/// Handle to a job for other modules.
 #[derive(Debug, Clone)]
 pub struct JobHandle(pub(in crate::actors) Link<JobActor>);
 

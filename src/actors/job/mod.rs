@@ -1,8 +1,8 @@
-//! A job with something to do: an instant of its plan, a trigger, the end of a run, a change. One after the other: between
-//! the look at how things are and the write that follows nobody else comes.
+//! A job with work to do: a due time of its plan, a trigger, the end of a run, a change. The work is sequential: nothing else
+//! runs between reading the state and the write that follows.
 //!
-//! Started on demand, gone when idle. What it knows of the job stands in a `LoadedJob`; what it decides is decided by
-//! `domain::schedule`; what is true stands in the store, which refuses a write that was decided on something else.
+//! The actor starts on demand and stops when idle. Its cached state is a `LoadedJob`; `domain::schedule` makes the decisions; the
+//! store holds the truth and rejects a write that was based on an outdated state.
 
 mod backfill;
 mod changes;
@@ -38,34 +38,34 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use successors::{Succession, SuccessorsBegun};
 
-/// A job's actor that nobody has asked anything for so long goes.
+/// An actor without messages for this long stops.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long it may still be sent something after that.
+/// How long the actor still accepts messages after that.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 type LateWork = Box<dyn FnOnce(&mut LoadedJob)>;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct JobActor {
     guard: ExitGuard,
     context: BrokerContext,
     id: JobId,
-    /// Away while something is being done with it.
+    /// `None` while some work uses it.
     room: Option<LoadedJob>,
-    /// What came of triggers while the room was away, for when it is back: in the turn in which `wait` is called, actix still
-    /// polls what was spawned before.
+    /// Results of triggers that arrived while `room` was `None`, to apply when it is back: in the poll in which `wait` is called,
+    /// actix still polls the futures spawned before.
     late: Vec<LateWork>,
-    /// Writes of triggers that are under way.
+    /// Number of trigger writes in progress.
     writing: usize,
     /// Runs that ended and whose successors have not all answered.
     succeeded: BTreeSet<Identity>,
-    /// It is in the address book no more, and goes when what it is at is done.
+    /// The actor is no longer in the address book and stops after its current work.
     resting: bool,
     last_used: Timestamp,
 }
 
 impl JobActor {
-    /// The actor of a job; it need not be stored.
+    /// The actor of a job; the job need not be stored.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, id: JobId) -> Self {
         let room = Some(LoadedJob::new(context.clone(), id));
@@ -89,7 +89,7 @@ impl JobActor {
         }
     }
 
-    /// Writes a trigger, or many, while others come in; deals with what comes of it as soon as the room is there.
+    /// Writes one or more triggers while others arrive; applies the result as soon as `room` is available.
     fn write<O: crate::store::WriteOp>(
         &mut self,
         op: O,
@@ -108,7 +108,7 @@ impl JobActor {
         }));
     }
 
-    /// Does something with the room, and nothing else until it is done.
+    /// Runs work that uses `room`; no other message is handled until it is done.
     fn with_room<T: 'static>(
         &mut self,
         place: &'static str,
@@ -118,7 +118,7 @@ impl JobActor {
     ) {
         self.guard.message(place);
         self.last_used = Timestamp::steady();
-        let mut room = self.room.take().expect("`wait` lets nothing in before the room is back");
+        let mut room = self.room.take().expect("`wait` blocks other messages until the room is back");
         let work = async move {
             let result = work(&mut room).await;
             (room, result)
@@ -133,12 +133,12 @@ impl JobActor {
     }
 }
 
-/// Where an answer goes, as the last step of some work.
+/// The last step of some work: send the answer.
 fn answer<T: 'static>(reply: Reply<T>) -> impl FnOnce(&mut JobActor, Result<T, Problem>, &mut Context<JobActor>) + 'static {
     move |_, result, _| reply.send(result)
 }
 
-/// The work is all there is to do.
+/// The last step of work without an answer.
 fn nothing<T>(_: &mut JobActor, _: T, _: &mut Context<JobActor>) {}
 
 impl Actor for JobActor {
@@ -179,7 +179,7 @@ impl Handler<TriggerBatch> for JobActor {
         let now = Timestamp::now();
         let quick = self.room.as_ref().and_then(|room| orders.iter().map(|order| room.quick(order, now)).collect::<Option<Vec<_>>>());
         let Some(quick) = quick else {
-            // One after the other: each may depend on the one before.
+            // Sequential, because each trigger may depend on the one before.
             let work = async move |room: &mut LoadedJob| {
                 let mut done = Vec::with_capacity(orders.len());
                 for order in orders {
@@ -213,7 +213,7 @@ impl Handler<RunLeft> for JobActor {
     fn handle(&mut self, RunLeft(identity): RunLeft, ctx: &mut Self::Context) {
         let waits = self.room.as_ref().and_then(|room| room.known.as_ref()).is_some_and(|known| known.open_counts().queued > 0);
         if waits {
-            // Somebody's turn may have come.
+            // A queued run may begin now.
             return self.with_room("job.run_left", ctx, async move |room| room.run_over(Some(identity), false).await, nothing);
         }
         self.guard.message("job.run_left");
@@ -235,13 +235,13 @@ impl Handler<RunOver> for JobActor {
     fn handle(&mut self, RunOver { identity, follow }: RunOver, ctx: &mut Self::Context) {
         let work = async move |room: &mut LoadedJob| {
             if identity.is_none() {
-                // Nobody knows which: what the room takes to be at work may be over.
+                // The run is unknown: any cached run may have ended.
                 room.known = None;
             }
             room.run_over(identity, follow).await
         };
         if identity.is_some_and(|identity| self.succeeded.contains(&identity)) {
-            // It was told again: the successors are asked already.
+            // A repeated message: the successors are already triggered.
             return;
         }
         self.with_room("job.run_over", ctx, work, |this: &mut Self, succession: Option<Succession>, ctx| {
@@ -304,11 +304,11 @@ impl Handler<Invalidate> for JobActor {
     type Result = ();
     fn handle(&mut self, _: Invalidate, ctx: &mut Self::Context) {
         let work = async move |room: &mut LoadedJob| {
-            // What was decided ahead of its time was decided on that.
+            // Withdraw the run created ahead of its time, because it was based on the old state.
             if room.known.is_some()
                 && let Err(problem) = room.withdraw().await
             {
-                log::warn!("a fire could not be taken back job_id={}: {problem}", room.id);
+                log::warn!("failed to withdraw a fire job_id={}: {problem}", room.id);
             }
             room.known = None;
         };
@@ -321,7 +321,7 @@ impl Handler<Passivate> for JobActor {
     fn handle(&mut self, _: Passivate, ctx: &mut Self::Context) {
         self.guard.message("job.rest");
         self.resting = true;
-        // Somebody may have found it in the address book just before it was taken out.
+        // A sender may have found the actor in the address book just before it was removed.
         ctx.run_later(LAST_WORDS, |this, ctx| this.rest_if_idle(ctx));
     }
 }

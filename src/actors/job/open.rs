@@ -1,4 +1,4 @@
-//! The runs of a job that are not over, the oldest first.
+//! The active runs of a job, the oldest first.
 
 use crate::domain::ids::Identity;
 use crate::domain::run::Run;
@@ -7,7 +7,7 @@ use crate::domain::time::Timestamp;
 use crate::store::OpenRun;
 use std::collections::{BTreeMap, HashMap};
 
-/// See the module's text. Thousands of short tasks may be open at once, and each comes and goes.
+/// See the module documentation. Thousands of short tasks may be active at once, with frequent inserts and removals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenRuns {
     runs: BTreeMap<u64, OpenRun>,
@@ -39,7 +39,7 @@ impl OpenRuns {
         }
     }
 
-    /// Its turn has come.
+    /// The run leaves the queue.
     pub(super) fn release(&mut self, identity: Identity) {
         if let Some(run) = self.places.get(&identity).and_then(|place| self.runs.get_mut(place))
             && run.not_before.take() == Some(Run::QUEUED)
@@ -52,7 +52,7 @@ impl OpenRuns {
         self.runs.values().next().map(|run| run.identity)
     }
 
-    /// The one that has waited longest for its turn.
+    /// The run that has been queued longest.
     pub(super) fn first_queued(&self) -> Option<Identity> {
         if self.queued == 0 {
             return None;
@@ -60,7 +60,7 @@ impl OpenRuns {
         self.runs.values().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity)
     }
 
-    /// The one that was made ahead of its time, which has not come at `now`, and that time. There is one at most.
+    /// The run that was created ahead of its time, if that time is after `now`, with that time. There is at most one.
     pub(super) fn ahead_at(&self, now: Timestamp) -> Option<(Identity, Timestamp)> {
         self.runs.values().rev().filter(|run| run.is_ahead).find_map(|run| Some((run.identity, run.not_before.filter(|at| *at > now)?)))
     }

@@ -1,4 +1,4 @@
-//! After the end of a run: failures are counted, the plan goes on, the next run in the queue has its turn.
+//! Processes the end of a run: counts failures, advances the plan, and starts the next run in the queue.
 
 use super::loaded::LoadedJob;
 use super::message::JobChange;
@@ -13,12 +13,12 @@ use crate::protocol::problem::Problem;
 use crate::store::{DataOf, GetRun, NewLine, NextAsked, NextOf, SettleRun, StoredPlan};
 
 impl LoadedJob {
-    /// A run of the job is over. Gives back what begins after it: the end is dealt with when that has begun.
+    /// Processes the end of a run of the job. If it returns successors, the end stays open until they have begun.
     pub(super) async fn run_over(&mut self, identity: Option<Identity>, follow: bool) -> Option<Succession> {
         self.deal_with_end(identity, follow, None).await
     }
 
-    /// What begins after the end of a run has begun, or could not be asked.
+    /// Continues after the successors of a run have begun or could not be triggered.
     pub(super) async fn successors_begun(&mut self, begun: SuccessorsBegun) {
         match begun.lines {
             Ok(lines) => drop(self.deal_with_end(Some(begun.run), true, Some(lines)).await),
@@ -37,12 +37,12 @@ impl LoadedJob {
         })
     }
 
-    /// It stays marked, and is dealt with again: soon, or when the broker starts again.
+    /// The end stays marked in the store and is processed again: soon, or after a restart of the broker.
     fn end_remains(&self, identity: Option<Identity>, problem: &Problem) {
         if problem.status >= 500 {
             self.settle_later(identity);
         }
-        log::error!("end of a run could not be dealt with job_id={} run_id={identity:?}: {problem}", self.id);
+        log::error!("failed to process the end of a run job_id={} run_id={identity:?}: {problem}", self.id);
     }
 
     async fn settle(
@@ -71,13 +71,13 @@ impl LoadedJob {
             return Ok(None);
         }
         if ended.as_ref().is_some_and(|run| run.kind == JobKind::Task) {
-            // It may have left something for the next one.
+            // The run may have left data for the next one.
             let data = self.context.store.read(DataOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
             self.known().await?.data = data.into_values().next();
         }
         if let (Some(run), None) = (&ended, &begun) {
             self.disable_after(run).await?;
-            // Before the end counts as dealt with: if the broker dies in between, they are begun again, each under the same key.
+            // Before the end counts as processed: after a crash in between, they are triggered again with the same key.
             if let Some(succession) = self.successors_of(run).await? {
                 return Ok(Some(succession));
             }
@@ -99,10 +99,10 @@ impl LoadedJob {
         let mut state = aftermath.state;
         if let (Some(asked), Some(run)) = (asked, &ended) {
             if known.job.is_enabled && !known.job.is_deleted {
-                log::info!("a run asked for a time job_id={} run_id={} at={}", known.job.id, run.identity, asked.at);
+                log::info!("run requested the next time of its job job_id={} run_id={} at={}", known.job.id, run.identity, asked.at);
                 state.ask(asked.at, asked.from, now);
             } else {
-                log::warn!("a run asked for a time of a job that is disabled job_id={} run_id={}", known.job.id, run.identity);
+                log::warn!("run requested the next time of a disabled job job_id={} run_id={}", known.job.id, run.identity);
             }
         }
         let mut events = Vec::new();
@@ -138,8 +138,8 @@ impl LoadedJob {
         Ok(None)
     }
 
-    /// A job that was to run once, or failed too often, is disabled before anything else: if the broker dies in between,
-    /// the end of the run is dealt with again.
+    /// Disables a job that was planned to run once or failed too often. This is the first step: if the broker crashes in between,
+    /// the end of the run is processed again.
     async fn disable_after(&mut self, run: &Run) -> Result<(), Problem> {
         let known = self.known().await?;
         if !known.job.is_enabled || known.job.is_deleted {
@@ -151,16 +151,16 @@ impl LoadedJob {
         let change = if let Some(most) = too_many {
             JobChange::GiveUp { reason: format!("{most} runs failed one after the other") }
         } else if is_once {
-            // What was planned so is no news.
-            JobChange::Disable { reason: Some("it was to run once".to_owned()), stop: false }
+            // This was planned, so it causes no alert.
+            JobChange::Disable { reason: Some("the job was planned to run once".to_owned()), stop: false }
         } else {
             return Ok(());
         };
-        log::warn!("a job is disabled job_id={} change={change:?}", self.id);
+        log::warn!("job disabled job_id={} change={change:?}", self.id);
         self.change(change, Some(BROKER.to_owned())).await.map(drop)
     }
 
-    /// A run says when its job is to be run next.
+    /// A run requests the next time of its job.
     pub(super) async fn ask_next(&mut self, identity: Identity, next: NextAsked) -> Result<Option<Timestamp>, Problem> {
         let known = self.living().await?;
         if !known.job.is_enabled {
@@ -173,7 +173,7 @@ impl LoadedJob {
         state.ask(next.at, next.from, Timestamp::now());
         let next_at = known.next_at(&state, known.open_counts().any());
         let asked = crate::store::MovePlan { job_id: known.job.id, was, state, next_at };
-        log::info!("a run asks for a time job_id={} run_id={identity} at={}", self.id, next.at);
+        log::info!("run requested the next time of its job job_id={} run_id={identity} at={}", self.id, next.at);
         if let Err(error) = self.context.store.write_unbounded(asked).await {
             return Err(self.forget(&error));
         }

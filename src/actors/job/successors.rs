@@ -1,4 +1,4 @@
-//! After the end of a run: the jobs that are named as its successors are triggered, with what it brought.
+//! After the end of a run: triggers the successors of its job with the result of the run.
 
 use super::loaded::LoadedJob;
 use super::message::{TriggerOrder, Triggered};
@@ -15,25 +15,25 @@ use crate::store::{FindJobs, FlowFault, NewLine};
 use actix::{Message, Recipient};
 use std::time::Duration;
 
-/// An end that could not be dealt with is dealt with again after this.
+/// Delay before the end of a run is processed again after an error.
 const AGAIN: Duration = Duration::from_secs(2);
 
 const INFO: i16 = 2;
 const WARNING: i16 = 3;
 
-/// Checks what shows from the list alone; whether its jobs are there is seen when it is stored.
+/// Validates the list itself. Whether the jobs exist is checked when the list is stored.
 pub(super) fn check(successors: &[Successor]) -> Result<(), Problem> {
     if successors.len() > MOST_SUCCESSORS {
-        return Err(Problem::invalid("successors", format!("at most {MOST_SUCCESSORS} successors are taken")));
+        return Err(Problem::invalid("successors", format!("must be at most {MOST_SUCCESSORS} successors")));
     }
     let wrong = |successor: &Successor| successor.job.is_empty() || successor.job.chars().count() > limits::NAME;
     match successors.iter().position(wrong) {
-        Some(i) => Err(Problem::invalid(format!("successors[{i}].job"), "the name or the id of a job is expected")),
+        Some(i) => Err(Problem::invalid(format!("successors[{i}].job"), "must be the name or the id of a job")),
         None => Ok(()),
     }
 }
 
-/// What is wrong with the successors of a job, for whoever sent it.
+/// Maps a fault in the successors of a job to a problem for the client.
 #[must_use]
 pub fn flow_problem(fault: &FlowFault) -> Problem {
     match fault {
@@ -42,18 +42,18 @@ pub fn flow_problem(fault: &FlowFault) -> Problem {
             let way: Vec<String> = names.iter().chain(names.first()).map(|name| format!("`{name}`")).collect();
             Problem::invalid("successors", format!("the job would begin after itself: {}", way.join(" > ")))
         }
-        FlowFault::Endless => Problem::invalid("successors", "too many jobs follow, one after the other"),
+        FlowFault::Endless => Problem::invalid("successors", "the chain of successors is too long"),
     }
 }
 
-/// The jobs that begin after the end of a run, in the order in which they are named; of one that is gone only the name.
+/// The jobs that begin after the end of a run, in the order of the definition. A deleted job has only its name.
 pub(super) struct Succession {
     run: Identity,
     order: TriggerOrder,
     jobs: Vec<(String, Option<JobId>)>,
 }
 
-/// What came of a [`Succession`], message to the job's actor: the lines for the log of the run, or why not all could be asked.
+/// The result of a [`Succession`], sent to the job's actor: lines for the log of the run, or the error of a failed trigger.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct SuccessorsBegun {
@@ -67,8 +67,8 @@ impl Succession {
         self.run
     }
 
-    /// Triggers the jobs, and sends what came of it. The job's actor does other things meanwhile: a successor may be busy for long.
-    /// Done twice, it makes no second run.
+    /// Triggers the jobs and sends the result. Meanwhile the job's actor continues, because a successor may be busy for long. A
+    /// second call creates no second run.
     pub(super) fn begin(self, context: &BrokerContext, job: JobId, told: Recipient<SuccessorsBegun>) {
         let Self { run, order, jobs } = self;
         let answers = jobs.iter().map(|(name, job)| trigger(context, name, *job, order.clone())).collect();
@@ -91,7 +91,7 @@ fn trigger(context: &BrokerContext, name: &str, job: Option<JobId>, order: Trigg
     answer
 }
 
-/// What is worth a line in the log of the run that ended.
+/// The lines for the log of the run that ended.
 fn lines(job: JobId, run: Identity, begun: impl Iterator<Item = (String, Result<Triggered, Problem>)>) -> Result<Vec<NewLine>, Problem> {
     let (mut lines, mut later) = (Vec::new(), None);
     for (name, begun) in begun {
@@ -102,7 +102,7 @@ fn lines(job: JobId, run: Identity, begun: impl Iterator<Item = (String, Result<
                 continue;
             }
             Err(problem) => {
-                log::warn!("successor does not begin job_id={job} run_id={run} successor={name}: {problem}");
+                log::warn!("failed to trigger a successor job_id={job} run_id={run} successor={name}: {problem}");
                 (WARNING, format!("the job `{name}` does not begin after this run: {}", problem.detail))
             }
         };
@@ -113,7 +113,7 @@ fn lines(job: JobId, run: Identity, begun: impl Iterator<Item = (String, Result<
 }
 
 impl LoadedJob {
-    /// What begins after this end, if anything does.
+    /// The successors to begin after this end, if there are any.
     ///
     /// # Errors
     /// The store fails.
@@ -135,7 +135,7 @@ impl LoadedJob {
         Ok(Some(Succession { run: run.identity, order, jobs: names.into_iter().zip(found).collect() }))
     }
 
-    /// Deals with an end again that could not be dealt with now.
+    /// Schedules another attempt to process an end.
     pub(super) fn settle_later(&self, identity: Option<Identity>) {
         let (context, job) = (self.context.clone(), self.id);
         actix::spawn(async move {

@@ -1,5 +1,5 @@
-//! What was decided ahead of its time is taken back when something comes that was not foreseen: a change of the job, a trigger, a
-//! run that says when the next is to be. So all of that counts at once, up to the very instant.
+//! Withdraws a decision made ahead of its scheduled time when something unforeseen arrives: a change of the job, a trigger, or a
+//! run that requests the next time. So each of these applies at once, right up to the scheduled time.
 
 use super::loaded::LoadedJob;
 use crate::actors::context::BrokerContext;
@@ -10,8 +10,8 @@ use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{ListFires, StoredPlan, WithdrawFire};
 
-/// A run whose actor has gone so that the run may be taken back. Whatever comes of that: what is stored of it then is what its next
-/// actor begins with, and if there is nothing there is none.
+/// Stops the actor of a run so that the run can be withdrawn. When this value is dropped, the registry starts a new actor from
+/// the stored state, or none if the run is gone.
 struct Held<'a> {
     context: &'a BrokerContext,
     identity: Identity,
@@ -24,15 +24,15 @@ impl Drop for Held<'_> {
 }
 
 impl LoadedJob {
-    /// Takes back what was decided ahead of its time and has not begun.
+    /// Withdraws the fire that was decided ahead of its time and has not begun.
     pub(super) async fn withdraw(&mut self) -> Result<(), Problem> {
         let now = Timestamp::now();
         let known = self.known().await?;
         let (decided, changed) = (known.stored.state.decided_until, known.job.update_time);
-        // If it stood once when the job was changed, the plan goes on from there.
+        // A fire that an earlier change of the job has kept stays: the plan continues from there.
         let Some((identity, at)) = known.open.ahead_at(now).filter(|(_, at)| *at <= decided && *at > changed) else { return Ok(()) };
         let context = self.context.clone();
-        // Its actor may be on its way. If there is none, what is decided stands.
+        // Its actor may still be starting. If there is no actor, the decision stays.
         match context.registry().start_run(identity).wait().await {
             Ok(at_work) if at_work.withdraw().await => {}
             _ => return Ok(()),
@@ -55,7 +55,7 @@ impl LoadedJob {
         let next_at = known.next_at(&state, known.open.len() > 1);
         let write = WithdrawFire { job_id, identity, planned_at: at, was, state, next_at };
         if let Err(error) = context.store.write_unbounded(write).await {
-            // Whether it is withdrawn or not, it does no harm to be told once too often.
+            // The result is unknown; an extra `Due` does no harm.
             known.stored.next_at = Some(at);
             self.announce_next(true);
             return Err(self.forget(&error));
@@ -64,7 +64,7 @@ impl LoadedJob {
         known.stored = StoredPlan { state, next_at };
         known.open.remove(identity);
         context.followers.ring(identity);
-        // Not at once again: what was not foreseen comes first.
+        // Not at once again: the unforeseen event goes first.
         self.announce_next(true);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Blocks on their way to a node, and off its hands.
+//! Sends blocks to a node and releases them.
 
 use super::{BlockDone, Held, Holds, NodeActor, SendBlock};
 use crate::actors::dispatcher::NodePermit;
@@ -11,9 +11,9 @@ use actix::Handler;
 use bytes::Bytes;
 
 impl NodeActor {
-    /// A block is off the node's hands: it has room for one more.
+    /// Releases a block: the node has one more free slot.
     pub(super) fn release(&mut self, block_id: BlockId) {
-        // One that holds more than it takes, having come back while others were on their way, gets no more for a while.
+        // After a reconnect, a node can hold more blocks than its limit; then it gets no credit until it is below the limit.
         if let Some(held) = self.held.remove(&block_id)
             && self.free(held.room) > 0
             && self.sender.is_some()
@@ -24,7 +24,7 @@ impl NodeActor {
     }
 }
 
-/// Puts the requests into a block, for a peer that wants them as plain JSON.
+/// Puts the requests into a block, for a peer that expects plain JSON.
 ///
 /// # Errors
 /// The stored requests are damaged.
@@ -39,7 +39,7 @@ impl Handler<SendBlock> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
         self.guard.message("node.send_block");
-        // What was counted off is what is given back when the block leaves.
+        // Release the same kind of slot that was reserved.
         let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
         let before = self.held.get(&m.block.block_id).map(|held| held.room);
         let room = m.permit.as_ref().map(NodePermit::room).or(before).unwrap_or(usual);
@@ -50,8 +50,8 @@ impl Handler<SendBlock> for NodeActor {
             permit.taken();
         }
         let Some(sender) = &self.sender else {
-            // A node that only calls gets it with its next call. One whose session is gone says with its first heartbeat
-            // what it has not got.
+            // A node in polling mode gets the block with its next call. A node whose session closed reports in its first
+            // heartbeat which blocks are missing.
             if self.closed_at.is_none() {
                 self.undelivered = with_requests(m.block, &m.requests, m.raw_length).ok();
             }
@@ -63,7 +63,7 @@ impl Handler<SendBlock> for NodeActor {
         }
         match with_requests(m.block, &m.requests, m.raw_length) {
             Ok(block) => sender.send(Frame::Text(frame::text(&ToNode::Block(Box::new(block))))),
-            Err(error) => log::error!("the stored requests of a block cannot be read block_id={block_id}: {error}"),
+            Err(error) => log::error!("failed to read the stored requests of a block block_id={block_id}: {error}"),
         }
     }
 }
@@ -74,7 +74,7 @@ impl Handler<Holds> for NodeActor {
         self.guard.message("node.holds");
         let before = self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt, room: m.room });
         if before.is_some_and(|before| before.room != m.room) {
-            // The dispatcher counted it as the other kind, and would never get that room back.
+            // The dispatcher reserved a slot of the other kind and would never get it back.
             self.announce(ctx);
         }
     }

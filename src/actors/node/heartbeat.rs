@@ -1,4 +1,4 @@
-//! Heartbeats: what a node says of itself.
+//! Heartbeats: the state that a node reports.
 
 use super::{Beat, Held, NodeActor, PullBeat};
 use crate::actors::dispatcher::PullBlock;
@@ -10,7 +10,7 @@ use crate::store::AddNodeStatus;
 use actix::{Context, Handler};
 use std::collections::{HashMap, HashSet};
 
-/// Blocks of one run: that a node listed, and that it did not list though they were sent to it.
+/// Blocks of one run: those that the node listed, and those that were sent to it but are not in its list.
 #[derive(Debug, Default)]
 struct Compared {
     listed: Vec<(Seq, u32)>,
@@ -23,7 +23,7 @@ impl NodeActor {
         self.last_heard = Timestamp::steady();
         let load = NodeLoad { process_count: heartbeat.process_count, cpu: heartbeat.cpu, free_memory: heartbeat.free_memory };
         self.load = Some(load);
-        // For people who look later; nobody waits for it, and one that is lost in a crash is no loss.
+        // Only for later inspection. Nothing waits for this write, and losing it in a crash is acceptable.
         drop(self.context.store.write(AddNodeStatus { node: self.id(), load, now }));
         if let Some(holding) = &heartbeat.holding {
             if !self.greeted {
@@ -40,8 +40,8 @@ impl NodeActor {
         }
     }
 
-    /// What a node says it holds when it comes counts as held until the run says otherwise: else it would be sent more than
-    /// it takes before the run's answer is here.
+    /// At its first heartbeat, count the blocks that a node lists as held until their run decides. Otherwise the node could
+    /// receive more blocks than its limit before the run answers.
     fn believe(&mut self, holding: &[crate::protocol::node::Holding]) {
         for block in holding.iter().filter(|block| self.context.addresses.runs.get(block.identity).is_some()) {
             if block.block_id.seq_in(block.identity).is_some() {
@@ -50,7 +50,7 @@ impl NodeActor {
         }
     }
 
-    /// Tells each run concerned what the node holds of it: it renews the leases, and sends again what did not arrive.
+    /// Sends each run its blocks on this node. The run renews the leases and resends blocks that did not arrive.
     fn compare(&mut self, holding: &[crate::protocol::node::Holding]) {
         let listed: HashSet<BlockId> = holding.iter().map(|block| block.block_id).collect();
         let mut by_run: HashMap<Identity, Compared> = HashMap::new();
@@ -64,7 +64,7 @@ impl NodeActor {
             if let Some(seq) = block.block_id.seq_in(block.identity) {
                 by_run.entry(block.identity).or_default().listed.push((seq, block.attempt));
                 if !self.greeted {
-                    // What it brings along takes room from the first; its run says what of it does not count.
+                    // Blocks that the node already has use slots at once; their run rejects those that are not valid.
                     let held = Held { identity: block.identity, attempt: block.attempt, room: Room::Block };
                     self.held.entry(block.block_id).or_insert(held);
                 }
@@ -73,14 +73,14 @@ impl NodeActor {
         for (identity, compared) in by_run {
             match self.context.addresses.runs.get(identity) {
                 Some(run) => run.node_holds(self.id(), compared.listed, compared.unlisted),
-                // Its actor is being built; it will ask for nothing that the node has thrown away.
+                // The run's actor is being built and may still need these blocks, so the node keeps them.
                 None if self.context.addresses.building.get(identity).is_some() => {}
                 None => self.forget(identity, holding),
             }
         }
     }
 
-    /// A run that is over wants nothing back.
+    /// Drops all blocks of a run that has ended.
     fn forget(&mut self, identity: Identity, holding: &[crate::protocol::node::Holding]) {
         for block in holding.iter().filter(|block| block.identity == identity) {
             self.send(&crate::protocol::node::ToNode::Drop { block_id: block.block_id, attempt: block.attempt });

@@ -1,4 +1,4 @@
-//! What a node's actor is told, and its handle.
+//! Messages to the actor of a node, and its handle.
 
 use super::NodeActor;
 use crate::actors::dispatcher::NodePermit;
@@ -12,41 +12,41 @@ use crate::protocol::node::{Block, Heartbeat, ToNode};
 use actix::Message;
 use bytes::Bytes;
 
-/// From the registry: the node has connected (again), with these facts.
+/// From the registry: the node has connected or reconnected, with these facts.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SessionOpened {
-    /// What it said of itself.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
-    /// The way to it.
+    /// Sends frames to the node.
     pub sender: SessionSender,
-    /// It takes blocks as binary frames.
+    /// The node accepts blocks as binary frames.
     pub binary: bool,
 }
 
-/// From a session: the connection is gone. An earlier connection's end changes nothing.
+/// From a session: the connection has closed. The end of an earlier connection is ignored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SessionClosed(pub u64);
 
-/// From a session or the HTTP road: the node lives, and holds these blocks.
+/// From a session or the HTTP transport: a heartbeat with the blocks that the node holds.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Beat(pub Heartbeat);
 
-/// From the HTTP road: a node without a socket lives and asks for a block.
+/// From the HTTP transport: a heartbeat of a node without a socket that requests a block.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PullBeat {
-    /// How it is.
+    /// The state of the node.
     pub heartbeat: Heartbeat,
-    /// Runs that it wants nothing of.
+    /// Runs whose blocks the node does not accept.
     pub without: Vec<Identity>,
-    /// The block, or none.
+    /// The block, or `None`.
     pub reply: Reply<Option<Block>>,
 }
 
-/// From a run: send this block to the node. Sent again under the same attempt, the node is known not to have it.
+/// From a run: send this block to the node. A repeat with the same attempt means that the node did not receive it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SendBlock {
@@ -54,13 +54,13 @@ pub struct SendBlock {
     pub block: Block,
     /// The requests: zstd of a JSON array.
     pub requests: Bytes,
-    /// Their length, decompressed.
+    /// The length of the requests after decompression, in bytes.
     pub raw_length: u32,
-    /// The permit that it takes; none if it is sent again.
+    /// The permit that the block uses; `None` if the block is sent again.
     pub permit: Option<NodePermit>,
 }
 
-/// From a run: the node has a block of it (one that it pulled, or one that it held when the run was rebuilt).
+/// From a run: the node holds a block of this run. The node pulled it, or held it when the run was rebuilt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Holds {
@@ -68,65 +68,65 @@ pub struct Holds {
     pub identity: Identity,
     /// The block.
     pub block_id: BlockId,
-    /// The hand-out.
+    /// The dispatch attempt.
     pub attempt: u32,
-    /// What of the node it takes up.
+    /// The kind of slot that the block uses.
     pub room: Room,
 }
 
-/// From a run: the node's work on a block is over. With `tell`, the node is to be told to drop it.
+/// From a run: the node's work on a block is over. With `tell`, the actor sends the node a `Drop`.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct BlockDone {
     /// The block.
     pub block_id: BlockId,
-    /// The hand-out.
+    /// The dispatch attempt.
     pub attempt: u32,
-    /// Nobody waits for its results.
+    /// The run does not wait for the results.
     pub tell: bool,
 }
 
-/// From the service: the operator's word, as it is stored.
+/// From the service: the operator's settings for the node, already stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetWork(pub Box<NodeRecord>);
 
-/// From a run of an application: tell the node. What does not reach it is told again by the run.
+/// From a run of an application: send this message to the node. The run repeats messages that do not arrive.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Command(pub ToNode);
 
-/// From a run of an application: the programs of the run that the node is to have. It is told of what the node lists of it.
+/// From a run of an application: the programs of the run that this node should have. The run receives the node's list of them.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ExpectPrograms {
     /// The run.
     pub identity: Identity,
-    /// All of them; none: the run counts on nothing here.
+    /// All programs; empty if the run has no program on this node.
     pub programs: Vec<ProgramRef>,
 }
 
-/// From a session: where programs are.
+/// From a session: the states of programs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ProgramsCame(pub Vec<ProgramReport>);
 
-/// From a session: what a program wrote.
+/// From a session: output of a program.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct OutputCame(pub ProgramOutput);
 
-/// From the registry: the dispatcher was rebuilt and knows nobody.
+/// From the registry: the dispatcher was rebuilt and needs all nodes again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Reannounce;
 
-/// From the registry: the broker goes down; the node is told.
+/// From the registry: the broker shuts down; notify the node.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct HangUp(pub String);
 
-/// From the service: how is it?
+/// From the service: the current state of the node.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeNode(pub Reply<NodeDescription>);
@@ -134,19 +134,19 @@ pub struct DescribeNode(pub Reply<NodeDescription>);
 /// The answer to [`DescribeNode`].
 #[derive(Debug, Clone)]
 pub struct NodeDescription {
-    /// What it said of itself.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
-    /// What it said last.
+    /// The last load that the node reported.
     pub load: Option<NodeLoad>,
-    /// Blocks in its hands.
+    /// Blocks that the node holds.
     pub holding: u32,
-    /// Programs that runs count on there.
+    /// Programs that runs expect on the node.
     pub programs: u32,
-    /// It is there.
+    /// The node is connected.
     pub is_online: bool,
 }
 
-/// A node, for other rooms.
+/// Handle to a node for other modules.
 #[derive(Debug, Clone)]
 pub struct NodeHandle(pub(in crate::actors) Link<NodeActor>);
 
@@ -219,7 +219,7 @@ impl NodeHandle {
     }
 }
 
-/// What goes out to a node.
+/// The frame that closes the session.
 pub(super) fn close(why: &str) -> Frame {
     Frame::Close(why.to_owned())
 }

@@ -1,7 +1,7 @@
-//! A node: its facts, whether it lives, what it holds. It survives a reconnect of its session.
+//! A node: its facts, its connection state, the blocks it holds. The actor survives a reconnect of the session.
 //!
-//! Promises: a node is never handed more blocks than it said it takes; when it is lost, each run whose blocks it held is
-//! told, once. It stores nothing but what operators look at: the record of the node and its statuses.
+//! Promises: a node never receives more blocks than it accepts. When it is lost, each run whose blocks it held is notified once.
+//! The actor stores only what operators look at: the record of the node and its statuses.
 
 mod blocks;
 mod heartbeat;
@@ -31,31 +31,31 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long a node that has just connected may take to say what it still holds, before it is sent more.
+/// How long a node that has just connected may take to report the blocks it holds before it receives more.
 const FIRST_BEAT: Duration = Duration::from_millis(500);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct NodeActor {
     guard: ExitGuard,
     context: BrokerContext,
     facts: NodeFacts,
-    /// It may be given work.
+    /// The node may receive work.
     enabled: bool,
-    /// What an operator wants of it besides: to drain, or to leave; and why.
+    /// What else an operator requested (drain or leave) and the reason.
     wanted: Option<(NodeWork, String)>,
     sender: Option<SessionSender>,
     binary: bool,
     load: Option<NodeLoad>,
     last_heard: Timestamp,
-    /// The session is gone since.
+    /// Time at which the session closed.
     closed_at: Option<Timestamp>,
-    /// It has said what it holds, or had the time to.
+    /// The node reported the blocks it holds, or the time for that report has passed.
     greeted: bool,
     held: HashMap<BlockId, Held>,
-    /// Programs that runs count on here.
+    /// Programs that runs expect on this node.
     expected: HashMap<Identity, Vec<ProgramRef>>,
-    /// For a node that only calls: a block that it was given and has not got.
+    /// For a node in polling mode: a block that it has not fetched yet.
     undelivered: Option<Block>,
 }
 
@@ -67,7 +67,7 @@ struct Held {
 }
 
 impl NodeActor {
-    /// A node that has connected or called. `sender` is its session, if it has one already.
+    /// A node that has connected or called. `session` is `None` for a node without a socket.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, record: NodeRecord, session: Option<(SessionSender, bool)>) -> Self {
         let (enabled, wanted) = (record.is_open(), wanted(&record));
@@ -100,15 +100,15 @@ impl NodeActor {
         NodeHandle(Link::new(ctx.address(), std::sync::Arc::clone(self.guard.stats())))
     }
 
-    /// Blocks of this kind that it could take besides those that it holds.
+    /// Number of further blocks of this kind that the node can accept.
     fn free(&self, room: Room) -> u32 {
-        // A node that does not say how many sites it takes has one kind of places for both.
+        // A node that does not report a site limit has one pool of slots for both kinds.
         let is_one = self.facts.max_sites.is_none();
         let held = self.held.values().filter(|held| is_one || held.room == room).count();
         self.facts.room(room).saturating_sub(held as u32)
     }
 
-    /// Tells the dispatcher what it may send.
+    /// Sends the dispatcher the free slots of the node.
     fn announce(&self, ctx: &Context<Self>) {
         let Some(dispatcher) = self.context.dispatcher() else { return };
         let (free, free_sites) = (self.free(Room::Block), self.free(Room::Site));
@@ -142,14 +142,14 @@ impl NodeActor {
         });
     }
 
-    /// Looks whether the node is still there.
+    /// Checks whether the node is still alive.
     fn watch(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let times = self.context.times;
         let silent = now.since_ms(self.last_heard) > times.node_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
         if silent || closed {
-            self.lost(if silent { "silent for too long" } else { "its connection closed" }, ctx);
+            self.lost(if silent { "no heartbeat for too long" } else { "connection closed" }, ctx);
         }
     }
 
@@ -191,8 +191,8 @@ impl Handler<SessionOpened> for NodeActor {
     fn handle(&mut self, m: SessionOpened, ctx: &mut Self::Context) {
         self.guard.message("node.session_opened");
         if let Some(old) = self.sender.replace(m.sender) {
-            log::info!("node connected anew, its old session is closed node={}", self.id());
-            old.send(message::close("the node has connected anew"));
+            log::info!("node reconnected, its old session is closed node={}", self.id());
+            old.send(message::close("the node has opened a new connection"));
         }
         self.facts = m.facts;
         self.binary = m.binary;
@@ -224,10 +224,10 @@ impl Handler<SetWork> for NodeActor {
     }
 }
 
-/// What an operator wants of a node besides giving it work or not.
+/// What an operator requested besides enabling or disabling the node.
 fn wanted(record: &NodeRecord) -> Option<(NodeWork, String)> {
     let work = if record.is_leaving { NodeWork::Leaving } else { NodeWork::Draining };
-    let reason = || record.reason.clone().unwrap_or_else(|| "an operator wants it".to_owned());
+    let reason = || record.reason.clone().unwrap_or_else(|| "requested by an operator".to_owned());
     (record.is_leaving || record.is_draining).then(|| (work, reason()))
 }
 

@@ -1,17 +1,17 @@
-//! Which agent has the id of a node: one at a time, as long as its connection is there.
+//! Which agent owns the id of a node: at most one at a time, for as long as it is connected.
 
 use crate::domain::ids::NodeId;
 use crate::domain::node::Instance;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct NodeOwners(Mutex<HashMap<NodeId, Owner>>);
 
 #[derive(Debug)]
 struct Owner {
-    /// None of an agent that does not say: then the last that comes has the id.
+    /// `None` if the agent sends no instance; then the latest agent to connect owns the id.
     instance: Option<Instance>,
     /// The number of its session.
     session: u64,
@@ -19,10 +19,10 @@ struct Owner {
 }
 
 impl NodeOwners {
-    /// An agent connects. `Err`: another agent has the id, and is connected from this address.
+    /// Claims the id for an agent that connects. The error is the address of the connected agent that owns the id.
     ///
     /// # Errors
-    /// See above.
+    /// Another connected agent owns the id.
     pub fn claim(&self, id: NodeId, instance: Option<Instance>, session: u64, address: &str) -> Result<(), String> {
         let mut owners = self.owners();
         if let (Some(owner), Some(new)) = (owners.get(&id), instance)
@@ -34,7 +34,7 @@ impl NodeOwners {
         Ok(())
     }
 
-    /// The connection of this session is gone.
+    /// Releases the id if this session owns it.
     pub fn release(&self, id: NodeId, session: u64) {
         let mut owners = self.owners();
         if owners.get(&id).is_some_and(|owner| owner.session == session) {
@@ -42,7 +42,7 @@ impl NodeOwners {
         }
     }
 
-    /// The node is given up: whoever comes next has its id.
+    /// Removes the owner of a deleted node: the next agent gets the id.
     pub fn forget(&self, id: NodeId) {
         self.owners().remove(&id);
     }
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(owners.claim(id, Some(first), 1, "10.0.0.1"), Ok(()));
         assert_eq!(owners.claim(id, Some(other), 2, "10.0.0.2"), Err("10.0.0.1".to_owned()));
         assert_eq!(owners.claim(NodeId::random(), Some(other), 3, "10.0.0.2"), Ok(()), "another id");
-        // Its connection broke and the broker has not noticed; then it was started again in the same folder.
+        // The connection broke without the broker noticing, and the agent restarted in the same folder.
         assert_eq!(owners.claim(id, Some(first), 4, "10.0.0.1"), Ok(()));
         let again = Instance { id: Uuid::new_v4(), after: Some(first.id) };
         assert_eq!(owners.claim(id, Some(again), 5, "10.0.0.1"), Ok(()));
@@ -74,7 +74,7 @@ mod tests {
         assert!(owners.claim(id, Some(other), 7, "10.0.0.2").is_err(), "an old session ended");
         owners.release(id, 5);
         assert_eq!(owners.claim(id, Some(other), 8, "10.0.0.2"), Ok(()));
-        // Who does not say which agent it is comes and goes as ever.
+        // An agent that sends no instance always gets the id.
         assert_eq!(owners.claim(id, None, 9, "10.0.0.4"), Ok(()));
         assert_eq!(owners.claim(id, Some(first), 10, "10.0.0.1"), Ok(()));
         owners.forget(id);

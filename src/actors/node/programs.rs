@@ -1,4 +1,4 @@
-//! Programs on a node: what runs tell it, and what it tells them. Nothing of a program is kept here but who counts on it.
+//! Programs on a node: passes messages between runs and programs. It keeps only the list of programs that runs expect.
 
 use super::{Command, ExpectPrograms, NodeActor, OutputCame, ProgramsCame};
 use crate::actors::application::ApplicationHandle;
@@ -11,15 +11,15 @@ use crate::protocol::node::ToNode;
 use actix::{AsyncContext, Handler};
 use std::collections::HashMap;
 
-/// Milliseconds that a program gets to end that nobody counts on.
+/// Milliseconds that a program without a run gets to end.
 const STRAY_GRACE_MS: u64 = 30_000;
 
-/// Who is to hear of a program.
+/// The receiver of events of a program.
 enum Concerned {
     Application(ApplicationHandle),
-    /// Its actor is being built: it asks by itself.
+    /// The run's actor is being built and will request the state itself.
     Building,
-    /// The run is over, or there was none.
+    /// The run has ended or never existed.
     Nobody,
 }
 
@@ -32,7 +32,7 @@ impl NodeActor {
         }
     }
 
-    /// Lets runs that look for a node see how this one is.
+    /// Publishes the state of this node for runs that look for a node.
     pub(super) fn show(&self) {
         self.context.fleet.learn(Candidate {
             facts: self.facts.clone(),
@@ -43,7 +43,7 @@ impl NodeActor {
         });
     }
 
-    /// Tells the node what an operator wants of it: with each of its heartbeats, until it has done it.
+    /// Sends the operator's request to the node after each heartbeat, until the node has done it.
     pub(super) fn say_wanted(&self) {
         match &self.wanted {
             Some((NodeWork::Leaving, reason)) => self.send(&ToNode::Leave { reason: reason.clone() }),
@@ -52,7 +52,7 @@ impl NodeActor {
         }
     }
 
-    /// Tells each run concerned what the node has of it. What nobody counts on is to end.
+    /// Sends each run the programs that the node listed. Programs without a run must end.
     pub(super) fn compare_programs(&mut self, listed: Option<&[ProgramRef]>) {
         let Some(listed) = listed else { return };
         let mut by_run: HashMap<Identity, Vec<ProgramRef>> = self.expected.keys().map(|identity| (*identity, Vec::new())).collect();
@@ -73,7 +73,7 @@ impl NodeActor {
 
     fn dismiss(&self, programs: &[ProgramRef]) {
         for program in programs {
-            let reason = "its run is over".to_owned();
+            let reason = "its run has ended".to_owned();
             self.send(&ToNode::Exit { program: *program, grace: STRAY_GRACE_MS, reason });
         }
         if !programs.is_empty() {
@@ -81,7 +81,7 @@ impl NodeActor {
         }
     }
 
-    /// The node is gone: who counts on it is told.
+    /// The node is lost: notifies the runs that expect programs on it.
     pub(super) fn lose_programs(&mut self) {
         self.context.fleet.forget(self.id());
         for (identity, _) in std::mem::take(&mut self.expected) {
@@ -136,7 +136,7 @@ impl Handler<OutputCame> for NodeActor {
         let program = output.program;
         match self.concerned(program.identity) {
             Concerned::Application(application) => application.output(self.id(), output),
-            // The node does not say it again by itself: it waits here for whoever takes it.
+            // The node does not send it again, so it waits here until the run's actor is ready.
             Concerned::Building => {
                 ctx.notify_later(OutputCame(output), std::time::Duration::from_millis(100));
             }

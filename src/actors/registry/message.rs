@@ -1,4 +1,4 @@
-//! What the registry is told, and its handle.
+//! Messages to the registry, and its handle.
 
 use super::Registry;
 use crate::actors::context::AtWork;
@@ -16,13 +16,13 @@ use actix::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// From a session or the HTTP road: a node is there. Its record is stored, its actor started if need be.
+/// From a session or the HTTP transport: a node has connected. Store its record, and start its actor if necessary.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeConnected {
-    /// What it says of itself.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
-    /// Its session and whether it takes binary frames, unless it came by HTTP.
+    /// Its session and whether it accepts binary frames; `None` for a node in polling mode.
     pub session: Option<(SessionSender, bool)>,
     /// The role of its token.
     pub by: Option<String>,
@@ -30,13 +30,13 @@ pub struct NodeConnected {
     pub reply: Reply<NodeHandle>,
 }
 
-/// From a session or the HTTP road: a worker is there.
+/// From a session or the HTTP transport: a worker has connected.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerConnected {
-    /// Which one.
+    /// The worker.
     pub id: WorkerId,
-    /// Its session, unless it came by HTTP.
+    /// Its session; `None` for a worker in polling mode.
     pub sender: Option<SessionSender>,
     /// The role of its token.
     pub by: Option<String>,
@@ -44,48 +44,48 @@ pub struct WorkerConnected {
     pub reply: Reply<WorkerHandle>,
 }
 
-/// From a node's actor: it is lost or has left.
+/// From a node's actor: the node is lost or has left.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeLeft(pub NodeId);
 
-/// From a worker's actor: it is lost or has left.
+/// From a worker's actor: the worker is lost or has left.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerLeft {
-    /// Who.
+    /// The worker.
     pub id: WorkerId,
-    /// When it was heard last.
+    /// Time of its last message.
     pub heard: Timestamp,
 }
 
-/// From a worker's actor: it watches these classes, and has these runs in hand.
+/// From a worker's actor: it watches these classes and works on these runs.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerWatches {
-    /// Who.
+    /// The worker.
     pub id: WorkerId,
-    /// What.
+    /// The classes.
     pub class_names: Vec<String>,
-    /// Runs that it goes on with after a reconnect.
+    /// Runs that it continues after a reconnect.
     pub runs: Vec<Identity>,
 }
 
-/// From a worker's actor: it gets runs, or nothing new.
+/// From a worker's actor: it receives runs, or no new work.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerOpen {
-    /// Who.
+    /// The worker.
     pub id: WorkerId,
-    /// Whether.
+    /// Whether it receives runs.
     pub open: bool,
 }
 
-/// From a run: who watches this class? The one that was chosen longest ago is answered with `WorkerFound`.
+/// From a run: find a worker for this class. The answer is `WorkerFound` with the least recently chosen worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct FindWorker {
-    /// Who asks.
+    /// The run.
     pub identity: Identity,
     /// The class.
     pub class_name: String,
@@ -95,28 +95,28 @@ pub struct FindWorker {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct OpenJob {
-    /// Which.
+    /// The job.
     pub id: JobId,
     /// Its actor.
     pub reply: Reply<JobHandle>,
 }
 
-/// From a job's actor: it has nothing to do.
+/// From a job's actor: it is idle.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct JobIdle(pub JobId);
 
-/// From the scheduler: the time of this job has come.
+/// From the scheduler: the scheduled time of this job has come.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct JobDue(pub JobId);
 
-/// From the scheduler: the time of these jobs is near, and this is what is stored of them.
+/// From the scheduler: the scheduled time of these jobs is near; this is their stored state.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct PrepareJobs(pub Vec<Loaded>);
 
-/// From a job: a run was stored just now, and nobody has seen it yet.
+/// From a job: a run was stored just now and has no actor yet.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StartNewRun {
@@ -126,7 +126,7 @@ pub struct StartNewRun {
     pub properties: Arc<BTreeMap<String, String>>,
 }
 
-/// From a run's actor: its next attempt waits; a new actor is to begin with what is stored.
+/// From a run's actor: the next attempt waits; a new actor must start from the stored state.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunBeginsAnew(pub Identity);
@@ -135,21 +135,21 @@ pub struct RunBeginsAnew(pub Identity);
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StartRunActor {
-    /// Which.
+    /// The run.
     pub identity: Identity,
     /// Its actor.
     pub reply: Reply<AtWork>,
 }
 
-/// From a run's actor: it is over, and that is stored. From the boot: a job has something to deal with.
+/// From a run's actor: the run has ended, and the end is stored. From the startup code: a job has unprocessed ends.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunEnded {
-    /// Which; none: only the job is meant.
+    /// The run; `None` if only the job is concerned.
     pub identity: Option<Identity>,
     /// Its job.
     pub job_id: JobId,
-    /// The job has to hear of it even if nobody is at work there.
+    /// The job must process the end, even if its actor is not loaded.
     pub follow: bool,
 }
 
@@ -158,12 +158,12 @@ pub struct RunEnded {
 #[rtype(result = "()")]
 pub struct ChildDied(pub Death);
 
-/// From the boot: the broker goes down; everybody is told.
+/// From the startup code: the broker shuts down; notify all peers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Shutdown(pub Reply<()>);
 
-/// The registry, for other rooms.
+/// Handle to the registry for other modules.
 #[derive(Debug, Clone)]
 pub struct RegistryHandle(pub(in crate::actors) Link<Registry>);
 

@@ -1,7 +1,7 @@
-//! The root of the actors: starts them, keeps their handles in the address book, rebuilds what died from what is stored.
+//! The root of the actors: starts them, keeps their handles in the address book, and rebuilds crashed actors from the store.
 //!
-//! It is the only one that starts children and the only one that writes the address book. If it panics, the broker ends:
-//! there is nobody above it, and a process that starts anew loses nothing.
+//! Only the registry starts children and writes the address book. If it panics, the broker process ends: no other actor
+//! supervises it, and a restarted process loses nothing.
 
 mod message;
 mod reconcile;
@@ -23,19 +23,19 @@ use actix::{Actor, AsyncContext, Context};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Registry {
     context: BrokerContext,
     stats: Arc<Stats>,
     children: HashMap<ChildKey, Child>,
     generation: u64,
-    /// Sessions outlive their actors, which need them when they are rebuilt.
+    /// Sessions outlive their actors; a rebuilt actor needs its session.
     node_sessions: HashMap<NodeId, (SessionSender, bool)>,
     worker_sessions: HashMap<WorkerId, SessionSender>,
     watches: HashMap<WorkerId, watches::Watch>,
     unserved: watches::Unserved,
-    /// Workers that get no new run, by the word of an operator.
+    /// Workers that receive no new runs because of an operator's setting.
     closed_workers: HashSet<WorkerId>,
     /// Callers that wait for an actor that is being started.
     awaited_runs: HashMap<Identity, Vec<Reply<AtWork>>>,
@@ -50,7 +50,7 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a context; it starts the dispatcher, the scheduler, the two that alert and clean up, and all runs that are not over.
+    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, and all active runs.
     #[must_use]
     pub fn start(context: &BrokerContext, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
@@ -92,7 +92,7 @@ impl Registry {
         crate::fault::point(place);
     }
 
-    /// Enters a child, or its next life.
+    /// Registers a child, or its next incarnation.
     fn enter(&mut self, key: ChildKey) -> ExitGuard {
         self.generation += 1;
         let generation = self.generation;
@@ -126,8 +126,8 @@ impl Actor for Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Nobody is above: end the process, and let it be started anew.
-            log::error!("the registry is dead, and with it the broker");
+            // No other actor supervises the registry: end the process, so that it is restarted.
+            log::error!("the registry crashed, the broker process ends");
             std::process::abort();
         }
     }

@@ -1,4 +1,4 @@
-//! The net below the news that a run is over: a job's actor may have died over it, or the store have failed it.
+//! Repeats the message that a run has ended, because the job's actor may have crashed during it, or the store may have failed.
 
 use super::Registry;
 use crate::domain::time::Timestamp;
@@ -6,15 +6,15 @@ use crate::store::OverdueJobs;
 use actix::{ActorFutureExt, AsyncContext, Context, fut::wrap_future};
 use std::time::Duration;
 
-/// Between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_secs(5);
-/// Milliseconds in which a job has dealt with the end of its run, if all is well.
+/// Milliseconds within which a job normally processes the end of its run.
 const PATIENCE_MS: i64 = 2_000;
-/// Jobs that are told at once.
+/// Maximum number of jobs that are notified at once.
 const MOST: usize = 200;
 
 impl Registry {
-    /// Tells jobs again what they have not dealt with, now and then.
+    /// Periodically notifies jobs of the run ends that they have not processed.
     pub(super) fn look_for_overdue(&self, ctx: &mut Context<Self>) {
         ctx.run_later(LOOK, |this, ctx| {
             let overdue = this.context.store.read(OverdueJobs { before: Timestamp::now().plus_ms(-PATIENCE_MS), limit: MOST });
@@ -22,12 +22,12 @@ impl Registry {
                 match overdue {
                     Ok(jobs) => {
                         for (job, run) in jobs {
-                            log::warn!("a job is told again what it has not dealt with job_id={job} run_id={run:?}");
+                            log::warn!("notifying job again of an unprocessed run end job_id={job} run_id={run:?}");
                             this.context.registry().job_unsettled(job, run);
                         }
                     }
-                    // The next look finds it.
-                    Err(error) => log::warn!("runs whose end was not dealt with could not be looked for: {error}"),
+                    // The next check retries.
+                    Err(error) => log::warn!("failed to read unprocessed run ends: {error}"),
                 }
                 this.look_for_overdue(ctx);
             }));

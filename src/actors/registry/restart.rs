@@ -1,4 +1,4 @@
-//! Children end: rebuilt with a growing pause, or given up when they die too often.
+//! Handles the end of children: rebuilds them with growing delays, or gives them up after too many crashes.
 
 use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
 use crate::actors::context::AtWork;
@@ -63,13 +63,13 @@ impl Registry {
             }
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
-                // Its watches are the registry's; what runs wanted of it they say again.
+                // The registry has its watches; the runs repeat their messages to it.
                 self.start_worker(id, None);
                 if !self.watches.contains_key(&id)
                     && let Some(sender) = self.worker_sessions.get(&id)
                 {
-                    // It died over the first thing that it was told: what that was, only the worker knows.
-                    sender.send(Frame::Close("say again what you watch".to_owned()));
+                    // It crashed before its watches were registered, so only the worker itself knows them.
+                    sender.send(Frame::Close("reconnect and send your watches again".to_owned()));
                 }
                 for identity in self.context.addresses.runs_by_worker.of(id) {
                     if let Some(run) = self.context.addresses.runs.get(identity) {
@@ -86,41 +86,41 @@ impl Registry {
     fn rebuild_node(&mut self, id: NodeId, ctx: &mut Context<Self>) {
         let read = self.context.store.read(GetNode(id));
         ctx.spawn(wrap_future(read).map(move |record, this: &mut Self, ctx: &mut Context<Self>| match record {
-            // It has connected anew while its record was read.
+            // It reconnected while its record was read.
             Ok(Some(_)) if this.context.addresses.nodes.get(id).is_some() => {}
             Ok(Some(record)) => {
                 this.start_node(record);
-                // It knows no longer what it was sent: the runs tell it.
+                // The new actor has lost the list of sent blocks; the runs send it again.
                 for run in this.runs_at_node(id) {
                     run.node_restarted(id);
                 }
             }
-            Ok(None) => log::error!("a node that died is not stored node={id}"),
+            Ok(None) => log::error!("node of a crashed actor is not in the store node={id}"),
             Err(error) => {
-                log::error!("a node could not be loaded, trying again node={id}: {error}");
+                log::error!("failed to load a node, trying again node={id}: {error}");
                 ctx.run_later(Duration::from_secs(1), move |this, ctx| this.rebuild_node(id, ctx));
             }
         }));
     }
 
-    /// Dead too often: it is not built again, and what depended on it is told.
+    /// Gives up a child that crashed too often, and notifies its dependants.
     fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
-        log::error!("{key:?} died too often and is given up: {error}");
+        log::error!("{key:?} crashed too often and is given up: {error}");
         match key {
             ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator => {
-                log::error!("without it there is no broker");
+                log::error!("the broker cannot run without it, the process ends");
                 std::process::abort();
             }
-            // Work goes on without them: they get another chance after a while.
+            // The broker works without them; they are restarted after a while.
             ChildKey::Alerts | ChildKey::Janitor => {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
             ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
                 let context = self.context.clone();
-                let reason = format!("its actor died too often, last of: {error}");
+                let reason = format!("its actor crashed too often, last error: {error}");
                 ctx.spawn(wrap_future(async move { fail_run(context, identity, reason).await }).map(move |done, this: &mut Self, _| {
                     if let Err(error) = done {
-                        log::error!("a run that was given up could not be closed run_id={identity}: {error}");
+                        log::error!("failed to close a run that was given up run_id={identity}: {error}");
                     }
                     this.context.addresses.building.remove(identity);
                     this.context.fleet.leave(identity);
@@ -139,7 +139,7 @@ impl Registry {
         self.context.addresses.node_owners.forget(id);
         self.node_sessions.remove(&id);
         self.leave(ChildKey::Node(id));
-        // Its actor told the runs what it knew of; a block on its way to it then, only its run knows of.
+        // The actor notified the runs of the blocks it knew; only the run itself knows of a block on its way.
         for run in self.runs_at_node(id) {
             run.node_vanished(id);
         }
@@ -166,7 +166,7 @@ impl Registry {
     }
 }
 
-/// Closes a run whose actor cannot live.
+/// Closes a run whose actor crashes again and again.
 async fn fail_run(context: crate::actors::context::BrokerContext, identity: Identity, reason: String) -> Result<(), StoreError> {
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
     let (blocks, _) = context.store.read(LoadFrontier { no: run.no }).await?;
@@ -196,7 +196,7 @@ impl Handler<ChildDied> for Registry {
     fn handle(&mut self, ChildDied(death): ChildDied, ctx: &mut Self::Context) {
         self.message("registry.child_died");
         let Some(child) = self.children.get_mut(&death.key).filter(|child| child.generation == death.generation) else { return };
-        // Nobody shall speak to the dead: without an entry, callers are told to come again.
+        // Remove the ended actor; until it is rebuilt, callers get 503.
         match death.key {
             ChildKey::Run(id) => {
                 self.context.addresses.building.put(id, ());
@@ -216,12 +216,12 @@ impl Handler<ChildDied> for Registry {
                 }
             }
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
-            // Another one is there as soon as it is needed, also if this was one death too many.
+            // A job's actor is started when it is needed next, even after too many crashes.
             ChildKey::Job(id) => self.context.addresses.jobs.remove(id),
             ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
-        log::warn!("{:?} died and is built again in {pause} ms: {}", death.key, death.error);
+        log::warn!("{:?} crashed and restarts in {pause} ms: {}", death.key, death.error);
         child.stats.restarted();
         child.stats.set_state("restarting");
         ctx.run_later(Duration::from_millis(pause), move |this, ctx| {
@@ -255,10 +255,10 @@ impl Handler<Shutdown> for Registry {
         self.message("registry.shutdown");
         self.context.followers.close();
         for (_, node) in self.context.addresses.nodes.all() {
-            node.hang_up("the broker goes down");
+            node.hang_up("the broker is shutting down");
         }
         for (_, worker) in self.context.addresses.workers.all() {
-            worker.hang_up("the broker goes down");
+            worker.hang_up("the broker is shutting down");
         }
         for (_, run) in self.context.addresses.runs.all() {
             run.end_polls();

@@ -1,4 +1,4 @@
-//! Children begin: when a peer connects, a job is triggered, a run is stored.
+//! Starts children: when a peer connects, a job is triggered, or a run is stored.
 
 use super::{
     ChildKey, JobDue, JobIdle, NodeConnected, OpenJob, PrepareJobs, Registry, RunBeginsAnew, RunEnded, StartNewRun, StartRunActor,
@@ -29,9 +29,9 @@ use crate::store::{AdoptRun, InstanceRow, ListInstances, StoreError, UpsertNode}
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
 
-/// What the actor of a run begins with, by the kind of its work.
+/// The initial state of a run's actor, by job type.
 enum Adopted {
-    /// There is nothing for an actor to do.
+    /// The run has ended and needs no actor.
     Over,
     Run(Box<LoadedRun>),
     Callback(Box<Run>, i64),
@@ -39,7 +39,7 @@ enum Adopted {
     Task(Box<Run>, i64, Vec<InstanceRow>),
 }
 
-/// Takes a run over: a new epoch, and what is stored of it.
+/// Takes over a run: increases the epoch and loads the stored state.
 async fn adopt(context: BrokerContext, identity: Identity) -> Result<Adopted, StoreError> {
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
     Ok(match run.kind {
@@ -88,7 +88,7 @@ impl Registry {
         Janitor::new(guard, self.context.clone()).start();
     }
 
-    /// The actor of a job, started if need be.
+    /// The actor of a job; it is started if necessary.
     fn job(&mut self, id: JobId) -> JobHandle {
         self.context.addresses.jobs.get(id).unwrap_or_else(|| {
             let guard = self.enter(ChildKey::Job(id));
@@ -99,7 +99,7 @@ impl Registry {
         })
     }
 
-    /// Starts the actor of a run that is loaded.
+    /// Starts the actor of a loaded run.
     fn enter_run(&mut self, loaded: LoadedRun) -> RunHandle {
         let identity = loaded.identity();
         let guard = self.enter(ChildKey::Run(identity));
@@ -143,7 +143,7 @@ impl Registry {
         at_work
     }
 
-    /// A run is over, or begins anew: its actor is in the address book no more.
+    /// Removes the actor of a run that has ended or restarts from the address book.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         self.unserved.leave(identity);
         match self.context.addresses.others.take(identity) {
@@ -155,7 +155,7 @@ impl Registry {
             }
             None => {
                 self.context.addresses.runs.remove(identity);
-                // It died over the news of its end, and stands not in the address book.
+                // The actor crashed after the end of the run, and is not in the address book.
                 for key in [ChildKey::Run, ChildKey::Callback, ChildKey::Task, ChildKey::Application] {
                     self.leave(key(identity));
                 }
@@ -163,7 +163,7 @@ impl Registry {
         }
     }
 
-    /// Takes a run over from the store and starts its actor; until then it is not in the address book.
+    /// Takes over a run from the store and starts its actor. Until then the run is not in the address book.
     pub(super) fn start_run(&mut self, identity: Identity, ctx: &mut Context<Self>) {
         self.context.addresses.building.put(identity, ());
         let adopted = adopt(self.context.clone(), identity);
@@ -171,7 +171,7 @@ impl Registry {
             let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
             let at_work = match adopted {
                 Ok(Adopted::Over) => {
-                    // Its last actor died over the news that its end was on disk.
+                    // Its last actor crashed after the end was on disk.
                     this.context.addresses.building.remove(identity);
                     this.leave_run(identity);
                     for reply in waiting {
@@ -186,12 +186,12 @@ impl Registry {
                 Err(StoreError::NotFound) => {
                     this.context.addresses.building.remove(identity);
                     for reply in waiting {
-                        reply.send(Err(Problem::not_found(format!("no run {identity} is stored"))));
+                        reply.send(Err(Problem::not_found(format!("run {identity} is not in the store"))));
                     }
                     return;
                 }
                 Err(error) => {
-                    log::error!("a run could not be loaded, trying again run_id={identity}: {error}");
+                    log::error!("failed to load a run, trying again run_id={identity}: {error}");
                     for reply in waiting {
                         reply.send(Err(problem_of(&error)));
                     }
@@ -257,7 +257,7 @@ impl Handler<NodeConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
         self.message("registry.node_connected");
-        // How many sites and programs it takes it says with each connection; that is not stored.
+        // The limits for sites and programs come with each connection and are not stored.
         let (max_sites, max_programs) = (m.facts.max_sites, m.facts.max_programs);
         let stored = self.context.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
         ctx.spawn(wrap_future(stored).map(move |stored, this: &mut Self, _| match stored {
@@ -267,7 +267,7 @@ impl Handler<NodeConnected> for Registry {
                 this.node_is_there(record, m.session, m.reply);
             }
             Err(error) => {
-                log::error!("a node's record could not be stored: {error}");
+                log::error!("failed to store a node's record: {error}");
                 m.reply.send(Err(problem_of(&error)));
             }
         }));
@@ -305,7 +305,7 @@ impl Handler<JobIdle> for Registry {
     type Result = ();
     fn handle(&mut self, JobIdle(id): JobIdle, _: &mut Self::Context) {
         self.message("registry.job_idle");
-        // What was sent to it meanwhile is answered before it stops: its mailbox is emptied first.
+        // Messages already sent to the actor are answered, because it empties its mailbox before it stops.
         if let Some(handle) = self.context.addresses.jobs.get(id) {
             self.context.addresses.jobs.remove(id);
             self.leave(ChildKey::Job(id));
@@ -320,7 +320,7 @@ impl Handler<StartRunActor> for Registry {
         self.message("registry.start_run");
         let addresses = &self.context.addresses;
         if let Some(at_work) = addresses.runs.get(identity).map(AtWork::Run).or_else(|| addresses.others.get(identity)) {
-            // Somebody asked for a run that waited for its turn, and that may have come now.
+            // The requested run may be queued, and may begin now.
             at_work.check_queue();
             return reply.send(Ok(at_work));
         }
@@ -345,7 +345,7 @@ impl Handler<PrepareJobs> for Registry {
     fn handle(&mut self, PrepareJobs(jobs): PrepareJobs, _: &mut Self::Context) {
         self.message("registry.prepare_jobs");
         for loaded in jobs {
-            // One that lives knows better: what was read may be older than what it did since.
+            // The state of a live actor is newer than what was read in advance.
             if self.context.addresses.jobs.get(loaded.job.id).is_none() {
                 self.job(loaded.job.id).prepare(Box::new(loaded));
             }
@@ -359,7 +359,7 @@ impl Handler<StartNewRun> for Registry {
         self.message("registry.start_new_run");
         let addresses = &self.context.addresses;
         let is_at_work = addresses.runs.get(run.identity).is_some() || addresses.others.get(run.identity).is_some();
-        // Somebody may have seen it in the store and asked for it already.
+        // Another caller may have found the run in the store and requested its actor already.
         if is_at_work || addresses.building.get(run.identity).is_some() {
             return;
         }

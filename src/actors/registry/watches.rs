@@ -1,19 +1,19 @@
-//! Who watches which class, and whose turn it is.
+//! Which worker watches which class, and which one is chosen next.
 
 use super::{FindWorker, Registry, WorkerOpen, WorkerWatches};
 use crate::domain::ids::{Identity, WorkerId};
 use actix::Handler;
 use std::collections::{HashMap, HashSet};
 
-/// What one worker watches.
+/// The classes that one worker watches.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watch {
     class_names: Vec<String>,
-    /// The turn in which it was last chosen.
+    /// The number of the choice in which it was chosen last.
     chosen: u64,
 }
 
-/// Runs that no worker was found for, by the class that they need.
+/// Runs without a worker, by the class that they need.
 #[derive(Debug, Default)]
 pub(super) struct Unserved {
     by_class: HashMap<String, HashSet<Identity>>,
@@ -27,7 +27,7 @@ impl Unserved {
         }
     }
 
-    /// The run has a worker, or needs none any more.
+    /// Removes a run that has a worker, or needs none any more.
     pub(super) fn leave(&mut self, run: Identity) {
         let Some(class_name) = self.classes.remove(&run) else { return };
         if let Some(runs) = self.by_class.get_mut(&class_name) {
@@ -44,7 +44,7 @@ impl Unserved {
 }
 
 impl Registry {
-    /// Chooses a worker for a run, and keeps in mind that the run has none if there is none.
+    /// Chooses a worker for a run. If there is none, the run is stored as unserved.
     pub(super) fn choose_for(&mut self, run: Identity, class_name: &str) -> Option<WorkerId> {
         let chosen = self.choose(class_name);
         match chosen {
@@ -54,7 +54,7 @@ impl Registry {
         chosen
     }
 
-    /// A worker may be chosen that was not there, or was not open: the runs that wait for its classes look again.
+    /// Notifies the runs that wait for the classes of a worker that is now available.
     fn tell_unserved(&self, id: WorkerId) {
         let class_names = self.watches.get(&id).map_or(&[][..], |watch| &watch.class_names);
         for identity in self.unserved.of(class_names) {
@@ -64,7 +64,7 @@ impl Registry {
         }
     }
 
-    /// The worker that watches a class and was chosen longest ago.
+    /// The worker that watches a class and was chosen least recently.
     pub(super) fn choose(&mut self, class_name: &str) -> Option<WorkerId> {
         let open = self.watches.iter().filter(|(id, _)| !self.closed_workers.contains(id));
         let watching = open.filter(|(_, watch)| watch.class_names.iter().any(|name| name == class_name));
@@ -84,15 +84,15 @@ impl Handler<WorkerWatches> for Registry {
         self.context.addresses.watches_changed();
         let watch = self.watches.entry(m.id).or_default();
         watch.class_names = m.class_names;
-        // First those that it goes on with, so that nobody else is sent for them.
+        // Handle the runs that it continues first, so that no other worker is sent for them.
         for identity in &m.runs {
             match self.context.addresses.runs.get(*identity) {
                 Some(run) => run.worker_has(m.id),
-                None => log::info!("a worker has a run in hand that is not at work run_id={identity} worker_id={}", m.id),
+                None => log::info!("worker reports a run that is not active run_id={identity} worker_id={}", m.id),
             }
         }
         for identity in self.context.addresses.runs_by_worker.of(m.id) {
-            // If it was told to start this one, the word was lost with an earlier connection.
+            // If the worker received an order to start this run, the order was lost with an earlier connection.
             if !m.runs.contains(&identity)
                 && let Some(run) = self.context.addresses.runs.get(identity)
             {

@@ -1,4 +1,4 @@
-//! Blocks go out to nodes, results come in.
+//! Dispatches blocks to nodes and stores their results.
 
 use super::cache::{Finished, Payload};
 use super::parts::{Meaning, failed, meaning};
@@ -19,9 +19,9 @@ use actix::{Context, Handler};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Blocks that are read from the store at once, when the next one is not at hand.
+/// Maximum number of blocks that are read ahead when the next one is not cached.
 const READ_AHEAD: usize = 16;
-/// A block that a node does not list is sent again when the last sending is this long past.
+/// A block that a node does not list is sent again after this many milliseconds.
 const RESEND_MS: i64 = 2_000;
 
 impl RunActor {
@@ -39,7 +39,7 @@ impl RunActor {
         }
     }
 
-    /// Goes on with the requests of a block, from memory or from the store.
+    /// Continues with the requests of a block, from memory or from the store.
     pub(super) fn with_payload(
         &mut self,
         seq: Seq,
@@ -59,11 +59,11 @@ impl RunActor {
                 if found.seq == seq {
                     wanted = Some(payload);
                 } else if matches!(this.frontier.phase(found.seq), Some(Phase::Ready | Phase::Retry)) {
-                    // One that has gone out meanwhile would never be asked for, and stay.
+                    // A block that was dispatched in the meantime would stay in the cache forever.
                     this.cache.put_ready(found.seq, payload);
                 }
             }
-            // Meanwhile some of its requests may have got results.
+            // Some of its requests may have received results in the meantime.
             match this.cache.leased(seq).cloned().or(wanted) {
                 Some(payload) => then(this, payload, ctx),
                 None => this.die(&format!("the requests of block {} are not stored", this.block_id(seq)), ctx),
@@ -71,10 +71,10 @@ impl RunActor {
         });
     }
 
-    /// Sends a block once more that its node does not have.
+    /// Sends a block again that its node does not have.
     fn send_again(&mut self, seq: Seq, to: NodeHandle, ctx: &mut Context<Self>) {
         self.with_payload(seq, ctx, move |this, payload, _| {
-            // Between the reading and now the lease may have ended.
+            // The lease may have ended since the read began.
             let Some(lease) = this.frontier.lease_of(seq).copied() else { return };
             let (block, requests) = (Block { pace: this.pace_again(seq), ..this.block(seq, &lease) }, payload.requests.clone());
             to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, permit: None });
@@ -82,19 +82,19 @@ impl RunActor {
         });
     }
 
-    /// A block that belongs to no site, or to one without pace, goes out.
+    /// Dispatches a block without a site, or of a site without a pace.
     fn begin_block(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let Some((seq, _)) = self.lease(sink.node()) else { return sink.nothing() };
         self.with_payload(seq, ctx, move |this, payload, ctx| this.send_unheld(seq, payload, sink, ctx));
     }
 
-    /// A node has a block that waits here. It may keep it, unless somebody else may ask its site now.
+    /// A node has a block that is waiting here. The node may keep it, unless another holder may use its site now.
     fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
         let site = self.frontier.site_of(seq).filter(|site| !self.frontier.is_free(*site));
         let waits = matches!(self.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
         let is_paced = site.is_some_and(|site| self.pace(site) != Pace::FREE);
         if waits && self.is_held(seq) {
-            // Its node is about to be told to drop it.
+            // Its node will receive the order to drop it.
             return false;
         }
         if let Some(site) = site.filter(|_| waits && is_paced) {
@@ -123,22 +123,22 @@ impl RunActor {
         Some(leased)
     }
 
-    /// Leases of a node have ended: if none is left, its news does not concern this run.
+    /// Leases of a node have ended. If none is left, events of the node no longer concern this run.
     pub(super) fn note_leases_of(&mut self, node: NodeId) {
         if !self.frontier.has_leases(node) && self.probes_at(node).is_empty() {
             self.involved.remove_node(node);
         }
     }
 
-    /// A block is no longer at a node, and its results are not here.
+    /// A block is no longer at a node, and its results have not arrived.
     pub(super) fn block_lost(&mut self, seq: Seq, node: NodeId, attempt: u32, why: &str, ctx: &mut Context<Self>) {
         if self.ending {
-            return; // nothing is written behind the end
+            return; // nothing is written after the end
         }
         let lost = self.frontier.lost(seq, node, attempt);
         self.note_leases_of(node);
         if let Some(site) = self.frontier.site_of(seq).filter(|_| lost.is_some()) {
-            // Its node may go on for as long as it has the right to.
+            // Its node may continue for as long as its right lasts.
             let wait_ms = self.wait_after_loss(site);
             self.turn_over(site, wait_ms, ctx);
         }
@@ -148,15 +148,15 @@ impl RunActor {
                 if let Some(payload) = self.cache.take_leased(seq) {
                     self.cache.put_ready(seq, payload);
                 }
-                // After a restart the hand-outs that were given back are not known any more.
+                // After a restart, attempts that were given back are no longer known.
                 let (no, epoch, attempt) = (self.run.no, self.epoch, self.frontier.losses(seq, attempt));
                 let write = MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
                 Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
                 self.announce(ctx);
             }
             Some(Lost::Exhausted(attempts)) => {
-                let exception = format!("given up after {attempts} hand-outs: {why}");
-                log::error!("a block is given up block_id={}: {exception}", self.block_id(seq));
+                let exception = format!("given up after {attempts} attempts: {why}");
+                log::error!("block given up block_id={}: {exception}", self.block_id(seq));
                 self.with_payload(seq, ctx, move |this, payload, ctx| {
                     this.give_up(seq, node, attempt, &payload, (FetchErrorKind::NodeLost, exception), ctx)
                 });
@@ -164,7 +164,7 @@ impl RunActor {
         }
     }
 
-    /// The broker itself reports a block: no node could.
+    /// The broker itself reports a block, because no node could.
     pub(super) fn give_up(
         &mut self,
         seq: Seq,
@@ -175,7 +175,7 @@ impl RunActor {
         ctx: &mut Context<Self>,
     ) {
         if self.ending {
-            return; // it has ended while the requests were read
+            return; // the run ended during the read of the requests
         }
         let index = Index {
             epoch: Some(self.epoch),
@@ -194,7 +194,7 @@ impl RunActor {
         }
         let block_id = index.block_id;
         let Some(seq) = block_id.seq_in(self.identity()) else {
-            return reply.send(Err(Problem::not_found(format!("{block_id} is no block of run {}", self.identity())).at("blockId")));
+            return reply.send(Err(Problem::not_found(format!("{block_id} is not a block of run {}", self.identity())).at("blockId")));
         };
         if self.turns.probes.contains_key(&seq) {
             return self.robots_came(seq, &index, &pack, reply, ctx);
@@ -204,30 +204,30 @@ impl RunActor {
             ReportVerdict::Late => {
                 let (node, attempt) = (index.node_id, index.attempt);
                 let name = self.context.addresses.node_name(node);
-                log::info!("a late report changes nothing block_id={block_id} node_id={node} node={name} attempt={attempt:?}");
-                let detail = format!("{block_id} is not, or no longer, in the hands of node {} in this attempt", index.node_id);
+                log::info!("late report ignored block_id={block_id} node_id={node} node={name} attempt={attempt:?}");
+                let detail = format!("{block_id} is not, or no longer, held by node {} in this attempt", index.node_id);
                 return reply.send(Err(Problem::conflict("late-report", detail)));
             }
             ReportVerdict::Finished => {
-                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} has its results already"))));
+                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
             }
             ReportVerdict::Unknown => {
-                return reply.send(Err(Problem::not_found(format!("{block_id} is no block of this run")).at("blockId")));
+                return reply.send(Err(Problem::not_found(format!("{block_id} is not a block of this run")).at("blockId")));
             }
         }
         if index.part {
-            // Its node has it still, whatever became of the lease: what it keeps is at hand from now on.
+            // The node still has the block, even if the lease ended. Cache the remaining requests.
             self.adopt(seq, index.node_id, index.attempt.unwrap_or(1), Timestamp::steady());
         }
         self.with_payload(seq, ctx, move |this, payload, ctx| {
-            // Two reports of one block may both have waited for the requests.
+            // Two reports of the same block may both have waited for the requests.
             if this.ending || this.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
-                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} has its results already"))));
+                return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
             }
             let node = index.node_id;
             if !this.context.store.has_room(pack.len()) {
                 this.cache.put_leased(seq, payload);
-                return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+                return reply.send(Err(Problem::busy("write queue is full; retry later")));
             }
             let meaning = meaning(index, pack, &payload);
             if let (Some(site), Ok(Meaning::Whole { index, .. } | Meaning::Part { index, .. } | Meaning::Back { index, .. })) =
@@ -249,17 +249,17 @@ impl RunActor {
         });
     }
 
-    /// A node forgets a block whose report is refused for good. Sent to it again, the same would come back for ever; as
-    /// a lost hand-out it is counted, and somebody else may do better.
+    /// A node drops a block whose report is rejected permanently. Sent again to this node, the block would fail in the same way
+    /// forever. So it counts as a lost attempt, and another node may succeed.
     fn refused(&mut self, seq: Seq, node: NodeId, problem: &Problem, ctx: &mut Context<Self>) {
         let Some(lease) = self.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
         if let Some(to) = self.context.addresses.nodes.get(node) {
             to.block_done(self.block_id(seq), lease.attempt, false);
         }
-        self.block_lost(seq, node, lease.attempt, &format!("its report was refused: {}", problem.detail), ctx);
+        self.block_lost(seq, node, lease.attempt, &format!("its report was rejected: {}", problem.detail), ctx);
     }
 
-    /// The last report of a block is here, and on its way to the disk.
+    /// The last report of a block has arrived and is being written.
     pub(super) fn leaves_node(&mut self, seq: Seq, ctx: &mut Context<Self>) {
         let lease = self.frontier.begin_report(seq);
         self.announced = self.announced.min(self.frontier.ready());
@@ -270,14 +270,14 @@ impl RunActor {
         if let Some(lease) = lease {
             self.note_leases_of(lease.node);
             if let Some(node) = self.context.addresses.nodes.get(lease.node) {
-                // Off the node's hands already: its next block need not wait for this one's commit.
+                // Free the node's slot now, so that its next block does not wait for this commit.
                 node.block_done(self.block_id(seq), lease.attempt, false);
             }
         }
         self.cache.take_leased(seq);
     }
 
-    /// The name of the site that a block's requests go to.
+    /// The name of the site of a block's requests.
     pub(super) fn site_name_of(&self, seq: Seq) -> Option<Arc<str>> {
         self.frontier.site_of(seq).map(|site| self.frontier.site_name(site))
     }
@@ -316,7 +316,7 @@ impl Handler<Grant> for RunActor {
                 self.begin_turn(Sink::Node { to, permit }, ctx);
             }
         }
-        // What the dispatcher counts, it counted down with its grant: tell it only what it cannot know.
+        // The dispatcher already counted this grant; send only changes that it cannot know.
         self.announce(ctx);
     }
 }
@@ -367,7 +367,7 @@ impl Handler<NodeHolds> for RunActor {
                 let room = if is_bound { Room::Site } else { Room::Block };
                 to.holds(Holds { identity, block_id, attempt: *attempt, room });
             } else {
-                // One whose results are on their way to the disk is done as well, but its node still waits for the answer.
+                // A block whose results are being written is done as well, but its node still waits for the answer.
                 to.block_done(block_id, *attempt, self.frontier.phase(*seq) != Some(Phase::Reporting));
             }
         }
@@ -378,7 +378,7 @@ impl Handler<NodeHolds> for RunActor {
                 }
                 continue;
             }
-            // Handed out by an earlier actor of this run, and not there: nobody else frees its permit.
+            // Dispatched by an earlier actor of this run and not at the node; only this frees its permit.
             if self.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
                 to.block_done(self.block_id(seq), attempt, false);
             }
@@ -394,7 +394,7 @@ impl Handler<NodeHolds> for RunActor {
             .collect();
         for seq in missing {
             let name = self.context.addresses.node_name(node);
-            log::info!("a block did not arrive and is sent again block_id={} node_id={node} node={name}", self.block_id(seq));
+            log::info!("block did not arrive and is sent again block_id={} node_id={node} node={name}", self.block_id(seq));
             self.frontier.sent_again(seq, now);
             self.send_again(seq, to.clone(), ctx);
         }

@@ -1,4 +1,4 @@
-//! Payloads that will be wanted in a moment, within bounds. What is not here is read from the store.
+//! Cached payloads that are needed soon, within limits. Other payloads are read from the store.
 
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::Seq;
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of requests of blocks that wait for a node. The first ones pushed are the first ones wanted, so what does not
-/// fit is not taken.
+/// Maximum bytes of requests of blocks that wait for a node. The first blocks pushed are needed first, so blocks that do not fit
+/// are not cached.
 const READY_BYTES: usize = 4 << 20;
-/// Bytes of results that wait for a worker.
+/// Maximum bytes of results that wait for a worker.
 const RESULT_BYTES: usize = 16 << 20;
 
 /// The requests of a block.
@@ -20,7 +20,7 @@ pub(super) struct Payload {
     pub prints: Arc<[Fingerprint]>,
 }
 
-/// What waits for a worker.
+/// A finished block that waits for a worker.
 #[derive(Debug, Clone)]
 pub(super) struct Finished {
     pub requests: Bytes,
@@ -32,7 +32,7 @@ pub(super) struct Finished {
 pub(super) struct Cache {
     ready: HashMap<Seq, Payload>,
     ready_bytes: usize,
-    /// Of blocks at nodes: as many as the nodes have room for.
+    /// Requests of blocks at nodes; the slots of the nodes limit their number.
     leased: HashMap<Seq, Payload>,
     finished: HashMap<Seq, Finished>,
     finished_bytes: usize,
@@ -41,7 +41,7 @@ pub(super) struct Cache {
 impl Cache {
     pub fn put_ready(&mut self, seq: Seq, payload: Payload) {
         if self.ready.contains_key(&seq) {
-            return; // two readings ahead may overlap, and it is to be counted once
+            return; // two reads may overlap, and the bytes count once
         }
         let bytes = payload.requests.len() + payload.prints.len() * Fingerprint::LEN;
         if self.ready_bytes + bytes <= READY_BYTES {

@@ -1,4 +1,4 @@
-//! Results that were stored and cannot be read any more: their requests are downloaded again, or delivered as failed.
+//! Stored results that cannot be read any more: their requests are downloaded again, or delivered as failed.
 
 use super::RunActor;
 use crate::domain::block::{Lost, Phase};
@@ -10,21 +10,21 @@ use crate::store::{DiscardResults, ReadBlocks, StoredResult};
 use actix::Context;
 
 impl RunActor {
-    /// Keeps what of the blocks that were read is whole, and discards the rest.
+    /// Returns the intact blocks of a read, and discards the others.
     pub(super) fn whole(&mut self, asked: &[Seq], found: ReadBlocks, ctx: &mut Context<Self>) -> Vec<StoredResult> {
         let ReadBlocks { mut results, mut damaged } = found;
-        // Those of before there were checksums are looked at as a whole.
+        // Packs stored before checksums existed are validated as a whole.
         results.retain(|result| {
             let opened = if result.is_checked { Ok(()) } else { pack::open(&result.pack, MAX_REPORT).map(drop) };
             if let Err(problem) = &opened {
-                damaged.push((result.seq, format!("its results make no sense: {}", problem.detail)));
+                damaged.push((result.seq, format!("its results are invalid: {}", problem.detail)));
             }
             opened.is_ok()
         });
         for &seq in asked {
             let is_told = results.iter().any(|result| result.seq == seq) || damaged.iter().any(|(other, _)| *other == seq);
             if !is_told && self.frontier.phase(seq) == Some(Phase::Delivered) {
-                damaged.push((seq, "no results of it are stored".to_owned()));
+                damaged.push((seq, "its results are not in the store".to_owned()));
             }
         }
         for (seq, why) in damaged {
@@ -34,7 +34,7 @@ impl RunActor {
     }
 
     fn discard(&mut self, seq: Seq, why: String, ctx: &mut Context<Self>) {
-        // The end, which is on its way to the disk, gives up all results.
+        // The end, which is being written, gives up all results.
         if self.ending || !self.frontier.begin_discard(seq) {
             return;
         }
@@ -50,7 +50,7 @@ impl RunActor {
             match this.frontier.discarded(seq, had.success, had.error, had.attempt) {
                 Lost::Retry(_) => this.announce(ctx),
                 Lost::Exhausted(attempts) => {
-                    let exception = format!("given up after {attempts} hand-outs: {exception}");
+                    let exception = format!("given up after {attempts} attempts: {exception}");
                     let node = had.node.unwrap_or(NodeId(uuid::Uuid::nil()));
                     this.with_payload(seq, ctx, move |this, payload, ctx| {
                         this.give_up(seq, node, had.attempt, &payload, (FetchErrorKind::Block, exception), ctx);

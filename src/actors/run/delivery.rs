@@ -1,4 +1,4 @@
-//! Finished blocks go out to workers.
+//! Delivers finished blocks to workers.
 
 use super::{Delivered, DeliveredBlock, EndPolls, Poll, RunActor, Undelivered, Waiting};
 use crate::domain::block::AckVerdict;
@@ -9,14 +9,14 @@ use crate::store::{Ack, ReadResultsWithin};
 use actix::{AsyncContext, Context, Handler};
 use std::time::Duration;
 
-/// Bytes of results in one answer, after which no further block is put in. A caller that does not read holds so much, and keeps
-/// it from others for a while.
+/// When the results in one answer exceed this many bytes, no further block is added. A caller that does not read blocks this
+/// amount for others for a while.
 const ANSWER_BYTES: usize = 1 << 20;
-/// Blocks of one answer whose size is not known before they are read.
+/// Maximum number of blocks in one answer whose size is unknown before the read.
 const MOST_COLD: usize = 16;
 
 impl RunActor {
-    /// Answers whoever waits, as far as there is something to answer with.
+    /// Answers the waiting polls while there are finished blocks.
     pub(super) fn serve_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         while !self.ending
@@ -74,17 +74,17 @@ impl RunActor {
     }
 
     fn hand_out(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, DeliveredBlock)>, ctx: &mut Context<Self>) {
-        // While they were read, others may have acknowledged them.
+        // Other calls may have acknowledged them during the read.
         blocks.retain(|(seq, _)| self.frontier.check_ack(*seq) == AckVerdict::Current);
         let (seqs, blocks): (Vec<Seq>, Vec<DeliveredBlock>) = blocks.into_iter().unzip();
         if self.ending || waiting.reply.is_abandoned() {
-            // The end, which is on its way to the disk, gives up what is not acknowledged: an acknowledgement behind it
-            // would count the same packs off their segment once more.
+            // The end, which is being written, gives up the blocks that are not acknowledged. A later acknowledgement would
+            // subtract the same packs from their segment again.
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
             return self.not_taken(&seqs, ctx);
         }
         if blocks.is_empty() && waiting.until > Timestamp::steady() {
-            // All that was found for it was damaged, or acknowledged meanwhile: it goes on waiting.
+            // All blocks for this poll were damaged, or acknowledged in the meantime: it continues to wait.
             self.wake_pollers_at(waiting.until, ctx);
             self.pollers.push_front(waiting);
             return self.serve_pollers(ctx);
@@ -104,7 +104,7 @@ impl RunActor {
             for seq in seqs {
                 this.frontier.acked(seq);
             }
-            // Who asks for it so takes the risk: what is lost on the way now is lost.
+            // With automatic acknowledgement, a block that is lost on the way now stays lost; the caller accepts this risk.
             waiting.reply.send(Ok(delivered));
             this.end_if_drained(ctx);
         });
@@ -117,7 +117,7 @@ impl RunActor {
         self.serve_pollers(ctx);
     }
 
-    /// Sends away those whose time is over, and sets the clock for the next one.
+    /// Answers the polls whose time is over, and sets the timer for the next one.
     fn expire_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         for waiting in std::mem::take(&mut self.pollers) {
@@ -133,7 +133,7 @@ impl RunActor {
         }
     }
 
-    /// One clock for all that wait, not one for each: an actor's context looks at all its clocks whenever it wakes.
+    /// One timer for all polls, because an actor's context checks all its timers whenever it wakes.
     fn wake_pollers_at(&mut self, until: Timestamp, ctx: &mut Context<Self>) {
         if let Some((armed, handle)) = self.poll_timer {
             if armed <= until {

@@ -1,4 +1,4 @@
-//! The end of a run: exact, stored first, told then.
+//! The end of a run: stored first, then announced.
 
 use super::{Delivered, RunActor, Stop};
 use crate::domain::run::RunState;
@@ -10,19 +10,19 @@ use crate::store::{FinishRun, RetryRun};
 use actix::{ActorContext, Context, Handler};
 
 impl RunActor {
-    /// What is answered to those who come after the end.
+    /// The answer to calls after the end.
     pub(super) fn over(&self) -> Problem {
-        Problem::conflict("run-over", format!("run {} is over or about to be: {}", self.identity(), self.run.state.name()))
+        Problem::conflict("run-over", format!("run {} has ended or is ending: {}", self.identity(), self.run.state.name()))
     }
 
-    /// Nothing is left and nothing can come: the run is a success. Known at once, by counting; never by waiting.
+    /// Ends the run as a success if nothing is left and nothing can follow. Counting shows this at once; no waiting is needed.
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
         if self.frontier.is_drained() {
             self.end(RunState::Success, None, ctx, drop);
         }
     }
 
-    /// Ends the run, once. `done` is called when that is on disk, or at once if it was ending already.
+    /// Ends the run, once. `done` is called when that is on disk, or at once if it was already ending.
     pub(super) fn end(
         &mut self,
         state: RunState,
@@ -60,7 +60,7 @@ impl RunActor {
             this.run.finish_time = Some(now);
             this.run.counters = this.frontier.counters();
             this.context.counts.ended(state);
-            // A thousand short runs a second that end well are nothing to be told of one by one.
+            // With a thousand short successful runs per second, one log line each would be too much.
             let level = if state == RunState::Success && this.run.counters.total == 0 { log::Level::Debug } else { log::Level::Info };
             log::log!(level, "run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
             done(Ok(this.output()));
@@ -71,7 +71,7 @@ impl RunActor {
         });
     }
 
-    /// The attempt failed and there is another one: it begins anew from what is stored, and what is known stays known.
+    /// The attempt failed and another one follows: it starts from the stored state, including the known requests.
     fn try_again(&mut self, pause: i64, reason: String, ctx: &mut Context<Self>, done: impl FnOnce(Result<RunOutput, Problem>) + 'static) {
         self.again = true;
         let attempt = self.run.attempt + 1;
@@ -91,7 +91,7 @@ impl RunActor {
         });
     }
 
-    /// Everybody who has to do with it is told.
+    /// Notifies all nodes, workers, clients and sites of the run.
     fn let_go(&mut self) {
         for waiting in self.pollers.drain(..) {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
@@ -127,7 +127,7 @@ impl Handler<Stop> for RunActor {
     fn handle(&mut self, Stop { reason, by, reply }: Stop, ctx: &mut Self::Context) {
         self.guard.message("run.stop");
         if self.again {
-            return reply.send(Err(Problem::busy("the run is about to be tried again")));
+            return reply.send(Err(Problem::busy("the run is about to be retried")));
         }
         if self.ending {
             return reply.send(Err(self.over()));

@@ -1,7 +1,7 @@
-//! What people say of the sites of a run: what they see of them, and what they hold.
+//! The view of the sites of a run, and holds of sites by operators.
 //!
-//! A site with a pace is held where turns are given away. Requests to others wait for no turn, so each block of them is looked at
-//! before it goes out: those to a host that is held leave the block and wait for their origin, as if it had a pace.
+//! For a site with a pace, a hold prevents new turns. Requests to other sites need no turn, so each of their blocks is checked
+//! before it is dispatched: requests to a held host leave the block and wait for their origin, as if it had a pace.
 
 use super::RunActor;
 use super::cache::Payload;
@@ -22,14 +22,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use url::Url;
 
-/// A request, as far as it says where it goes.
+/// The URL of a request.
 #[derive(Deserialize)]
 pub(super) struct Addressed<'a> {
     #[serde(borrow)]
     pub url: Cow<'a, str>,
 }
 
-/// What of a block goes to a site that somebody holds, and what does not, by the places of the requests.
+/// The requests of a block that go to a held site, and the others, by index.
 struct HeldPart {
     site: SiteNo,
     held: Vec<usize>,
@@ -37,13 +37,13 @@ struct HeldPart {
 }
 
 impl RunActor {
-    /// Whether somebody holds the site of a block.
+    /// Whether an operator holds the site of a block.
     pub(super) fn is_held(&self, seq: Seq) -> bool {
         let site = self.site_name_of(seq);
         site.is_some_and(|name| self.context.sites.board().held_by_hand(&name, Timestamp::steady()).is_some())
     }
 
-    /// A block that waits for no turn goes out, but for its requests to sites that somebody holds.
+    /// Dispatches a block that needs no turn, without its requests to held sites.
     pub(super) fn send_unheld(&mut self, seq: Seq, payload: Payload, sink: Sink, ctx: &mut Context<Self>) {
         if self.ending || self.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
@@ -53,7 +53,7 @@ impl RunActor {
             Ok(None) => return self.send_block(seq, payload, sink, ctx),
             Err(problem) => {
                 sink.nothing();
-                return self.die(&format!("the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
+                return self.die(&format!("failed to read the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
             }
         };
         if others.is_empty() {
@@ -83,14 +83,14 @@ impl RunActor {
         if self.frontier.site_of(seq).is_some() {
             return self.judge_block(seq, payload, None, sink, ctx);
         }
-        // Between the reading and now the lease may have ended.
+        // The lease may have ended since the read began.
         if self.frontier.lease_of(seq).is_some() {
             self.cache.put_leased(seq, payload.clone());
         }
         self.send_leased(seq, &payload, None, sink, ctx);
     }
 
-    /// What of a block goes to the first of its sites that somebody holds.
+    /// The requests of a block to the first of its sites that an operator holds.
     fn first_held(&mut self, seq: Seq, payload: &Payload) -> Result<Option<HeldPart>, Problem> {
         let now = Timestamp::steady();
         if !self.context.sites.board().has_holds(now) {
@@ -178,7 +178,7 @@ impl Handler<SiteHeld> for RunActor {
         let of_site = |seq| self.frontier.site_of(seq).filter(|no| is_hold_of(&name, &self.frontier.site_name(*no)));
         let leases: Vec<_> = self.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
         for (seq, lease, site) in leases {
-            // What the node has reported of it stays; what it has not is fetched again after the hold.
+            // Results that the node has reported stay; the other requests are downloaded after the hold.
             self.frontier.recall(seq);
             if let Some(payload) = self.cache.take_leased(seq) {
                 self.cache.put_ready(seq, payload);

@@ -1,4 +1,4 @@
-//! A run that nobody watches for calls for a worker: its job names another one that starts a program which is one.
+//! A run without a worker requests one: its job may reference another job that starts a program with a worker.
 
 use super::RunActor;
 use crate::actors::context::BrokerContext;
@@ -13,30 +13,30 @@ use crate::protocol::problem::Problem;
 use crate::store::{FindJobs, GetRun};
 use actix::{ActorFutureExt, AsyncContext, Context, fut::wrap_future};
 
-/// Between two looks at what has become of a call.
+/// Interval between two checks of a request, in milliseconds.
 const LOOK_MS: i64 = 5_000;
 
-/// A job was asked to start a worker.
+/// A request to a job to start a worker.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// The worker may take until then to come.
+    /// Deadline for the worker to connect.
     until: Timestamp,
-    /// When to look next whether one is to be called again.
+    /// Time of the next check whether another request is needed.
     look_at: Timestamp,
-    /// The run that was made for it.
+    /// The run that was created for it.
     made: Option<Identity>,
 }
 
-/// What came of a call.
+/// The result of a request.
 enum Answer {
-    /// This run is to start a worker, or has.
+    /// This run starts a worker, or has started one.
     Made(Identity),
-    /// A run that somebody else made is under way.
+    /// A run from another request is active.
     Underway,
 }
 
 impl RunActor {
-    /// Nobody watches its class.
+    /// No worker watches the class of the run.
     pub(super) fn nobody(&mut self, ctx: &mut Context<Self>) {
         let reason = format!("no worker watches the class {}", self.run.class_name);
         if self.workers_may_come_back() {
@@ -46,10 +46,10 @@ impl RunActor {
         let properties = Properties(self.properties.as_ref().clone());
         let waits = properties.no_worker().unwrap_or_default() == NoWorker::Wait;
         let may_fail = self.run.state == RunState::Pending && !waits;
-        // What was wrong with it was said when the job was made.
+        // Errors in these properties were reported when the job was created.
         let Some((job, wait)) = properties.worker_job().ok().flatten() else {
             if may_fail {
-                // A visible failure, not a silent wait.
+                // Fail visibly instead of waiting silently.
                 self.end(RunState::Failed, Some(reason), ctx, drop);
             } else if waits {
                 self.run.reason = Some(format!("waits for a worker: {reason}"));
@@ -63,7 +63,7 @@ impl RunActor {
                 return self.end(RunState::Failed, Some(reason), ctx, drop);
             }
             Some(call) if now < call.look_at => return,
-            // What was done of a run that had a worker is not thrown away: it calls again, and waits.
+            // A run that had a worker before must not lose its work: it requests another worker and waits.
             Some(call) if now >= call.until => {
                 *call = Call { until: now.plus_ms(wait), look_at: now.plus_ms(LOOK_MS), made: None };
                 None
@@ -89,7 +89,7 @@ impl RunActor {
                 Ok(Answer::Underway) => {
                     this.run.reason = Some(format!("{reason}: a run of the job `{job}` is under way to start one"));
                 }
-                // The next look calls again; so it does where the job may be enabled again, and a run had a worker once.
+                // The next check retries. The same applies if the job may be enabled again and the run had a worker before.
                 Err(problem) if problem.status < 500 && this.run.state == RunState::Pending => {
                     let reason = format!("{reason}, and the job `{job}` cannot start one: {}", problem.detail);
                     this.end(RunState::Failed, Some(reason), ctx, drop);
@@ -102,11 +102,11 @@ impl RunActor {
     }
 }
 
-/// Has a worker started, unless one is being started: told twice, also by a broker that died in between, it makes one run.
+/// Starts a worker unless one is being started. Repeated calls, also after a crash in between, create one run.
 async fn call(context: BrokerContext, job: String, made: Option<Identity>, trace_id: Option<String>) -> Result<Answer, Problem> {
     if let Some(identity) = made {
         let run = context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
-        // A program that went to the background ends well before its worker comes.
+        // A program that moves to the background succeeds before its worker connects.
         if run.is_some_and(|run| !run.state.is_final() || run.state == RunState::Success) {
             return Ok(Answer::Made(identity));
         }

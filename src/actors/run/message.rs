@@ -1,4 +1,4 @@
-//! What a run's actor is told, and its handle.
+//! Messages to the actor of a run, and its handle.
 
 use super::RunActor;
 use crate::actors::dispatcher::NodePermit;
@@ -25,29 +25,29 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// From the edge: requests for the run, and blocks that are done. Answered when both are on disk.
+/// From the edge: requests for the run, and completed blocks. The answer comes when both are on disk.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Push {
-    /// Blocks that are done.
+    /// Acknowledged blocks.
     pub acks: Vec<BlockId>,
-    /// Requests that follow from them, or just come.
+    /// Requests that follow from these blocks, or that are independent.
     pub batch: RequestBatch,
     /// The answer.
     pub reply: Reply<Pushed>,
 }
 
-/// From the edge: finished blocks, please. Answered when there are some, when the wait is over, or when the run is.
+/// From the edge: fetch finished blocks. The answer comes when there are some, when the wait is over, or when the run ends.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Poll {
-    /// Who asks, if it says so.
+    /// The calling worker, if known.
     pub worker: Option<WorkerId>,
-    /// The most blocks in the answer.
+    /// Maximum number of blocks in the answer.
     pub max: usize,
-    /// At most this long.
+    /// Maximum time to wait.
     pub wait: Duration,
-    /// Delivered is done.
+    /// Treat delivered blocks as acknowledged.
     pub auto_ack: bool,
     /// The answer.
     pub reply: Reply<Delivered>,
@@ -56,7 +56,7 @@ pub struct Poll {
 /// The answer to a [`Poll`].
 #[derive(Debug)]
 pub struct Delivered {
-    /// Where the run is.
+    /// The state of the run.
     pub state: RunState,
     /// The blocks.
     pub blocks: Vec<DeliveredBlock>,
@@ -65,19 +65,19 @@ pub struct Delivered {
 /// A finished block.
 #[derive(Debug)]
 pub struct DeliveredBlock {
-    /// Which.
+    /// The id of the block.
     pub block_id: BlockId,
     /// Its requests: zstd of a JSON array.
     pub requests: Bytes,
-    /// Their length, decompressed.
+    /// The length of the requests after decompression, in bytes.
     pub raw_length: u32,
     /// Its results.
     pub pack: Bytes,
-    /// When it goes to others if it is not acknowledged; none: it counts as done.
+    /// If the block is not acknowledged by then, it is delivered again. `None`: it is already acknowledged.
     pub until: Option<Timestamp>,
 }
 
-/// From the edge: the results of a block. Answered when they are on disk.
+/// From the edge: the results of a block. The answer comes when they are on disk.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Report {
@@ -89,121 +89,121 @@ pub struct Report {
     pub reply: Reply<Reported>,
 }
 
-/// From the dispatcher: hand a block to this node.
+/// From the dispatcher: dispatch a block to this node.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Grant {
-    /// Its actor.
+    /// The actor of the node.
     pub to: NodeHandle,
-    /// Which node, and the permit at it that the block may take.
+    /// The permit for the block, which contains the node.
     pub permit: NodePermit,
 }
 
-/// From the dispatcher: answer this node, which asked for a block, with one.
+/// From the dispatcher: answer this node's request with a block.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct HandOver {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// Its actor.
+    /// The actor of the node.
     pub to: NodeHandle,
-    /// What of the run it is to have.
+    /// The kind of block that it receives.
     pub room: Room,
     /// The answer to the node.
     pub reply: Reply<Option<Block>>,
 }
 
-/// From a node: it holds these blocks of the run, in these hand-outs, and no others.
+/// From a node: it holds exactly these blocks of the run, in these attempts.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeHolds {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// Number and attempt of each.
     pub blocks: Vec<(Seq, u32)>,
-    /// Blocks that its actor takes to be there, and that it did not list.
+    /// Blocks that its actor expected, but that the node did not list.
     pub unlisted: Vec<(Seq, u32)>,
 }
 
-/// From a node: it is lost, and with it this block.
+/// From a node: it is lost, and this block with it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct NodeLost {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// The block.
     pub block_id: BlockId,
-    /// The hand-out.
+    /// The dispatch attempt.
     pub attempt: u32,
 }
 
-/// From the registry: something happened to a node's actor.
+/// From the registry: an event of a node's actor.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub enum NodeNews {
-    /// It was rebuilt, and knows no longer what its node was sent.
+    /// The actor was rebuilt and has lost its list of sent blocks.
     Restarted(NodeId),
-    /// It cannot live; its node is lost.
+    /// The actor was given up; its node counts as lost.
     Vanished(NodeId),
 }
 
-/// From the registry: something happened to the workers.
+/// From the registry: an event of the workers.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub enum WorkerNews {
-    /// Others watch other classes now.
+    /// The set of watched classes changed.
     Changed,
-    /// The answer to a search: this one watches the class, or none does.
+    /// The answer to a search: this worker watches the class, or `None` does.
     Found(Option<WorkerId>),
-    /// This one has come back and has the run in hand.
+    /// This worker has reconnected and continues the run.
     Has(WorkerId),
-    /// This one's actor was rebuilt.
+    /// The actor of this worker was rebuilt.
     Back(WorkerId),
-    /// This one is lost.
+    /// This worker is lost.
     Gone(WorkerId),
 }
 
-/// From a worker or the edge: the first requests are pushed, or they are not and why.
+/// From a worker or the edge: the first requests were pushed, or an error occurred.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StartReturned {
-    /// Who says so.
+    /// The reporting worker.
     pub worker: Option<WorkerId>,
-    /// Why the run cannot go on.
+    /// The error that prevents the run from continuing.
     pub error: Option<String>,
-    /// Stored.
+    /// Answered when this is stored.
     pub reply: Reply<()>,
 }
 
-/// From the service: end it.
+/// From the service: stop the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Stop {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, if that is known.
+    /// The caller, if known.
     pub by: Option<String>,
-    /// Stored.
+    /// Answered when the end is stored.
     pub reply: Reply<RunOutput>,
 }
 
-/// From the service: hand out no more blocks, or hand them out again. What is at nodes comes back in any case.
+/// From the service: stop or resume the dispatch of blocks. Blocks at nodes come back in any case.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetPaused {
-    /// No more, or again.
+    /// Whether the run is paused.
     pub is_paused: bool,
-    /// Stored.
+    /// Answered when this is stored.
     pub reply: Reply<RunOutput>,
 }
 
-/// From the service: queue these failed requests once more. Those that were before are left alone. Answered when it is stored.
+/// From the service: requeue these failed requests, each only once. The answer comes when this is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Requeue {
-    /// Their ids, by the block that they were in.
+    /// The ids of the requests, by their block.
     pub chosen: BTreeMap<Seq, HashSet<Fingerprint>>,
-    /// What became of them.
+    /// The result.
     pub reply: Reply<Requeued>,
 }
 
@@ -217,48 +217,48 @@ pub struct Discard {
     pub reply: Reply<u64>,
 }
 
-/// From the service: where is this block?
+/// From the service: locate this block.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct LocateBlock {
-    /// Its number.
+    /// The number of the block.
     pub seq: Seq,
-    /// None: the run has no such block.
+    /// `None`: the run has no such block.
     pub reply: Reply<Option<BlockPlace>>,
 }
 
 /// The answer to [`LocateBlock`].
 #[derive(Debug, Clone)]
 pub struct BlockPlace {
-    /// Where it is.
+    /// The state of the block.
     pub phase: Phase,
-    /// Whose it is.
+    /// The lease of the block.
     pub lease: Option<Lease>,
-    /// The site that it waits for: its name, when it is asked next as far as the run knows, and the blocks that come first.
+    /// The site that the block waits for: its name, the next request time that the run knows, and the number of blocks ahead.
     pub site: Option<(Arc<str>, Timestamp, usize)>,
 }
 
-/// From the registry: the dispatcher was rebuilt and knows nobody.
+/// From the registry: the dispatcher was rebuilt and needs all runs again.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReannounceRun;
 
-/// From the registry: the turn of a run that waited for it may have come.
+/// From the registry: a queued run should check whether it may begin.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct CheckQueue;
 
-/// From the registry: the broker ends, so whoever polls is answered now.
+/// From the registry: the broker shuts down, so answer all polls now.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct EndPolls;
 
-/// From the edge: these blocks did not reach the one to whom they were delivered, until then.
+/// From the edge: these blocks, delivered with this deadline, did not reach their receiver.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Undelivered(pub Vec<(BlockId, Timestamp)>);
 
-/// From the service: how is it?
+/// From the service: the current state of the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeRun(pub Reply<RunDescription>);
@@ -272,35 +272,35 @@ pub struct RunDescription {
     pub leases: Vec<(Seq, NodeId, u32, Timestamp)>,
 }
 
-/// From the service: how are its sites, from this number on?
+/// From the service: the state of its sites, from this number on.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeSites {
     /// The number.
     pub from: SiteNo,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
     /// The answer.
     pub reply: Reply<Page<RunSiteOutput>>,
 }
 
-/// From the service: somebody holds this site now.
+/// From the service: an operator holds this site now.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SiteHeld(pub Arc<str>);
 
-/// From the service: nobody holds this site any more.
+/// From the service: the hold of this site was released.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SiteFreed(pub Arc<str>);
 
-/// From its job: it is not to begin, if it was made ahead of its time and has not begun. Answered with whether that is so; then
-/// this actor is gone, and the job deals with what is stored.
+/// From its job: withdraw the run if it was created ahead of its time and has not begun. Returns whether it was withdrawn; then
+/// this actor ends, and the job handles the stored state.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Withdraw(pub Reply<bool>);
 
-/// A run, for other rooms.
+/// Handle to a run for other modules.
 #[derive(Debug, Clone)]
 pub struct RunHandle(pub(in crate::actors) Link<RunActor>);
 

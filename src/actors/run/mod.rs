@@ -1,8 +1,7 @@
 //! A run: the shell around its [`Frontier`].
 //!
-//! It owns every write that concerns the run, so that a caller who hangs up takes nothing with him, and it answers only
-//! when the write is committed. A write that failed, for certain or perhaps, ends this actor: the registry builds the
-//! next one from what is stored.
+//! The actor makes every write of the run, so that a disconnected caller interrupts nothing, and it answers only after the
+//! commit. If a write failed, or its outcome is unknown, the actor ends, and the registry rebuilds it from the store.
 
 mod blocks;
 mod cache;
@@ -49,10 +48,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The beginning of a run is stored after so long: most runs that have no blocks have ended by then, and one write does.
+/// Delay before the begin of a run is stored: most runs without blocks have ended by then, so that one write is enough.
 const BEGINNING_STORED_AFTER: Duration = Duration::from_millis(200);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct RunActor {
     guard: ExitGuard,
@@ -61,37 +60,37 @@ pub struct RunActor {
     epoch: i64,
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
-    /// As in [`LoadedRun`].
+    /// See [`LoadedRun`].
     chosen: Option<Choice>,
     cache: Cache,
     turns: turns::Turns,
     involved: Involved,
-    /// Failed requests are being read, to be queued once more.
+    /// Failed requests are being read for a requeue.
     requeues: bool,
     worker: Option<WorkerId>,
-    /// When its worker was last told to start it.
+    /// When its worker last received the order to start it.
     start_told: Timestamp,
-    /// A search for a worker is under way.
+    /// A search for a worker is in progress.
     searching: bool,
-    /// A job was asked to start a worker.
+    /// The request to a job to start a worker.
     called: Option<helper::Call>,
     pollers: VecDeque<Waiting>,
-    /// When the first of them is to be sent away, and the clock that will ring then.
+    /// The time at which the first poll expires, and its timer.
     poll_timer: Option<(Timestamp, SpawnHandle)>,
-    /// The end is decided and on its way to the disk.
+    /// The end is decided and is being written.
     ending: bool,
-    /// It is only the attempt that ends.
+    /// Only the attempt ends; another one follows.
     again: bool,
     announced: usize,
     /// When its attempt began, as far as this actor knows.
     attempt_began: Timestamp,
-    /// It waits for its turn or its next attempt.
+    /// The run is queued, or waits for its next attempt.
     waits: bool,
-    /// Its attempt has begun at this time, which is not stored yet.
+    /// Begin time of the attempt, not stored yet.
     begun: Option<Timestamp>,
 }
 
-/// A worker that waits for finished blocks.
+/// A poll that waits for finished blocks.
 #[derive(Debug)]
 struct Waiting {
     worker: Option<WorkerId>,
@@ -101,41 +100,41 @@ struct Waiting {
     reply: Reply<Delivered>,
 }
 
-/// What a run's actor begins with.
+/// The initial state of a run's actor.
 #[derive(Debug)]
 pub struct LoadedRun {
     run: Box<Run>,
     epoch: i64,
     properties: Arc<BTreeMap<String, String>>,
     frontier: Frontier,
-    /// The registry has looked for its worker already.
+    /// The registry has already searched a worker.
     pub chosen: Option<Choice>,
 }
 
-/// What the registry found when it looked for a worker.
+/// The result of the registry's search for a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice {
-    /// It holds as long as the address book's count of watches is this.
+    /// Valid as long as the address book's count of watches has this value.
     pub watches: u64,
-    /// Who it is, if there is any.
+    /// The worker, if there is one.
     pub worker: Option<WorkerId>,
 }
 
 impl LoadedRun {
-    /// A run that was made just now: there is nothing of it but its row.
+    /// A run that was created just now: only its row exists.
     #[must_use]
     pub fn new(run: Box<Run>, properties: Arc<BTreeMap<String, String>>) -> Self {
         let frontier = Frontier::restore(run.queue.clone(), false, &[], crate::domain::seen::SeenSet::new());
         Self { run, epoch: Run::FIRST_EPOCH, properties, frontier, chosen: None }
     }
 
-    /// Which run.
+    /// The id of the run.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.run.identity
     }
 
-    /// The class whose worker carries it out.
+    /// The class that its worker must watch.
     #[must_use]
     pub fn class_name(&self) -> &str {
         &self.run.class_name
@@ -143,13 +142,13 @@ impl LoadedRun {
 }
 
 impl RunActor {
-    /// Of a run that was taken over under a new epoch: its frontier as it was stored.
+    /// Loads a run that was taken over under a new epoch, with its stored frontier.
     ///
     /// # Errors
     /// The store fails.
     pub async fn load(context: BrokerContext, mut run: Run, epoch: i64) -> Result<LoadedRun, StoreError> {
         let (blocks, seen) = context.store.read(LoadFrontier { no: run.no }).await?;
-        // The row has them only at the end of the run.
+        // The row contains them only after the end of the run.
         run.block_times = run.block_times.max(blocks.iter().map(|block| i64::from(block.attempts)).sum());
         let job = context.store.read(crate::store::GetJob(run.job_id)).await?;
         let frontier = Frontier::restore(run.queue.clone(), run.start_returned, &blocks, seen);
@@ -157,7 +156,7 @@ impl RunActor {
         Ok(LoadedRun { run: Box::new(run), epoch, properties, frontier, chosen: None })
     }
 
-    /// The actor of a run that was loaded.
+    /// The actor of a loaded run.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, loaded: LoadedRun) -> Self {
         let LoadedRun { run, epoch, properties, frontier, chosen } = loaded;
@@ -196,8 +195,8 @@ impl RunActor {
         BlockId::new(self.identity(), seq)
     }
 
-    /// Sends a write and goes on when it is committed. If it is not, this actor ends, and whoever waits is told to come
-    /// again when the next one is there.
+    /// Sends a write and continues when it is committed. If it fails, this actor ends, and waiting callers get the error to retry
+    /// when the next actor is ready.
     fn then<T: 'static>(
         ctx: &mut Context<Self>,
         write: impl Future<Output = Result<T, StoreError>> + 'static,
@@ -205,19 +204,19 @@ impl RunActor {
     ) {
         ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
             Ok(value) => done(this, value, ctx),
-            Err(error) => this.die(&format!("the store: {error}"), ctx),
+            Err(error) => this.die(&format!("store error: {error}"), ctx),
         }));
     }
 
     fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
         if !self.context.followers.is_closed() {
-            log::error!("the actor of a run ends and is built anew run_id={}: {why}", self.identity());
+            log::error!("run actor failed and is rebuilt run_id={}: {why}", self.identity());
         }
         self.guard.stats().set_error(why);
         ctx.stop();
     }
 
-    /// Tells the dispatcher how many blocks are ready, if that has changed since it knew.
+    /// Sends the dispatcher the number of ready blocks, if it has changed.
     fn announce(&mut self, ctx: &mut Context<Self>) {
         let (ready, sites) = self.offered(ctx);
         if (ready, sites) == (self.announced, self.turns.announced) {
@@ -240,7 +239,7 @@ impl RunActor {
         });
     }
 
-    /// Its turn has come, or the time of its next attempt.
+    /// Begins an attempt: the run left the queue, or the time of its next attempt has come.
     fn begin(&mut self, ctx: &mut Context<Self>) {
         if self.ending {
             return;
@@ -253,11 +252,11 @@ impl RunActor {
             Some(chosen) => self.found(chosen.worker, ctx),
             None => self.find_worker(),
         }
-        // It may have been everything but closed.
+        // The run may already have all it needs to end.
         self.end_if_drained(ctx);
     }
 
-    /// Whoever carries it out is told to: the attempt begins.
+    /// The order to the worker is sent: the attempt begins.
     fn set_scheduled(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         self.run.state = RunState::Scheduled;
@@ -266,14 +265,14 @@ impl RunActor {
             self.run.start_time = Some(now);
             self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
         }
-        // Whether a beginning was late is looked at when it is stored.
+        // The write checks whether the begin was late, so it must not wait then.
         let pause = if self.run.rules.late_after.is_some() { Duration::ZERO } else { BEGINNING_STORED_AFTER };
         self.begun = Some(now);
         ctx.run_later(pause, Self::store_beginning);
     }
 
-    /// Stores that the attempt has begun, unless it has ended: then that is stored with its end. Should the broker die
-    /// before, whoever carries the run out is told again, as it is in any case.
+    /// Stores the begin of the attempt, unless it has ended; then the write of the end contains it. If the broker crashes before,
+    /// the worker receives the order again, as after every restart.
     fn store_beginning(&mut self, ctx: &mut Context<Self>) {
         if let Some(now) = self.begun.take().filter(|_| !self.ending) {
             let (no, may_be_late) = (self.run.no, self.run.may_be_late());
@@ -282,7 +281,7 @@ impl RunActor {
         }
     }
 
-    /// Whoever carries it out shows the first sign of work.
+    /// Records the first sign of work from the worker.
     fn note_started(&self) {
         if let Some(start) = self.run.start_time.filter(|_| self.run.state == RunState::Scheduled) {
             self.context.lateness.started(Timestamp::now().since_ms(start));
@@ -324,23 +323,22 @@ impl RunActor {
         }
     }
 
-    /// The net below the messages that tell of lost peers: one may have been lost before this actor, or the registry,
-    /// heard of it.
+    /// Detects lost peers without a message, because a peer may have been lost before this actor or the registry could know it.
     fn miss_peers(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
         let times = self.context.times;
         let addresses = Arc::clone(&self.context.addresses);
         let strange = now.plus_ms(-(times.worker_offline as i64));
         if self.frontier.forget_strangers(strange, |worker| addresses.workers.get(worker).is_some()) {
-            log::warn!("blocks of a worker that is not there go to others run_id={}", self.identity());
+            log::warn!("requeued blocks of a disconnected worker run_id={}", self.identity());
         }
         let silent = times.node_offline as i64;
         let missed = self.frontier.leases().filter(|(_, l)| now.since_ms(l.since) > silent && addresses.nodes.get(l.node).is_none());
         for (seq, lease) in missed.map(|(seq, lease)| (seq, *lease)).collect::<Vec<_>>() {
-            self.block_lost(seq, lease.node, lease.attempt, "its node is not there", ctx);
+            self.block_lost(seq, lease.node, lease.attempt, "its node is not connected", ctx);
         }
     }
 
-    /// Once a second: what has run out.
+    /// Checks timeouts and leases, once a second.
     fn tick(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         if self.waits {
@@ -352,7 +350,7 @@ impl RunActor {
         for (seq, lease) in self.frontier.expired_leases(now) {
             let name = self.context.addresses.node_name(lease.node);
             log::warn!(
-                "a block's lease ran out block_id={} node_id={} node={name} attempt={}",
+                "lease of a block expired block_id={} node_id={} node={name} attempt={}",
                 self.block_id(seq),
                 lease.node,
                 lease.attempt
@@ -360,7 +358,7 @@ impl RunActor {
             if let Some(node) = self.context.addresses.nodes.get(lease.node) {
                 node.block_done(self.block_id(seq), lease.attempt, true);
             }
-            self.block_lost(seq, lease.node, lease.attempt, "its lease ran out", ctx);
+            self.block_lost(seq, lease.node, lease.attempt, "its lease expired", ctx);
         }
         self.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
@@ -373,7 +371,7 @@ impl RunActor {
     }
 }
 
-/// A run as the API shows it, as far as its row tells.
+/// A run in the format of the API, as far as its row contains it.
 #[must_use]
 pub fn stored_output(run: &Run) -> RunOutput {
     RunOutput {
@@ -420,7 +418,7 @@ impl Actor for RunActor {
         ctx.set_mailbox_capacity(1 << 16);
         ctx.run_interval(Duration::from_secs(1), Self::tick);
         match self.run.pause(Timestamp::now()) {
-            // Its job says when its turn has come: then there is another actor.
+            // Its job starts another actor when the run leaves the queue.
             _ if self.run.is_queued() => {}
             Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), |this, ctx| this.begin(ctx))),
             Pause::None | Pause::FromLater => self.begin(ctx),

@@ -1,10 +1,10 @@
-//! What a report shows of the site of its block.
+//! What a report reveals about the site of its block.
 
 use crate::domain::sites::{Ended, Outcome};
 use crate::protocol::node::FetchErrorKind;
 use crate::protocol::pack::{Entry, Index};
 
-/// How the requests of a report ended, in their order.
+/// The outcomes of the requests of a report, in order.
 pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     let ended = |kind: FetchErrorKind| match kind {
         FetchErrorKind::Timeout => Ended::TimedOut,
@@ -28,7 +28,7 @@ pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     all.extend(tried.iter().filter(|ended| **ended != Ended::Unknown).map(|ended| plain(*ended)));
     let retry_after = index.site.as_ref().and_then(|news| news.retry_after).map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
     if retry_after.is_some() {
-        // 0: it asked to be left alone, and did not say for how long.
+        // 0 means that the site asked for a pause without a duration.
         all.push(Outcome { retry_after_ms: retry_after.filter(|ms| *ms > 0), ..plain(Ended::Answered(429)) });
     } else if all.is_empty() && index.back.iter().any(|back| back.tries > 0) {
         all.push(plain(Ended::Answered(429)));

@@ -1,4 +1,4 @@
-//! Reports: what one means for its block. Most end it. Some are a part of it, or give requests back.
+//! The effect of a report on its block. Most reports end the block. Some contain a part of the results, or give requests back.
 
 use super::RunActor;
 use super::cache::{Finished, Payload};
@@ -16,11 +16,11 @@ use actix::Context;
 use bytes::Bytes;
 use std::collections::HashMap;
 
-/// What a report means for its block.
+/// The effect of a report on its block.
 pub(super) enum Meaning {
     /// All its requests have results.
     Whole { index: Index, pack: Bytes },
-    /// A part that was taken before.
+    /// A part that was already stored.
     Taken,
     /// Some requests have results; the others stay with the node.
     Part { index: Index, pack: Bytes, parted: Payload, stays: Payload },
@@ -41,18 +41,18 @@ pub(super) fn final_entry(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Holds a report against its block: every request of the block is in it once, and nothing else. What the last report of a
-/// block does not mention is put in as failed, so that no request ever vanishes.
+/// Compares a report with its block: it must contain every request of the block exactly once, and nothing else. Requests missing
+/// in the last report of a block are added as failed, so that no request is ever lost.
 ///
 /// # Errors
-/// A request stands in it twice, or is none of the block's.
+/// A request occurs twice, or does not belong to the block.
 pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Result<Meaning, Problem> {
     let prints = &payload.prints;
     let same = index.results.len() == prints.len() && index.results.iter().zip(prints.iter()).all(|(e, print)| e.request_id == *print);
     if same && index.back.is_empty() && !index.part {
         return Ok(Meaning::Whole { index, pack });
     }
-    // Each request is named at most once.
+    // Each request may occur at most once.
     let mut open: HashMap<Fingerprint, usize> = prints.iter().enumerate().map(|(place, print)| (*print, place)).collect();
     let (mut done, mut strange) = (Vec::with_capacity(prints.len()), None);
     for (i, entry) in index.results.iter().enumerate() {
@@ -65,7 +65,7 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
         return Ok(Meaning::Taken);
     }
     let unknown = |member: &str, i: usize, print: Fingerprint| {
-        Problem::invalid(format!("{member}[{i}].requestId"), format!("{print} is not a request of this block, or stands here twice"))
+        Problem::invalid(format!("{member}[{i}].requestId"), format!("{print} is not a request of this block, or occurs twice"))
     };
     if let Some(i) = strange {
         return Err(unknown("results", i, index.results[i].request_id));
@@ -81,7 +81,7 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     rest.sort_unstable();
     if index.part {
         if !index.back.is_empty() {
-            return Err(Problem::invalid("back", "a part gives no requests back; the last report of a block does"));
+            return Err(Problem::invalid("back", "a part must not give requests back; only the last report of a block may"));
         }
         if rest.is_empty() {
             let block_id = index.block_id;
@@ -106,7 +106,7 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     Ok(Meaning::Back { index, pack, done, back })
 }
 
-/// The pack as it is stored: of this block, and with nothing in its index that was meant for the broker.
+/// The stored form of the pack: for this block, and without index fields that are meant only for the broker.
 fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, Problem> {
     (index.block_id, index.part, index.back) = (block_id, false, Vec::new());
     let site = index.site.take();
@@ -116,7 +116,7 @@ fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, P
 }
 
 impl RunActor {
-    /// Some results of a block, which stays with its node: they become a block of their own.
+    /// Stores some results of a block that stays with its node, as a separate block.
     pub(super) fn store_part(
         &mut self,
         seq: Seq,
@@ -146,14 +146,14 @@ impl RunActor {
         });
     }
 
-    /// A part that was taken before: perhaps it is not on disk yet.
+    /// A part that was already received, but is perhaps not on disk yet.
     pub(super) fn part_again(&mut self, seq: Seq, payload: Payload, reply: Reply<Reported>, ctx: &mut Context<Self>) {
         self.keep(seq, payload);
         let none = Reported { success: 0, error: 0 };
         Self::then(ctx, self.context.store.write(Barrier), move |_, (), _| reply.send(Ok(none)));
     }
 
-    /// The last report of a block: what has results is done, the rest waits again.
+    /// The last report of a block: requests with results are done, the others wait again.
     pub(super) fn store_back(
         &mut self,
         seq: Seq,
@@ -188,7 +188,7 @@ impl RunActor {
         });
     }
 
-    /// Keeps the requests of a block at hand that waits or is at a node.
+    /// Caches the requests of a block that waits or is at a node.
     fn keep(&mut self, seq: Seq, payload: Payload) {
         match self.frontier.phase(seq) {
             Some(Phase::Using) => self.cache.put_leased(seq, payload),
@@ -196,7 +196,7 @@ impl RunActor {
         }
     }
 
-    /// What is stored of the results of a block.
+    /// The stored form of the results of a block.
     pub(super) fn result_of(&self, seq: Seq, index: &Index, pack: Bytes) -> StoreResult {
         let success = index.results.iter().filter(|entry| entry.is_success()).count() as u32;
         StoreResult {

@@ -1,4 +1,4 @@
-//! A run that a person has paused hands out no blocks. All else goes on: requests come in, reports are taken, results are delivered.
+//! A paused run dispatches no blocks. Everything else continues: it accepts requests and reports, and delivers results.
 
 use super::{RunActor, SetPaused};
 use crate::domain::time::Timestamp;
@@ -6,12 +6,12 @@ use crate::store::SetRunRules;
 use actix::{Context, Handler};
 
 impl RunActor {
-    /// Whether it is to hand out no blocks.
+    /// Whether the dispatch of blocks is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.run.rules.paused_at.is_some()
     }
 
-    /// What nodes could have now: blocks, and sites that may be asked.
+    /// The blocks, and the sites with a free turn, that nodes could receive now.
     pub(super) fn offered(&mut self, ctx: &mut Context<Self>) -> (usize, usize) {
         if self.ending || self.is_paused() {
             return (0, 0);
@@ -32,7 +32,7 @@ impl Handler<SetPaused> for RunActor {
             log::info!("run {} run_id={}", if is_paused { "paused" } else { "resumed" }, self.identity());
             self.announce(ctx);
         }
-        // Said again it is written again: the first word may be on its way to the disk still.
+        // A repeated call is written again, because the first write may still be in progress.
         let write = SetRunRules { no: self.run.no, epoch: self.epoch, rules: self.run.rules.clone() };
         Self::then(ctx, self.context.store.write_unbounded(write), |this, (), _| reply.send(Ok(this.output())));
     }

@@ -1,4 +1,4 @@
-//! Requests come in, blocks are acknowledged: one message, one transaction, answered after its commit.
+//! Adds requests and acknowledges blocks: one message, one transaction, and an answer after its commit.
 
 use super::cache::Payload;
 use super::{Push, RunActor};
@@ -17,18 +17,18 @@ use actix::{Context, Handler};
 use std::collections::HashSet;
 
 impl RunActor {
-    /// Which blocks an acknowledgement closes, and how many were closed before.
+    /// The blocks that an acknowledgement closes, and the number of those that were closed before.
     fn check_acks(&self, acks: &[BlockId]) -> Result<(Vec<Seq>, u64), Problem> {
         let (mut current, mut named, mut already) = (Vec::new(), HashSet::new(), 0);
         for (i, block_id) in acks.iter().enumerate() {
             let at = |problem: Problem| problem.at(format!("blocks[{i}]"));
             let seq =
-                block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is no block of this run"))))?;
+                block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is not a block of this run"))))?;
             match self.frontier.check_ack(seq) {
                 AckVerdict::Current if named.insert(seq) => current.push(seq),
                 AckVerdict::Current | AckVerdict::Already => already += 1,
                 AckVerdict::NotAnswered => return Err(at(Problem::conflict("not-answered", format!("{block_id} has no results yet")))),
-                AckVerdict::Unknown => return Err(at(Problem::not_found(format!("{block_id} is no block of this run")))),
+                AckVerdict::Unknown => return Err(at(Problem::not_found(format!("{block_id} is not a block of this run")))),
             }
         }
         Ok((current, already))
@@ -55,7 +55,7 @@ impl RunActor {
         Ok((blocks, pushed))
     }
 
-    /// The first requests say where the run begins. That is stored before they are.
+    /// Records the origins of the first requests as the start of the run. They are stored before the requests.
     fn note_origins(&mut self, origins: &[Box<str>], ctx: &mut Context<Self>) {
         let Some(known) = self.run.download.start_origins.as_deref().filter(|known| known.len() < MOST_ORIGINS) else { return };
         let mut all = known.to_vec();
@@ -68,7 +68,7 @@ impl RunActor {
             return;
         }
         if all.len() == MOST_ORIGINS {
-            log::warn!("a run begins at many origins; those after the first {MOST_ORIGINS} are not its own run_id={}", self.identity());
+            log::warn!("run has too many start origins, only the first {MOST_ORIGINS} count run_id={}", self.identity());
         }
         self.run.download.start_origins = Some(all.into());
         let write = SetDownload { no: self.run.no, epoch: self.epoch, download: self.run.download.clone() };
@@ -91,7 +91,7 @@ impl RunActor {
             return reply.send(Err(self.over()));
         }
         if self.context.store.is_busy() {
-            return reply.send(Err(Problem::busy("more is waiting to be written than is good")));
+            return reply.send(Err(Problem::busy("write queue is full; retry later")));
         }
         let left = self.frontier.counters().left;
         if !batch.requests.is_empty() && left >= self.run.queue.max_pending {
@@ -102,12 +102,12 @@ impl RunActor {
             Ok(checked) => checked,
             Err(problem) => return reply.send(Err(problem)),
         };
-        // A repetition may come before the commit of what it repeats.
+        // A repeated acknowledgement may arrive before the commit of the first one.
         let acking = already > 0 && acks.iter().any(|id| id.seq_in(self.identity()).is_some_and(|seq| self.frontier.is_acking(seq)));
         let (blocks, mut pushed) = match self.admit(batch) {
             Ok(admitted) => admitted,
             Err(problem) => {
-                // What the frontier holds for seen is not stored: a new actor knows better.
+                // The frontier's set of seen requests is now wrong; a new actor loads the stored one.
                 reply.send(Err(problem));
                 return self.die("a push could not be packed", ctx);
             }
@@ -140,7 +140,7 @@ impl RunActor {
                 reply.send(Ok(pushed));
             });
         } else if acking || (self.frontier.is_storing() && !batch.requests.is_empty()) {
-            // A duplicate of something that is not on disk yet: what it is a duplicate of must get there first.
+            // A duplicate of something that is not on disk yet: wait until the original is on disk.
             Self::then(ctx, store.write(Barrier), move |_, (), _| reply.send(Ok(pushed)));
         } else {
             reply.send(Ok(pushed));

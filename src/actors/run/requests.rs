@@ -1,4 +1,4 @@
-//! The requests of a block as bytes: packed, and cut into several blocks.
+//! The requests of a block as bytes: packs them, and splits them into several blocks.
 
 use super::RunActor;
 use super::cache::Payload;
@@ -13,11 +13,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// zstd's level for requests: they are many and alike, and 1 is fast.
+/// zstd level for requests. They are many and similar, and level 1 is fast.
 const LEVEL: i32 = 1;
 
 thread_local! {
-    // A compressor's tables are larger than a block; all runs of an arbiter share one.
+    // The tables of a compressor are larger than a block, so all runs of an arbiter share one.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
 }
 
@@ -32,35 +32,35 @@ fn compress(text: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 impl Payload {
-    /// Of the text of a block, as [`crate::domain::request::RequestBatch::pack`] makes it.
+    /// Packs the text of a block, as created by [`crate::domain::request::RequestBatch::pack`].
     ///
     /// # Errors
-    /// There is no memory to compress it.
+    /// There is not enough memory for the compression.
     pub fn pack(text: &[u8], prints: Arc<[Fingerprint]>) -> Result<Self, Problem> {
         let requests = compress(text).map_err(|error| {
-            log::error!("requests could not be compressed: {error}");
+            log::error!("failed to compress requests: {error}");
             Problem::internal()
         })?;
         Ok(Self { requests: Bytes::from(requests), raw_length: text.len() as u32, prints })
     }
 
-    /// The text of its requests, a JSON array in the order of their ids.
+    /// The text of the requests, a JSON array in the order of their ids.
     ///
     /// # Errors
-    /// What is stored is damaged.
+    /// The stored data is damaged.
     pub fn text(&self) -> Result<Vec<u8>, Problem> {
         text_of(&self.requests, self.raw_length)
     }
 
-    /// Cuts it: a payload for each list of places, in the order of the places. `tries` of a request are put into it.
+    /// Splits the payload: one payload for each list of indexes, in that order. `tries` sets the number of tries of a request.
     ///
     /// # Errors
-    /// What is stored is damaged.
+    /// The stored data is damaged.
     pub fn cut<const N: usize>(&self, lists: [&[usize]; N], tries: &HashMap<Fingerprint, u32>) -> Result<[Self; N], Problem> {
         let text = self.text()?;
         let requests = unpack(&text).map_err(|why| damaged(&why))?;
         if requests.len() != self.prints.len() {
-            return Err(damaged("there are not as many as ids"));
+            return Err(damaged("their number differs from the number of ids"));
         }
         let mut out = Vec::with_capacity(N);
         for places in lists {
@@ -101,7 +101,7 @@ impl RunActor {
 /// The text of the requests of a block.
 ///
 /// # Errors
-/// What is stored is damaged.
+/// The stored data is damaged.
 pub fn text_of(requests: &[u8], raw_length: u32) -> Result<Vec<u8>, Problem> {
     zstd::bulk::decompress(requests, raw_length as usize).map_err(|error| damaged(&error.to_string()))
 }
@@ -113,6 +113,6 @@ impl From<NewBlock> for Payload {
 }
 
 fn damaged(why: &str) -> Problem {
-    log::error!("the stored requests of a block cannot be read: {why}");
+    log::error!("failed to read the stored requests of a block: {why}");
     Problem::internal()
 }

@@ -1,7 +1,7 @@
-//! Requests that failed are queued once more: as deliberate repetitions, each under an id of its own.
+//! Requeues failed requests: as deliberate repetitions, each with its own id.
 //!
-//! That a failure was queued once more is stored in the transaction that stores its repetition, and the id of a repetition
-//! follows from the id of what it repeats. So neither a crash nor a second call repeats a failure twice.
+//! One transaction stores a repetition and the mark that its failure was requeued. The id of a repetition is derived from the id
+//! of the original. So neither a crash nor a second call repeats a failure twice.
 
 use super::message::LocateBlock;
 use super::{BlockPlace, Requeue, RunActor};
@@ -21,10 +21,10 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Bytes of requests that one call queues once more.
+/// Maximum bytes of requests that one call requeues.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What the frontier has to know of a request.
+/// The fields of a request that the frontier needs.
 #[derive(Deserialize)]
 struct Addressed<'a> {
     #[serde(borrow)]
@@ -35,7 +35,7 @@ struct Addressed<'a> {
     priority: i8,
 }
 
-/// Repetitions of requests, as they are gathered.
+/// Collects repetitions of requests.
 #[derive(Default)]
 struct Repetitions {
     text: Vec<u8>,
@@ -57,7 +57,7 @@ impl Repetitions {
         });
         let start = self.text.len() as u32;
         self.text.extend_from_slice(bare.as_bytes());
-        // The guards have let it in before.
+        // The guards have already admitted it.
         let shape = Shape::default();
         self.batch.requests.push(NewRequest { id, span: start..self.text.len() as u32, depth, priority, shape, origin });
         Ok(())
@@ -68,7 +68,7 @@ impl Repetitions {
     }
 }
 
-/// The repetitions of the chosen failures that have none yet, and whether there were too many bytes of them.
+/// The repetitions of the chosen failures that have none yet, and whether they exceeded the size limit.
 fn repetitions(blocks: &[FailedBlock], chosen: &BTreeMap<Seq, HashSet<Fingerprint>>) -> Result<(RequestBatch, bool), String> {
     let mut all = Repetitions::default();
     for block in blocks {
@@ -108,7 +108,7 @@ impl RunActor {
             match repetitions(&blocks, &chosen) {
                 Ok((batch, more)) => this.store_repetitions(blocks, &batch, more, reply, ctx),
                 Err(why) => {
-                    log::error!("stored requests cannot be read run_id={}: {why}", this.identity());
+                    log::error!("failed to read stored requests run_id={}: {why}", this.identity());
                     reply.send(Err(Problem::internal()));
                 }
             }
@@ -137,7 +137,7 @@ impl RunActor {
             let mut is_changed = false;
             for failed in of_block.iter_mut().filter(|failed| failed.requeued_as.is_none()) {
                 let id = failed.request_id.repeated();
-                // Those past the most that the run takes were not let in.
+                // Requests beyond the limit of the run were not admitted.
                 if self.frontier.has_seen(id) {
                     failed.requeued_as = Some(id);
                     is_changed = true;
@@ -148,7 +148,7 @@ impl RunActor {
             }
         }
         let done = Requeued { found, queued: pushed.accepted, over_limit: pushed.over_limit, more };
-        log::info!("failed requests queued again run_id={} found={found} queued={}", self.identity(), done.queued);
+        log::info!("failed requests requeued run_id={} found={found} queued={}", self.identity(), done.queued);
         let write = RequeueFailed { no: self.run.no, epoch: self.epoch, blocks: made.clone(), marked, now: Timestamp::now() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             this.blocks_stored(made, ctx);

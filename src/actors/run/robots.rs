@@ -1,4 +1,4 @@
-//! The robots.txt of an origin is fetched once for all runs: as a block of one request that stands in no queue.
+//! Fetches the robots.txt of an origin once for all runs, as a block of one request that is in no queue.
 
 use super::RunActor;
 use super::cache::Payload;
@@ -19,18 +19,18 @@ use actix::Context;
 use std::sync::Arc;
 use url::Url;
 
-/// Blocks with numbers from here on are fetches of robots.txt, which no run stores.
+/// Blocks with numbers from here on are robots.txt fetches, which are not stored.
 const FIRST_PROBE: Seq = 0xF000_0000;
-/// Bytes of a robots.txt that a node reads; the rules read less.
+/// Maximum bytes of a robots.txt that a node reads; the parser reads less.
 const MOST_BODY: u64 = 4 << 20;
-/// The user agent of a run that names none.
+/// The user agent of a run without its own.
 const DEFAULT_AGENT: &str = "webloom";
-/// A fetch that its node does not list has not arrived if it was sent this long ago.
+/// A fetch that its node does not list after this many milliseconds did not arrive.
 const RESEND_MS: i64 = 2_000;
-/// After so long without a word a fetch is given up.
+/// A fetch without any message for this many milliseconds is given up.
 const PATIENCE_MS: i64 = 180_000;
 
-/// A fetch of a robots.txt that is under way.
+/// A robots.txt fetch in progress.
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
     site: SiteNo,
@@ -41,17 +41,17 @@ pub(super) struct Probe {
 }
 
 impl RunActor {
-    /// Under which name the robots.txt for a URL is kept.
+    /// The cache key of the robots.txt for a URL.
     pub(super) fn robots_key(&self, url: &Url) -> RobotsKey {
         let agent = self.run.download.site.user_agent.as_deref().unwrap_or(DEFAULT_AGENT);
         (url.origin().ascii_serialization().into(), product_token(agent).into())
     }
 
-    /// Finds out what the robots.txt for a URL says: from the store, or from the site.
+    /// Gets the robots.txt for a URL: from the store, or from the site.
     pub(super) fn ask_robots(&mut self, url: Url, (site, granted): (SiteNo, Granted), sink: Sink, ctx: &mut Context<Self>) {
         let key = self.robots_key(&url);
         self.turns.looked_up.insert(site);
-        // Until it is known, the site's blocks wait.
+        // The site's blocks wait for the result.
         self.frontier.site_waits(site, Timestamp::steady().plus_ms(PATIENCE_MS));
         let known = self.context.sites.robots(&key);
         let read = self.context.store.read(RobotsOf { origin: Arc::clone(&key.0), agent: Arc::clone(&key.1) });
@@ -92,7 +92,7 @@ impl RunActor {
         let mut settings = self.run.download.clone();
         (settings.max_body, settings.thread_num, settings.max_redirects) = (MOST_BODY, 1, 5);
         settings.change_ip_pattern = None;
-        // It takes the place that a site was given, also where there is no pace to keep.
+        // The fetch uses the turn that was granted for the site, even if the site has no pace.
         let pace = Some(self.pace_of(site, granted));
         let (block_id, identity) = (self.block_id(seq), self.identity());
         let block =
@@ -100,17 +100,17 @@ impl RunActor {
         sink.send(block, &payload);
     }
 
-    /// Whether a block is a fetch of a robots.txt that is under way at this node.
+    /// Whether a block is a robots.txt fetch in progress at this node.
     pub(super) fn is_probe(&self, seq: Seq, node: NodeId) -> bool {
         self.turns.probes.get(&seq).is_some_and(|probe| probe.node == node)
     }
 
-    /// The report of a fetch of robots.txt.
+    /// Handles the report of a robots.txt fetch.
     pub(super) fn robots_came(&mut self, seq: Seq, index: &Index, pack: &[u8], reply: Reply<Reported>, ctx: &mut Context<Self>) {
-        // An earlier actor of the run may have given this number to another one.
+        // An earlier actor of the run may have used this number for another fetch.
         let is_it = self.is_probe(seq, index.node_id) && index.epoch.is_none_or(|epoch| epoch == self.epoch);
         let Some(probe) = is_it.then(|| self.turns.probes.remove(&seq)).flatten() else {
-            let detail = format!("{} is not, or no longer, in the hands of node {}", index.block_id, index.node_id);
+            let detail = format!("{} is not, or no longer, held by node {}", index.block_id, index.node_id);
             return reply.send(Err(Problem::conflict("late-report", detail)));
         };
         if let Some(node) = self.context.addresses.nodes.get(probe.node) {
@@ -156,13 +156,13 @@ impl RunActor {
         let is_free = self.pace(site) == Pace::FREE && !known.robots.is_unreachable();
         self.context.sites.keep_robots(key, known);
         if is_free {
-            // There is no pace to keep: its blocks wait for any node.
+            // The site has no pace, so any node may take its blocks.
             self.frontier.set_free(site);
             self.announce(ctx);
         }
     }
 
-    /// A node has lost a fetch of robots.txt, or says nothing of it.
+    /// Handles a robots.txt fetch that its node lost or does not list.
     pub(super) fn probe_lost(&mut self, seq: Seq, ctx: &mut Context<Self>) {
         if let Some(probe) = self.turns.probes.remove(&seq) {
             if let Some(node) = self.context.addresses.nodes.get(probe.node) {
@@ -174,12 +174,12 @@ impl RunActor {
         }
     }
 
-    /// Whether a fetch of a robots.txt has not arrived at its node, which does not list it.
+    /// Whether a robots.txt fetch did not arrive at its node, which does not list it.
     pub(super) fn has_probe_missed(&self, seq: Seq, now: Timestamp) -> bool {
         self.turns.probes.get(&seq).is_some_and(|probe| now.since_ms(probe.since) >= RESEND_MS)
     }
 
-    /// Gives up fetches of robots.txt that nothing was heard of.
+    /// Gives up robots.txt fetches without any message.
     pub(super) fn expire_probes(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
         let nodes = &self.context.addresses.nodes;
         let is_over = |probe: &Probe| now.since_ms(probe.since) > PATIENCE_MS || nodes.get(probe.node).is_none();
@@ -189,22 +189,22 @@ impl RunActor {
         }
     }
 
-    /// The fetches of robots.txt that are under way, each with its node.
+    /// The robots.txt fetches in progress, each with its node.
     pub(super) fn probes(&self) -> Vec<(Seq, NodeId)> {
         self.turns.probes.iter().map(|(seq, probe)| (*seq, probe.node)).collect()
     }
 
-    /// Whether the robots.txt of a site is being asked for: the turn is for that.
+    /// Whether the robots.txt of a site is being fetched, so that the turn is used for that.
     pub(super) fn is_probed(&self, site: SiteNo) -> bool {
         self.turns.looked_up.contains(&site) || self.turns.probes.values().any(|probe| probe.site == site)
     }
 
-    /// The sites whose robots.txt is being asked for.
+    /// The sites whose robots.txt is being fetched.
     pub(super) fn probed_sites(&self) -> Vec<SiteNo> {
         self.turns.probes.values().map(|probe| probe.site).chain(self.turns.looked_up.iter().copied()).collect()
     }
 
-    /// Fetches of robots.txt at a node.
+    /// robots.txt fetches at a node.
     pub(super) fn probes_at(&self, node: NodeId) -> Vec<Seq> {
         self.turns.probes.iter().filter(|(_, probe)| probe.node == node).map(|(seq, _)| *seq).collect()
     }

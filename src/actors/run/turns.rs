@@ -1,4 +1,4 @@
-//! The sites of a run: blocks go out in turns, within the pace of their site and within its robots.txt.
+//! The sites of a run: dispatches blocks in turns, within the pace and the robots.txt of their site.
 
 use super::RunActor;
 use super::cache::{Finished, Payload};
@@ -25,37 +25,37 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use url::Url;
 
-/// Sites that are counted as ready at a time: more nodes are not looked for at once.
+/// Maximum number of sites that count as ready, which limits how many nodes are requested at once.
 const MOST_COUNTED: usize = 1_024;
-/// Sites that are asked for one turn, before the next grant is waited for.
+/// Maximum number of sites that are tried for one turn, before the next grant is needed.
 const MOST_ASKED: usize = 64;
-/// Origins whose site is remembered.
+/// Maximum number of origins whose site is cached.
 const MOST_ORIGINS: usize = 100_000;
-/// Times in a row that a robots.txt cannot be had before the requests of its origin have failed.
+/// After this many consecutive failures to fetch a robots.txt, the requests of its origin fail.
 pub(super) const MOST_ROBOTS_FAILURES: u32 = 3;
 
-/// What a run knows of its sites.
+/// The state of a run's sites.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// The site of each origin that was met; none: it has none.
+    /// The site of each known origin; `None` if it has no site.
     origins: HashMap<Box<str>, Option<SiteNo>>,
     paces: HashMap<SiteNo, Pace>,
-    /// Fetches of robots.txt that are under way.
+    /// robots.txt fetches in progress.
     pub(super) probes: HashMap<Seq, super::robots::Probe>,
     pub(super) probes_made: Seq,
-    /// Sites whose robots.txt is looked for in the store.
+    /// Sites whose robots.txt is being read from the store.
     pub(super) looked_up: HashSet<SiteNo>,
-    /// Sites that were announced to the dispatcher.
+    /// Number of sites that were announced to the dispatcher.
     pub(super) announced: usize,
     timer: Option<(Timestamp, SpawnHandle)>,
 }
 
-/// Where a block goes.
+/// The receiver of a block.
 #[derive(Debug)]
 pub(super) enum Sink {
-    /// To a node that has room.
+    /// A node with a free slot.
     Node { to: NodeHandle, permit: NodePermit },
-    /// To a node that has asked for it.
+    /// A node that requested a block.
     Call { node: NodeId, to: NodeHandle, reply: Reply<Option<Block>> },
 }
 
@@ -71,7 +71,7 @@ impl Sink {
         matches!(self, Self::Node { permit, .. } if permit.keeps_pace())
     }
 
-    /// Nothing comes of it.
+    /// Answers that there is no block.
     pub fn nothing(self) {
         if let Self::Call { reply, .. } = self {
             reply.send(Ok(None));
@@ -93,7 +93,7 @@ impl Sink {
             Self::Call { to, reply, .. } => {
                 to.holds(Holds { identity: block.identity, block_id: block.block_id, attempt: block.attempt, room });
                 reply.send(with_requests(block, &payload.requests, payload.raw_length).map(Some).map_err(|error| {
-                    log::error!("the stored requests of a block cannot be read: {error}");
+                    log::error!("failed to read the stored requests of a block: {error}");
                     Problem::internal()
                 }));
             }
@@ -101,16 +101,16 @@ impl Sink {
     }
 }
 
-/// What robots.txt says to the requests of a block.
+/// The verdict of robots.txt on the requests of a block.
 enum Judged {
     All,
     Some {
         allowed: Vec<usize>,
         denied: Vec<(usize, String)>,
     },
-    /// The robots.txt of this URL is to be fetched first.
+    /// The robots.txt of this URL must be fetched first.
     Unknown(Url),
-    /// Nothing may be fetched before this time.
+    /// No request is allowed before this time.
     Later(Timestamp),
 }
 
@@ -131,7 +131,7 @@ impl RunActor {
             no
         });
         if site.is_none() && self.frontier.settings().max_per_site.is_some() {
-            // Its requests are counted, and wait for nothing.
+            // Its requests are counted, but need no turn.
             let no = self.frontier.site_number(origin);
             self.turns.paces.insert(no, Pace::FREE);
             self.frontier.set_free(no);
@@ -144,7 +144,7 @@ impl RunActor {
         site
     }
 
-    /// How fast a site may be asked.
+    /// The pace of a site.
     pub(super) fn pace(&mut self, site: SiteNo) -> Pace {
         if let Some(pace) = self.turns.paces.get(&site) {
             return *pace;
@@ -153,7 +153,7 @@ impl RunActor {
         *self.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
     }
 
-    /// A site asks for a delay. Whether that is longer than what the other rules say: then it counts from now on.
+    /// Applies a delay that a site asks for. Returns true if it is longer than that of the other rules and applies from now on.
     pub(super) fn slow_down(&mut self, site: SiteNo, delay_ms: u32) -> bool {
         let pace = self.pace(site);
         if delay_ms <= pace.delay_ms {
@@ -168,7 +168,7 @@ impl RunActor {
         true
     }
 
-    /// How many sites may be asked now; rings when the next one may.
+    /// The number of sites with a free turn. Sets a timer for the next one.
     pub(super) fn ready_sites(&mut self, ctx: &mut Context<Self>) -> usize {
         let now = Timestamp::steady();
         let ready = self.frontier.sites_ready(now, MOST_COUNTED);
@@ -190,7 +190,7 @@ impl RunActor {
         ready
     }
 
-    /// Takes a turn at the first site that is free.
+    /// Takes a turn at the first free site.
     fn take_turn(&mut self, now: Timestamp) -> Option<(SiteNo, Granted)> {
         let until = now.plus_ms(self.frontier.settings().lease as i64);
         for _ in 0..MOST_ASKED {
@@ -205,7 +205,7 @@ impl RunActor {
         None
     }
 
-    /// A block of a site goes to a node, if a site is free.
+    /// Dispatches a block of a site to a node, if a site is free.
     pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let taken = if self.ending || self.is_paused() { None } else { self.take_turn(now) };
@@ -218,19 +218,19 @@ impl RunActor {
         self.with_payload(seq, ctx, move |this, payload, ctx| this.judge_block(seq, payload, Some((site, granted)), sink, ctx));
     }
 
-    /// A block that was leased is sent, as far as robots.txt allows it.
+    /// Sends a leased block, as far as robots.txt permits.
     pub(super) fn judge_block(&mut self, seq: Seq, payload: Payload, turn: Option<(SiteNo, Granted)>, sink: Sink, ctx: &mut Context<Self>) {
         if self.ending || self.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
         }
-        // At hand, should it not be sent after all.
+        // Keep the payload cached, in case the block is not sent.
         self.cache.put_leased(seq, payload.clone());
         let (judged, delay_ms) = match self.judge(&payload, turn.is_none()) {
             Ok((judged, delay_ms)) => (Ok(judged), delay_ms),
             Err(problem) => (Err(problem), 0),
         };
         if let Some((site, _)) = turn.filter(|(site, _)| self.slow_down(*site, delay_ms)) {
-            // Another run has found out what the site asks for.
+            // Another run has learned the delay of the site.
             self.put_back(seq);
             self.turn_over(site, 0, ctx);
             return sink.nothing();
@@ -238,7 +238,7 @@ impl RunActor {
         if let (Ok(Judged::All | Judged::Some { .. }), Some((site, _))) = (&judged, turn)
             && self.pace(site) == Pace::FREE
         {
-            // Another run has found out what its robots.txt says. The node gives a place for a site; the block needs another.
+            // Another run has learned the robots.txt rules. The node reserved a slot of the wrong kind for this block.
             self.frontier.set_free(site);
             self.put_back(seq);
             self.announce(ctx);
@@ -249,7 +249,7 @@ impl RunActor {
             Ok(Judged::Some { allowed, denied }) => self.deny(seq, payload, (allowed, denied), turn, sink, ctx),
             Ok(judged @ (Judged::Unknown(_) | Judged::Later(_))) => {
                 if let (None, Some(site)) = (turn, self.frontier.site_of(seq)) {
-                    // It was known, and is not any more.
+                    // The rules were known and have expired.
                     self.frontier.set_waiting(site);
                 }
                 self.put_back(seq);
@@ -269,12 +269,12 @@ impl RunActor {
             }
             Err(problem) => {
                 sink.nothing();
-                self.die(&format!("the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
+                self.die(&format!("failed to read the requests of block {}: {}", self.block_id(seq), problem.detail), ctx);
             }
         }
     }
 
-    /// A block was not sent after all.
+    /// Puts a block back that was not sent.
     fn put_back(&mut self, seq: Seq) {
         if let Some(lease) = self.frontier.put_back(seq) {
             self.note_leases_of(lease.node);
@@ -284,7 +284,7 @@ impl RunActor {
         }
     }
 
-    /// What robots.txt says to the requests of a block, and the longest delay that it asks for.
+    /// The verdict of robots.txt on the requests of a block, and the longest delay that it asks for.
     fn judge(&self, payload: &Payload, is_free: bool) -> Result<(Judged, u32), Problem> {
         let (policy, mut delay_ms) = (&self.run.queue.sites, 0);
         if policy.robots == Some(false) {
@@ -316,7 +316,7 @@ impl RunActor {
             match known.robots.allowed(url.as_str()) {
                 Verdict::Allowed => allowed.push(place),
                 Verdict::Disallowed { line: 0 } => {
-                    denied.push((place, format!("robots.txt could not be had {} times in a row, which forbids all", known.failures)));
+                    denied.push((place, format!("robots.txt could not be fetched {} times in a row, which forbids all", known.failures)));
                 }
                 Verdict::Disallowed { line } => denied.push((place, format!("line {line} of robots.txt forbids it"))),
             }
@@ -324,7 +324,7 @@ impl RunActor {
         Ok((if denied.is_empty() { Judged::All } else { Judged::Some { allowed, denied } }, delay_ms))
     }
 
-    /// Requests that robots.txt forbids have failed; the others go on.
+    /// Fails the requests that robots.txt forbids; the others continue.
     fn deny(
         &mut self,
         seq: Seq,
@@ -367,7 +367,7 @@ impl RunActor {
         });
     }
 
-    /// A block goes out. A node that knows nothing of pace gets one request of a site.
+    /// Sends a block. A node without support for a pace receives one request of a site.
     fn send_turn(&mut self, seq: Seq, payload: Payload, turn: Option<(SiteNo, Granted)>, sink: Sink, ctx: &mut Context<Self>) {
         let Some((site, granted)) = turn else { return self.send_leased(seq, &payload, None, sink, ctx) };
         if sink.keeps_pace() || payload.prints.len() == 1 {
@@ -396,7 +396,7 @@ impl RunActor {
     pub(super) fn send_leased(&mut self, seq: Seq, payload: &Payload, pace: Option<node::Pace>, sink: Sink, ctx: &mut Context<Self>) {
         let Some(lease) = self.frontier.lease_of(seq).copied() else { return sink.nothing() };
         if self.is_paused() {
-            // Since it was leased. Whoever paused the run is told that no more goes out.
+            // Paused after the lease. The caller of the pause relies on no more blocks being dispatched.
             self.put_back(seq);
             if let Some(site) = self.frontier.site_of(seq) {
                 self.turn_over(site, 0, ctx);
@@ -408,12 +408,12 @@ impl RunActor {
         sink.send(block, payload);
     }
 
-    /// How long nobody may ask a site whose node was lost: the node may go on until its right ends, and its last request counts.
+    /// How long a site is closed after its node was lost: the right of the node, and the delay after its last request.
     pub(super) fn wait_after_loss(&mut self, site: SiteNo) -> u64 {
         self.context.sites.right_ms + u64::from(self.pace(site).delay_ms)
     }
 
-    /// What a node is told of a turn.
+    /// The pace in the message to a node with a turn.
     pub(super) fn pace_of(&self, site: SiteNo, granted: Granted) -> node::Pace {
         node::Pace {
             site: self.frontier.site_name(site).to_string(),
@@ -425,10 +425,10 @@ impl RunActor {
         }
     }
 
-    /// The turn at a site is over; `wait_ms` is how long its node may go on without knowing it.
+    /// Ends the turn at a site. Its node may continue for `wait_ms` without knowing it.
     pub(super) fn turn_over(&mut self, site: SiteNo, wait_ms: u64, ctx: &mut Context<Self>) {
         if self.frontier.is_free(site) {
-            return; // its blocks go out without turns
+            return; // its blocks need no turns
         }
         let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
         let next = self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
@@ -436,7 +436,7 @@ impl RunActor {
         self.announce(ctx);
     }
 
-    /// What a report shows of the site of its block.
+    /// Applies the outcomes in a report to the site of its block.
     pub(super) fn learn(&mut self, site: SiteNo, index: &Index, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
         let outcomes = outcomes(index);
@@ -450,14 +450,14 @@ impl RunActor {
         let name = self.frontier.site_name(site);
         let mut board = self.context.sites.board();
         if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
-            // Before the report is stored, so that no crash forgets it; and before others change the site.
+            // Queue this write before the report, so that a crash cannot lose it, and before other runs change the site.
             let write = self.context.store.write_unbounded(KeepSite { name, state, now: Timestamp::now() });
             drop(board);
             Self::then(ctx, write, |_, (), _| {});
         }
     }
 
-    /// The pace of a block that is sent once more.
+    /// The pace of a block that is sent again.
     pub(super) fn pace_again(&mut self, seq: Seq) -> Option<node::Pace> {
         let site = self.frontier.site_of(seq)?;
         let pace = self.pace(site);
@@ -465,7 +465,7 @@ impl RunActor {
             return None;
         }
         let granted = Granted { delay_ms: pace.delay_ms, jitter_ms: pace.delay_ms / 10, connections: 1 };
-        // Some of its requests may have been made.
+        // Some of its requests may have been sent already.
         Some(node::Pace { not_before: pace.delay_ms.into(), ..self.pace_of(site, granted) })
     }
 }

@@ -1,4 +1,4 @@
-//! The worker of a run: one at a time, another when it is lost.
+//! The worker of a run: one at a time, replaced when it is lost.
 
 use super::{RunActor, StartReturned, WorkerNews};
 use crate::domain::ids::WorkerId;
@@ -9,7 +9,7 @@ use crate::store::SetStartReturned;
 use actix::{Context, Handler};
 use std::collections::BTreeMap;
 
-/// Between two tellings of a start that was not answered.
+/// Interval between two start orders to a worker that did not answer, in milliseconds.
 const REPEAT_START_MS: i64 = 30_000;
 
 impl RunActor {
@@ -38,13 +38,13 @@ impl RunActor {
         }
     }
 
-    /// Whoever watches its class has to connect to this broker first.
+    /// Whether workers that watch its class may still reconnect to this broker.
     pub(super) fn workers_may_come_back(&self) -> bool {
         self.context.workers_may_come_back(&self.run.class_name, self.epoch > Run::FIRST_EPOCH)
     }
 
-    /// A start that was told and never answered is told again now and then: it may have been lost on its way to a worker
-    /// that asks by HTTP, whose messages are not acknowledged. One that has the run in hand pays no heed.
+    /// Repeats a start order that was not answered, because it may have been lost on its way to a worker in polling mode, whose
+    /// messages are not acknowledged. A worker that already has the run ignores it.
     pub(super) fn repeat_start(&mut self, now: Timestamp) {
         let silent = now.since_ms(self.start_told) >= REPEAT_START_MS;
         if let Some(id) = self.worker.filter(|_| silent && !self.ending && !self.frontier.start_returned()) {
@@ -77,7 +77,7 @@ impl RunActor {
             self.serve_pollers(ctx);
         }
         if self.worker == Some(id) {
-            log::warn!("the worker of a run is lost, another is looked for run_id={} worker_id={id}", self.identity());
+            log::warn!("worker of a run lost, searching another one run_id={} worker_id={id}", self.identity());
             self.worker = None;
             self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
             self.find_worker();
@@ -93,8 +93,8 @@ impl Handler<WorkerNews> for RunActor {
             WorkerNews::Changed => self.find_worker(),
             WorkerNews::Found(worker) => self.found(worker, ctx),
             WorkerNews::Has(id) => {
-                // It kept the run through a reconnect, or through a restart of the broker. If another was sent for it
-                // meanwhile, both may go on: what one has is not delivered to the other, and acknowledged once.
+                // The worker kept the run during a reconnect, or during a restart of the broker. If another worker was started in
+                // the meantime, both may continue: a block is delivered to one of them and acknowledged once.
                 if self.worker.is_none() {
                     self.worker = Some(id);
                     self.involved.add_worker(id);
@@ -116,7 +116,7 @@ impl Handler<StartReturned> for RunActor {
     fn handle(&mut self, m: StartReturned, ctx: &mut Self::Context) {
         self.guard.message("run.start_returned");
         if self.ending || self.frontier.start_returned() {
-            return m.reply.send(Ok(())); // said again
+            return m.reply.send(Ok(())); // repeated message
         }
         if let Some(error) = m.error {
             let reason = format!("the worker could not start it: {}", error.chars().take(1_000).collect::<String>());
@@ -124,7 +124,7 @@ impl Handler<StartReturned> for RunActor {
         }
         self.frontier.set_start_returned();
         if self.frontier.is_drained() {
-            // There is nothing to do: its end says all.
+            // There is nothing to do; the write of the end contains everything.
             self.run.start_returned = true;
             self.note_started();
             return self.end(RunState::Success, None, ctx, |ended| m.reply.send(ended.map(drop)));

@@ -1,4 +1,4 @@
-//! What the scheduler is told, and its handle.
+//! Messages to the scheduler, and its handle.
 
 use super::Scheduler;
 use crate::actors::supervision::Link;
@@ -6,29 +6,29 @@ use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use actix::Message;
 
-/// From a job or the service: when the job is to be told that it is due; none: not, or not until a run has ended.
+/// From a job or the service: when the scheduler should send `Due` to the job. `None`: never, or not until a run has ended.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub struct Planned {
-    /// Which.
+    /// The job.
     pub job_id: JobId,
-    /// When.
+    /// The time.
     pub at: Option<Timestamp>,
-    /// It is not to be told before.
+    /// Do not send `Due` before that time.
     pub at_its_time: bool,
 }
 
-/// The scheduler, for other rooms.
+/// Handle to the scheduler for other modules.
 #[derive(Debug, Clone)]
 pub struct SchedulerHandle(pub(in crate::actors) Link<Scheduler>);
 
 impl SchedulerHandle {
-    /// When the job comes next: it is told a little before that.
+    /// Sets the next scheduled time of the job; the scheduler sends `Due` a little earlier.
     pub fn planned(&self, job_id: JobId, at: Option<Timestamp>) {
         self.0.tell(Planned { job_id, at, at_its_time: false });
     }
 
-    /// As [`Self::planned`], and the job is not told before its time.
+    /// Like [`Self::planned`], but `Due` is not sent before its time.
     pub fn planned_not_before(&self, job_id: JobId, at: Option<Timestamp>) {
         self.0.tell(Planned { job_id, at, at_its_time: true });
     }

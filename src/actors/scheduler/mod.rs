@@ -1,8 +1,7 @@
-//! The scheduler: which job is to be told when, and nothing else. A little before a job's time it is told that it
-//! is due, and again when the time has come if there is something left to do then; what becomes of it is the job's to decide
-//! and the ledger's to say.
+//! The scheduler sends each job `Due` a little before its scheduled time, and again at that time if the job still has something
+//! to do then. The job decides what happens, and the ledger records it.
 //!
-//! Who is told when is decided by [`Ticker`]; this is the shell around it, which reads, tells and sleeps.
+//! [`Ticker`] decides which job receives `Due` at which time; this is the shell around it, which reads, sends and sleeps.
 
 mod message;
 
@@ -20,25 +19,25 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler,
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Jobs that are read at once.
+/// Maximum number of jobs per read.
 const READ_AT_ONCE: usize = 200;
-/// A look for the jobs whose plans know of a later time is repeated after so long if the store fails.
+/// Delay before the search for plans with a future time is retried after a store error.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Scheduler {
     guard: ExitGuard,
     context: BrokerContext,
     ticker: Ticker,
-    /// The agenda has been read.
+    /// The agenda has been loaded.
     is_loaded: bool,
     is_reading: bool,
     alarm: Option<(Timestamp, SpawnHandle)>,
 }
 
 impl Scheduler {
-    /// A scheduler that has read nothing yet.
+    /// A scheduler that has not loaded the agenda yet.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext) -> Self {
         Self { guard, context, ticker: Ticker::default(), is_loaded: false, is_reading: false, alarm: None }
@@ -60,40 +59,40 @@ impl Scheduler {
                 this.is_loaded = true;
                 this.guard.stats().set_state("running");
                 if !later.is_empty() {
-                    log::warn!("the clock went back while no broker led: plans are decided again from now on jobs={}", later.len());
+                    log::warn!("the clock went back while no broker was leader, plans are decided again jobs={}", later.len());
                 }
                 this.ticker.revise(later);
                 this.context.counts.planned_jobs(this.ticker.len());
-                log::info!("the agenda is read jobs={}", this.ticker.len());
+                log::info!("agenda loaded jobs={}", this.ticker.len());
                 this.turn(ctx);
             }
             Err(error) => {
-                log::error!("the agenda could not be read: {error}");
+                log::error!("failed to load the agenda: {error}");
                 this.guard.stats().set_error(error.to_string());
                 ctx.stop(); // and the next one tries again, after a pause
             }
         }));
     }
 
-    /// The clock went back: jobs whose plans know of a time that is still to come decide again what it means. What is being
-    /// written meanwhile is seen by the job that writes it (`Room::announce_next`).
+    /// After the clock went back, jobs whose plans contain a future time decide it again. If a write is in progress, the job that
+    /// writes detects the step itself (`Room::announce_next`).
     fn revise(&mut self, ctx: &mut Context<Self>) {
         let read = self.context.store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS)));
         ctx.spawn(wrap_future(read).map(|jobs: Result<Vec<JobId>, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match jobs {
             Ok(jobs) if jobs.is_empty() => {}
             Ok(jobs) => {
-                log::warn!("plans are decided again since the clock went back jobs={}", jobs.len());
+                log::warn!("plans are decided again because the clock went back jobs={}", jobs.len());
                 this.ticker.revise(jobs);
                 this.turn(ctx);
             }
             Err(error) => {
-                log::error!("the plans could not be read after the clock went back, tried again soon error={error}");
+                log::error!("failed to read the plans after the clock went back, retrying soon error={error}");
                 ctx.run_later(LOOK_AGAIN, Self::revise);
             }
         }));
     }
 
-    /// Tells the jobs whose time has come, reads those whose time comes, and sleeps until there is more to do.
+    /// Sends `Due` to the jobs whose time has come, reads the jobs whose time is near, and sleeps until the next event.
     fn turn(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         let turn = self.ticker.turn(now);
@@ -113,7 +112,7 @@ impl Scheduler {
         self.sleep(now, ctx);
     }
 
-    /// Lets those who were told have their turn: what the first decided is being written while the next decide.
+    /// Yields to the jobs that received `Due`, so that the first writes overlap with the next decisions.
     fn go_on_later(&mut self, ctx: &mut Context<Self>) {
         if let Some((_, handle)) = self.alarm.take() {
             ctx.cancel_future(handle);
@@ -122,7 +121,7 @@ impl Scheduler {
             this.alarm = None;
             this.turn(ctx);
         }));
-        // Nobody need wake it sooner.
+        // No earlier wake-up is needed.
         self.alarm = Some((Timestamp::default(), handle));
     }
 
@@ -142,7 +141,7 @@ impl Scheduler {
         self.alarm = Some((until, handle));
     }
 
-    /// Reads the jobs whose time is near, and hands them to their actors.
+    /// Reads the jobs whose time is near and passes the result to their actors.
     fn read_ahead(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
         if self.is_reading {
             return;
@@ -172,13 +171,13 @@ impl Scheduler {
         ctx.spawn(wrap_future(read).map(|result, this: &mut Self, _: &mut Context<Self>| {
             this.is_reading = false;
             if let Err(error) = result {
-                // They are read when their time has come.
-                log::warn!("jobs could not be read ahead of time: {error}");
+                // Their actors read them at the scheduled time.
+                log::warn!("failed to read jobs ahead of time: {error}");
             }
         }));
     }
 
-    /// The net below the messages: a job's actor may have died over the news.
+    /// Repeats `Due` for jobs that have not answered, because a job's actor may have crashed before it handled the message.
     fn ask_again(&mut self, ctx: &mut Context<Self>) {
         for job in self.ticker.unanswered(Timestamp::now()) {
             self.context.registry().job_due(job);

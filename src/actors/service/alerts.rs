@@ -1,4 +1,4 @@
-//! Channels, and the events that they are told of.
+//! Alert channels, and their events.
 
 use super::Service;
 use crate::actors::alerts::{check_address, target_of};
@@ -13,7 +13,7 @@ use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
 use crate::store::{Channel, DeleteChannel, GetChannel, InsertChannel, ListChannels, ListEvents, StoreError, UpdateChannel};
 
-/// The longest target, in characters, and the longest secret, in bytes.
+/// Maximum length of a target in characters, and of a secret in bytes.
 const MOST_TARGET: usize = 2_000;
 const MOST_SECRET: usize = 500;
 
@@ -30,7 +30,7 @@ impl Service {
     /// A channel.
     ///
     /// # Errors
-    /// There is none.
+    /// The channel does not exist.
     pub async fn channel(&self, id: ChannelId) -> Result<AlertOutput, Problem> {
         self.stored_channel(id).await.map(output)
     }
@@ -43,7 +43,7 @@ impl Service {
     /// Creates a channel.
     ///
     /// # Errors
-    /// A value is not allowed, or the name is taken.
+    /// A value is invalid, or the name is taken.
     pub async fn create_channel(&self, input: AlertInput, by: Option<String>) -> Result<AlertOutput, Problem> {
         let now = Timestamp::now();
         let missing = |field: &str| Problem::invalid(field, "it is required");
@@ -70,7 +70,7 @@ impl Service {
     /// Changes a channel.
     ///
     /// # Errors
-    /// There is none, a value is not allowed, the name is taken, or it was changed meanwhile.
+    /// The channel does not exist or was changed in the meantime, a value is invalid, or the name is taken.
     pub async fn update_channel(&self, id: ChannelId, input: AlertInput, by: Option<String>) -> Result<AlertOutput, Problem> {
         let mut channel = self.stored_channel(id).await?;
         channel.version = input.version.unwrap_or(channel.version);
@@ -81,10 +81,10 @@ impl Service {
         written.map(output).map_err(|error| conflict(&error, &channel))
     }
 
-    /// Deletes a channel; what is on its way to it does not leave any more.
+    /// Deletes a channel. Pending deliveries are not sent.
     ///
     /// # Errors
-    /// There is none.
+    /// The channel does not exist.
     pub async fn delete_channel(&self, id: ChannelId) -> Result<(), Problem> {
         self.context.store.write(DeleteChannel(id)).await.map_err(|error| match error {
             StoreError::NotFound => Problem::not_found(format!("there is no channel {id}")),
@@ -95,16 +95,16 @@ impl Service {
     /// Sends a message to a channel at once.
     ///
     /// # Errors
-    /// There is none. That the message did not arrive is no error, but the answer.
+    /// The channel does not exist. A failed delivery is not an error but part of the answer.
     pub async fn test_channel(&self, id: ChannelId) -> Result<AlertTestOutput, Problem> {
-        let alerts = self.context.addresses.alerts().ok_or_else(|| Problem::busy("who sends alerts is being built"))?;
+        let alerts = self.context.addresses.alerts().ok_or_else(|| Problem::busy("the alert sender is restarting; retry later"))?;
         alerts.test(id).wait().await
     }
 
-    /// Events and who was told of them, the newest first.
+    /// Events and their deliveries, the newest first.
     ///
     /// # Errors
-    /// The cursor is none of ours.
+    /// The cursor is invalid.
     pub async fn alert_events(&self, cursor: Option<&str>, limit: usize) -> Result<Page<AlertEventOutput>, Problem> {
         let before = cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
         let mut rows = self.context.store.read(ListEvents { before, limit: limit + 1 }).await.map_err(|e| problem_of(&e))?;
@@ -137,28 +137,28 @@ impl Service {
         Ok(Page { items: items.collect(), next_cursor })
     }
 
-    /// Puts the new values in, and checks what comes of it.
+    /// Applies the new values and validates the result.
     fn apply(&self, channel: &mut Channel, input: AlertInput) -> Result<(), Problem> {
         channel.name = input.name.unwrap_or_else(|| std::mem::take(&mut channel.name));
         channel.kind = input.kind.unwrap_or(channel.kind);
-        // Whoever read the channel without its secrets may send it back.
+        // A client that read the channel without its secrets may send it back.
         let target = input.target.filter(|target| !target.contains(MASK) || *target != mask_webhook(&channel.target));
         if target.as_ref().is_some_and(|target| target.contains(MASK)) {
-            return Err(Problem::invalid("target", format!("`{MASK}` stands for a part that is not shown: send the whole URL")));
+            return Err(Problem::invalid("target", format!("`{MASK}` stands for a hidden part: send the whole URL")));
         }
         channel.target = target.unwrap_or_else(|| std::mem::take(&mut channel.target));
-        // Whoever sends back what was shown sends an empty one.
+        // Responses contain an empty secret, and a client may send it back.
         channel.secret = input.secret.filter(|secret| !secret.is_empty()).or(channel.secret.take());
         channel.filter = input.filter.unwrap_or_else(|| std::mem::take(&mut channel.filter));
         channel.is_enabled = input.is_enabled.unwrap_or(channel.is_enabled);
         if !(1..=limits::NAME).contains(&channel.name.chars().count()) || channel.name.chars().any(char::is_control) {
-            return Err(Problem::invalid("name", format!("1 to {} characters are expected", limits::NAME)));
+            return Err(Problem::invalid("name", format!("must have 1 to {} characters", limits::NAME)));
         }
         if channel.secret.as_ref().is_some_and(|secret| secret.len() > MOST_SECRET) {
-            return Err(Problem::invalid("secret", format!("at most {MOST_SECRET} bytes are taken")));
+            return Err(Problem::invalid("secret", format!("must be at most {MOST_SECRET} bytes")));
         }
         if channel.target.chars().count() > MOST_TARGET {
-            return Err(Problem::invalid("target", format!("at most {MOST_TARGET} characters are taken")));
+            return Err(Problem::invalid("target", format!("must be at most {MOST_TARGET} characters")));
         }
         channel.filter.check().map_err(|(field, detail)| Problem::invalid(field, detail))?;
         match channel.kind {
@@ -197,9 +197,9 @@ fn output(channel: Channel) -> AlertOutput {
 fn conflict(error: &StoreError, channel: &Channel) -> Problem {
     match error {
         StoreError::Conflict(what) if what == "name" => {
-            Problem::conflict("name-taken", format!("another channel is called `{}`", channel.name)).at("name")
+            Problem::conflict("name-taken", format!("a channel named `{}` already exists", channel.name)).at("name")
         }
-        StoreError::Conflict(_) => Problem::conflict("version", "the channel was changed since that version was read").at("version"),
+        StoreError::Conflict(_) => Problem::conflict("version", "the channel has changed since that version was read").at("version"),
         StoreError::NotFound => Problem::not_found(format!("there is no channel {}", channel.id)),
         other => problem_of(other),
     }

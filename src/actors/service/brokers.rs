@@ -1,4 +1,4 @@
-//! The brokers of the database, and what this one may do.
+//! The brokers of the database, and what this broker may do.
 
 use super::Service;
 use crate::actors::brokers::Role;
@@ -8,14 +8,14 @@ use crate::protocol::brokers::{BrokerOutput, BrokerRole};
 use crate::protocol::problem::Problem;
 use crate::store::{GetLease, ListBrokers};
 
-/// Leases without a sign after which a broker that stood by is shown as gone.
+/// A standby broker that is silent for this many lease durations is shown as gone.
 const SILENT_LEASES: i64 = 3;
 
 impl Service {
-    /// Whether this broker leads: else it can neither write nor reach anybody.
+    /// Checks that this broker is the leader. Only the leader can write and reach peers.
     ///
     /// # Errors
-    /// It stands by; the problem names the leader.
+    /// This broker is a standby; the problem contains the address of the leader.
     pub fn must_lead(&self) -> Result<(), Problem> {
         match self.context.brokers.role() {
             Role::Leader { .. } => Ok(()),
@@ -23,10 +23,10 @@ impl Service {
         }
     }
 
-    /// Whether what is stored can be read here.
+    /// Checks that this broker can read the store.
     ///
     /// # Errors
-    /// This broker stands by, and is of a later version than the leader's tables.
+    /// This broker is a standby, and its version is later than that of the leader's tables.
     pub fn can_read(&self) -> Result<(), Problem> {
         match self.context.brokers.role() {
             Role::Standby { leader, can_read: false, .. } => Err(Problem::standby(leader.as_deref())),
@@ -34,14 +34,14 @@ impl Service {
         }
     }
 
-    /// Whether this service is one of a broker that stood by, and leads by now from another.
+    /// Whether this service belongs to the standby role of a broker that has become the leader with another service.
     #[must_use]
     pub fn makes_way(&self) -> bool {
         let brokers = &self.context.brokers;
         matches!(brokers.role(), Role::Standby { leader: Some(leader), .. } if leader == brokers.me.url)
     }
 
-    /// The brokers that are or were there lately, in the order of their starts.
+    /// The current and recent brokers, in the order of their starts.
     ///
     /// # Errors
     /// The store fails.
@@ -54,7 +54,7 @@ impl Service {
             let silent = now.since_ms(broker.last_seen) > SILENT_LEASES * self.context.lease_ms as i64;
             let role = match lease {
                 Some(_) => BrokerRole::Leader,
-                // One that led and does not any more has ended, or will when it wakes up.
+                // A former leader has ended, or will end when it resumes.
                 None if broker.is_leader || silent => BrokerRole::Gone,
                 None => BrokerRole::Standby,
             };
@@ -73,7 +73,7 @@ impl Service {
         Ok(brokers.collect())
     }
 
-    /// Whether this broker leads, and the term of whoever does.
+    /// Whether this broker is the leader, and the term of the current leader.
     pub(super) fn leadership(&self) -> (bool, i64) {
         match self.context.brokers.role() {
             Role::Leader { term } => (true, term),

@@ -1,4 +1,4 @@
-//! The requests of a run that failed: listed, and queued once more.
+//! The failed requests of a run: lists them and requeues them.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -19,24 +19,24 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use url::Url;
 
-/// Blocks that are read at a time.
+/// Number of blocks per read.
 const AT_ONCE: usize = 64;
-/// Blocks with failures that one call looks at once it has found one.
+/// Maximum number of blocks with failures that one call examines after the first match.
 const MOST_LOOKED_AT: usize = 2_048;
-/// Requests that are queued once more by one call, unless it says otherwise, and at most.
+/// Maximum number of requests that one call requeues or discards: the default and the upper limit.
 pub(super) const USUAL: usize = 1_000;
 pub(super) const MOST: usize = 10_000;
 
-/// Which failed requests.
+/// Selects failed requests.
 #[derive(Debug, Clone, Default)]
 pub struct FailureFilter {
-    /// Only those to this host or site.
+    /// Only requests to this host or site.
     pub site: Option<String>,
-    /// Only those that failed for this reason.
+    /// Only requests that failed for this reason.
     pub kind: Option<FetchErrorKind>,
-    /// Only those with this status.
+    /// Only requests with this status.
     pub status: Option<u16>,
-    /// Those that were queued once more are left out.
+    /// Leave out requests that were requeued before.
     pub only_new: bool,
 }
 
@@ -78,7 +78,7 @@ impl Cursor {
     }
 }
 
-/// A failure that was found.
+/// A matching failure.
 struct Found {
     at: Cursor,
     failed: Failed,
@@ -97,18 +97,18 @@ struct Addressed<'a> {
 }
 
 pub(super) fn damaged(why: &str) -> Problem {
-    log::error!("stored requests of a run cannot be read: {why}");
+    log::error!("failed to read stored requests of a run: {why}");
     Problem::internal()
 }
 
-/// The failures of a block that a filter takes by what is stored of them, each with its place.
+/// The stored failures of a block that match a filter, each with its index.
 fn taken(block: &BlockFailures, filter: &FailureFilter, from: Cursor) -> Result<Vec<(usize, Failed)>, Problem> {
     let first = if block.seq == from.seq { from.place } else { 0 };
     let all = of_text(&block.entries).map_err(|why| damaged(&why))?;
     Ok(all.into_iter().enumerate().skip(first).filter(|(_, failed)| filter.takes(failed)).collect())
 }
 
-/// Puts the URLs to the failures of a block.
+/// Adds the URLs to the failures of a block.
 fn with_urls(
     block: &BlockFailures,
     failed: Vec<(usize, Failed)>,
@@ -137,7 +137,7 @@ fn with_urls(
 }
 
 impl Service {
-    /// Failures of a run from a place on, and where the next ones begin.
+    /// Failures of a run from a position, and the position of the next ones.
     async fn failures(
         &self,
         no: i64,
@@ -146,7 +146,7 @@ impl Service {
         limit: usize,
     ) -> Result<(Vec<Found>, Option<Cursor>), Problem> {
         let (mut found, mut looked_at) = (Vec::new(), 0);
-        // An empty page is the end of a list.
+        // Do not return an empty page before the end, because clients treat it as the end of the list.
         while looked_at < MOST_LOOKED_AT || found.is_empty() {
             let list = ListFailures { no, from: from.seq, limit: AT_ONCE };
             let blocks = self.context.store.read(list).await.map_err(|e| problem_of(&e))?;
@@ -178,11 +178,11 @@ impl Service {
         Ok((found, Some(from)))
     }
 
-    /// The requests of a run that failed, in the order of their blocks. A page may be short though more follow: one call
-    /// looks at so many blocks and not at more.
+    /// The failed requests of a run, in the order of their blocks. A page may be short although more follow, because one call
+    /// examines a limited number of blocks.
     ///
     /// # Errors
-    /// There is no such run, or the cursor is none of this list.
+    /// The run does not exist, or the cursor is invalid.
     pub async fn failed_requests(
         &self,
         identity: Identity,
@@ -211,10 +211,10 @@ impl Service {
         Ok(Page { items: items.collect(), next_cursor: next.map(Cursor::text) })
     }
 
-    /// Queues failed requests of a run once more, each at most once.
+    /// Requeues failed requests of a run, each at most once.
     ///
     /// # Errors
-    /// There is no such run, it has no queue, or it is over; the limit is out of bounds.
+    /// The run does not exist, has no queue, or has ended; or the limit is out of range.
     pub async fn requeue(&self, identity: Identity, input: RequeueInput) -> Result<Requeued, Problem> {
         let RequeueInput { site, kind, status, limit, dry_run } = input;
         let limit = limit.unwrap_or(USUAL);

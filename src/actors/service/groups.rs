@@ -1,4 +1,4 @@
-//! Groups: names that jobs and nodes go by (seed 003).
+//! Groups: names that jobs and nodes refer to (seed 003).
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -12,7 +12,7 @@ use crate::store::{DeleteGroup, Group, InsertGroup, JobsInGroup, ListGroups, Sto
 
 fn output((group, jobs, nodes): (Group, u64, u64)) -> Result<GroupOutput, Problem> {
     let id: GroupId = group.id.parse().map_err(|error| {
-        log::error!("a group has no id name={}: {error}", group.name);
+        log::error!("stored group has an invalid id name={}: {error}", group.name);
         Problem::internal()
     })?;
     Ok(GroupOutput {
@@ -29,13 +29,13 @@ fn output((group, jobs, nodes): (Group, u64, u64)) -> Result<GroupOutput, Proble
     })
 }
 
-/// Puts what was sent into a group, checked.
+/// Applies the input to a group and validates it.
 fn apply(group: &mut Group, input: GroupInput) -> Result<(), Problem> {
     if let Some(name) = input.name {
         group.name = name.trim().to_owned();
     }
     if group.name.is_empty() {
-        return Err(Problem::invalid("name", "a group needs a name"));
+        return Err(Problem::invalid("name", "must not be empty"));
     }
     if let Some(description) = input.description {
         group.description = Some(description).filter(|text| !text.is_empty());
@@ -51,7 +51,7 @@ fn apply(group: &mut Group, input: GroupInput) -> Result<(), Problem> {
 fn conflict(error: &StoreError, name: &str) -> Problem {
     match error {
         StoreError::Conflict(what) if what == "name" => {
-            Problem::conflict("name-taken", format!("another group is called `{name}`")).at("name")
+            Problem::conflict("name-taken", format!("a group named `{name}` already exists")).at("name")
         }
         StoreError::Conflict(_) => Problem::conflict("group-in-use", format!("jobs are in the group `{name}`: move or delete them first")),
         other => problem_of(other),
@@ -59,7 +59,7 @@ fn conflict(error: &StoreError, name: &str) -> Problem {
 }
 
 impl Service {
-    /// Lists groups by their names.
+    /// Lists groups by name.
     ///
     /// # Errors
     /// The store fails.
@@ -75,7 +75,7 @@ impl Service {
     async fn stored_group(&self, id_or_name: &str) -> Result<(Group, u64, u64), Problem> {
         let query = ListGroups { id_or_name: Some(id_or_name.to_owned()), after: None, limit: 2 };
         let mut found = self.context.store.read(query).await.map_err(|e| problem_of(&e))?;
-        // One group may be called by the id of another, or by a number.
+        // The name of one group may be equal to the id of another, or to a number.
         if let (true, Ok(number)) = (found.is_empty(), id_or_name.parse::<Number>()) {
             let id: GroupId = self.numbered(number).await?;
             let query = ListGroups { id_or_name: Some(id.to_string()), after: None, limit: 2 };
@@ -88,15 +88,15 @@ impl Service {
     /// A group, by its id, its name or its number.
     ///
     /// # Errors
-    /// There is none.
+    /// The group does not exist.
     pub async fn group(&self, id_or_name: &str) -> Result<GroupOutput, Problem> {
         output(self.stored_group(id_or_name).await?)
     }
 
-    /// Makes a group.
+    /// Creates a group.
     ///
     /// # Errors
-    /// A value is not allowed, or the name is taken.
+    /// A value is invalid, or the name is taken.
     pub async fn create_group(&self, input: GroupInput, by: Option<String>) -> Result<GroupOutput, Problem> {
         let now = Timestamp::now();
         let mut group = Group {
@@ -113,17 +113,17 @@ impl Service {
         self.group(&group.id).await
     }
 
-    /// Changes a group. Its jobs, its workers and the tasks for them go by its new name from then on.
+    /// Changes a group. Its jobs, its workers and their tasks use the new name from then on.
     ///
     /// # Errors
-    /// There is none, a value is not allowed, or the name is taken.
+    /// The group does not exist, a value is invalid, or the name is taken.
     pub async fn update_group(&self, id_or_name: &str, input: GroupInput, by: Option<String>) -> Result<GroupOutput, Problem> {
         let (mut group, ..) = self.stored_group(id_or_name).await?;
         apply(&mut group, input)?;
         (group.update_by, group.update_time) = (by, Timestamp::now().0);
         let (jobs, workers) = self.context.store.write(UpdateGroup(group.clone())).await.map_err(|e| conflict(&e, &group.name))?;
         for job in jobs {
-            // What its actor knows of it is not true any more.
+            // The cached state of its actor is outdated.
             if let Some(actor) = self.context.addresses.jobs.get(job) {
                 actor.forget();
             }
@@ -134,26 +134,26 @@ impl Service {
         self.group(&group.id).await
     }
 
-    /// Takes a group away.
+    /// Deletes a group.
     ///
     /// # Errors
-    /// There is none, or jobs are in it.
+    /// The group does not exist, or has jobs.
     pub async fn delete_group(&self, id_or_name: &str) -> Result<(), Problem> {
         let (group, ..) = self.stored_group(id_or_name).await?;
         self.context.store.write(DeleteGroup(group.id)).await.map_err(|e| conflict(&e, &group.name))
     }
 
-    /// Enables or disables all jobs of a group, one after the other; those that are so already are left alone.
+    /// Enables or disables all jobs of a group, one after the other. Jobs that are already in this state stay unchanged.
     ///
     /// # Errors
-    /// There is no such group, or a job could not be changed; those before it are.
+    /// The group does not exist, or a job could not be changed. The jobs before it are changed.
     pub async fn switch_group(
         &self,
         id_or_name: &str,
         disable: Option<DisableInput>,
         by: Option<String>,
     ) -> Result<GroupSwitched, Problem> {
-        // Also if there is no job to change.
+        // Validate also if there is no job to change.
         disable.as_ref().map(super::jobs::stops).transpose()?;
         let (group, ..) = self.stored_group(id_or_name).await?;
         let jobs = self.context.store.read(JobsInGroup(group.name)).await.map_err(|e| problem_of(&e))?;
@@ -168,7 +168,7 @@ impl Service {
             };
             match changed {
                 Ok(_) => out.changed += 1,
-                // It was deleted meanwhile.
+                // The job was deleted in the meantime.
                 Err(problem) if problem.status == 404 => {}
                 Err(problem) => return Err(problem),
             }

@@ -1,4 +1,4 @@
-//! Jobs: created here, asked and changed through their actors.
+//! Jobs: created here, read and changed through their actors.
 
 use super::Service;
 use crate::actors::job::{JobChange, JobHandle, TriggerOrder, arguments_of, check_trigger, conflict, flow_problem, job_from};
@@ -18,26 +18,26 @@ use crate::store::{
     StoredPlan,
 };
 
-/// Which jobs to list.
+/// Selects the jobs to list.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
-    /// Only those whose id begins or ends with this.
+    /// Only jobs whose id begins or ends with this.
     pub id: Option<IdPart>,
     /// A part of the name.
     pub name: Option<String>,
-    /// Enabled or not.
+    /// Only enabled or only disabled jobs.
     pub enabled: Option<bool>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     pub kind: Option<JobKind>,
-    /// Of this group.
+    /// Only jobs of this group.
     pub group: Option<String>,
-    /// Deleted ones instead.
+    /// List the deleted jobs instead.
     pub deleted: bool,
-    /// `creationTime`, `updateTime`, `name` or `nextFire`, with `-` in front the other way round.
+    /// `creationTime`, `updateTime`, `name` or `nextFire`; a leading `-` reverses the order.
     pub sort: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
 }
 
@@ -79,11 +79,11 @@ fn activity(stored: StoredActivity) -> JobActivity {
     }
 }
 
-/// Triggers of one call.
+/// Maximum number of triggers in one call.
 const MOST_TRIGGERS: usize = 1_000;
 
 impl Service {
-    /// Refuses a callback to where the broker will never make a request. What a name leads to is seen when it is called.
+    /// Rejects a callback to a host that the broker never calls. The addresses behind a name are checked at the call.
     pub(super) fn check_target(&self, input: &JobInput) -> Result<(), Problem> {
         let url = input.callback.as_ref().and_then(|callback| url::Url::parse(&callback.url).ok());
         let Some((url, host)) = url.as_ref().and_then(|url| Some((url, url.host_str()?))) else { return Ok(()) };
@@ -94,7 +94,7 @@ impl Service {
     /// Creates a job.
     ///
     /// # Errors
-    /// A value is not allowed, or the name or the id is taken.
+    /// A value is invalid, or the name or the id is taken.
     pub async fn create_job(&self, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
         let now = Timestamp::now();
         self.check_target(&input)?;
@@ -105,7 +105,7 @@ impl Service {
         let next_at = if job.is_enabled { plan.next(&state, false).map(|next| next.at) } else { None };
         let (stored, answer) = reply();
         let context = self.context.clone();
-        // By itself: if the caller hangs up, the job is made all the same, and the scheduler is to know it.
+        // In its own task: if the caller disconnects, the job is still created, and the scheduler must receive it.
         actix::spawn(async move {
             let written = context.store.write(InsertJob { job: job.clone(), next_at }).await;
             if let (Ok(()), Some(scheduler)) = (&written, context.scheduler()) {
@@ -116,10 +116,10 @@ impl Service {
         answer.wait().await
     }
 
-    /// What creating a job would do, without doing it.
+    /// Validates a new job without creating it.
     ///
     /// # Errors
-    /// A value is not allowed, or the name is taken.
+    /// A value is invalid, or the name is taken.
     pub async fn check_job(&self, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
         let now = Timestamp::now();
         self.check_target(&input)?;
@@ -147,13 +147,13 @@ impl Service {
     /// A job that is not deleted.
     ///
     /// # Errors
-    /// There is none.
+    /// The job does not exist.
     pub async fn job(&self, id: JobId) -> Result<JobOutput, Problem> {
         let (job, plan) = self.stored_job(id, false).await?;
         let stored = self.context.store.read(ReadActivity(id)).await.map_err(|e| problem_of(&e))?;
         let mut activity = activity(stored);
         if let (Some(run), JobStatus::Waiting) = (activity.open_run, activity.status) {
-            // That a short task is at a worker is written with its end: its actor knows before.
+            // For a short task, the store records the worker only at the end; the actor knows it earlier.
             let now = self.described(run).await.filter(|now| matches!(now.state, RunState::Running | RunState::Scheduled));
             if let Some(now) = now {
                 (activity.status, activity.worker_id) = (JobStatus::Running, now.worker_id.or(activity.worker_id));
@@ -165,7 +165,7 @@ impl Service {
     /// Lists jobs.
     ///
     /// # Errors
-    /// The cursor is none of ours, or nothing can be sorted by that.
+    /// The cursor or the sort key is invalid.
     pub async fn jobs(&self, filter: JobFilter) -> Result<Page<JobOutput>, Problem> {
         let (sort, descending) = read_sort(filter.sort.as_deref())?;
         let after = filter.cursor.as_deref().map(|text| read_cursor(text, sort)).transpose()?;
@@ -199,7 +199,7 @@ impl Service {
     /// Changes a job.
     ///
     /// # Errors
-    /// There is none, a value is not allowed, the name is taken, or it was changed meanwhile.
+    /// The job does not exist or was changed in the meantime, a value is invalid, or the name is taken.
     pub async fn update_job(&self, id: JobId, input: JobInput, by: Option<String>) -> Result<JobOutput, Problem> {
         self.check_target(&input)?;
         self.change(id, JobChange::Values(Box::new(input)), by).await
@@ -208,15 +208,15 @@ impl Service {
     /// Enables a job.
     ///
     /// # Errors
-    /// There is none.
+    /// The job does not exist.
     pub async fn enable_job(&self, id: JobId, by: Option<String>) -> Result<JobOutput, Problem> {
         self.change(id, JobChange::Enable, by).await
     }
 
-    /// Disables a job: it runs neither by itself nor when triggered.
+    /// Disables a job: neither the plan nor a trigger starts it.
     ///
     /// # Errors
-    /// There is none, or the mode is not known.
+    /// The job does not exist, or the mode is unknown.
     pub async fn disable_job(&self, id: JobId, input: DisableInput, by: Option<String>) -> Result<JobOutput, Problem> {
         let stop = stops(&input)?;
         self.change(id, JobChange::Disable { reason: input.reason, stop }, by).await
@@ -225,32 +225,32 @@ impl Service {
     /// Deletes a job: it can no longer be triggered; its runs stay.
     ///
     /// # Errors
-    /// There is none, or it was changed since the version that the caller names.
+    /// The job does not exist, or has changed since the version that the caller sent.
     pub async fn delete_job(&self, id: JobId, version: Option<i64>, by: Option<String>) -> Result<(), Problem> {
         self.change(id, JobChange::Delete { version }, by).await.map(drop)
     }
 
-    /// Takes a deletion back; the job is disabled then.
+    /// Restores a deleted job, in disabled state.
     ///
     /// # Errors
-    /// There is none that is deleted, or its name is taken now.
+    /// No deleted job has this id, or its name is taken now.
     pub async fn restore_job(&self, id: JobId, by: Option<String>) -> Result<JobOutput, Problem> {
         self.change(id, JobChange::Restore, by).await
     }
 
-    /// Takes a deleted job out of the store for good; what is left of its past goes with the next cleaning.
+    /// Removes a deleted job from the store for good. The janitor removes the rest of its history later.
     ///
     /// # Errors
-    /// There is none, it is not deleted, or a run of it is not over.
+    /// The job does not exist, is not deleted, or has an active run.
     pub async fn purge_job(&self, id: JobId) -> Result<(), Problem> {
         self.context.store.write(PurgeJob(id)).await.map_err(|error| match error {
             StoreError::Conflict(what) if what == "open-runs" => {
-                Problem::conflict("open-runs", "a run of the job is not over: stop it first")
+                Problem::conflict("open-runs", "a run of the job is still active: stop it first")
             }
             StoreError::Conflict(_) => Problem::conflict("not-deleted", "only a deleted job can be purged"),
             other => problem_of(&other),
         })?;
-        // What its actor knows would be wrong of another job under the same id.
+        // A new job could reuse the id, so the actor must discard its cached state.
         if let Some(actor) = self.context.addresses.jobs.get(id) {
             actor.forget();
         }
@@ -260,7 +260,7 @@ impl Service {
     /// Triggers a job.
     ///
     /// # Errors
-    /// There is none, it is disabled, or it cannot be run as it stands.
+    /// The job does not exist, is disabled, or its definition is invalid.
     pub async fn trigger(&self, id: JobId, order: TriggerOrder) -> Result<RunOutput, Problem> {
         check_trigger(&order.input)?;
         let job = self.job_actor(id).await?;
@@ -271,7 +271,7 @@ impl Service {
         }
     }
 
-    /// The actor of a job, started if need be.
+    /// The actor of a job; it is started if necessary.
     async fn job_actor(&self, id: JobId) -> Result<JobHandle, Problem> {
         match self.context.addresses.jobs.get(id) {
             Some(job) => Ok(job),
@@ -279,13 +279,13 @@ impl Service {
         }
     }
 
-    /// Triggers a job many times; each has its own answer, in their order.
+    /// Triggers a job several times. Each trigger has its own answer, in the same order.
     ///
     /// # Errors
-    /// There is no such job, or so many are not taken at once; then none is made.
+    /// The job does not exist, or there are too many triggers; then no run is created.
     pub async fn trigger_batch(&self, id: JobId, orders: Vec<TriggerOrder>) -> Result<Vec<Result<Identity, Problem>>, Problem> {
         if orders.is_empty() || orders.len() > MOST_TRIGGERS {
-            return Err(Problem::invalid("body", format!("1 to {MOST_TRIGGERS} triggers are taken at once")));
+            return Err(Problem::invalid("body", format!("must have 1 to {MOST_TRIGGERS} triggers")));
         }
         for (i, order) in orders.iter().enumerate() {
             check_trigger(&order.input).map_err(|problem| {
@@ -296,10 +296,10 @@ impl Service {
         self.job_actor(id).await?.trigger_batch(orders).wait().await
     }
 
-    /// Runs what a run did once more, as a run of its own.
+    /// Repeats a run, as a new run.
     ///
     /// # Errors
-    /// There is no such run, or its job cannot be triggered.
+    /// The run does not exist, or its job cannot be triggered.
     pub async fn retry_run(&self, identity: Identity, by: Option<String>) -> Result<RunOutput, Problem> {
         let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
@@ -308,17 +308,17 @@ impl Service {
             .await
     }
 
-    /// A run says when its job is to be run next.
+    /// A run requests the next time of its job.
     ///
     /// # Errors
-    /// There is no such run, the input names no time, or the job is disabled.
+    /// The run does not exist, the input has no time, or the job is disabled.
     pub async fn ask_next(&self, identity: Identity, input: AskInput) -> Result<Option<Timestamp>, Problem> {
         let now = Timestamp::now();
         let next = match (input.at, input.in_ms) {
             (Some(at), None) => NextAsked { at, from: None },
-            (None, Some(ms)) if ms > LONGEST => return Err(Problem::invalid("in", format!("{ms} ms is more than {LONGEST}"))),
+            (None, Some(ms)) if ms > LONGEST => return Err(Problem::invalid("in", format!("must be at most {LONGEST} ms, not {ms}"))),
             (None, Some(ms)) => NextAsked { at: now.plus_ms(ms as i64), from: Some(now) },
-            _ => return Err(Problem::invalid("at", "one of `at` and `in` is expected")),
+            _ => return Err(Problem::invalid("at", "give exactly one of `at` and `in`")),
         };
         let run = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let run = run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
@@ -326,34 +326,34 @@ impl Service {
         job.ask_next(identity, next).wait().await
     }
 
-    /// Makes runs for a past range of a job's plan.
+    /// Creates runs for a past range of a job's plan.
     ///
     /// # Errors
-    /// There is no such job, or the range is none.
+    /// The job does not exist, or the range is invalid.
     pub async fn backfill(&self, id: JobId, input: BackfillInput, by: Option<String>) -> Result<BackfillOutput, Problem> {
         let job = self.context.registry().open_job(id).wait().await?;
         job.backfill(input, by).wait().await
     }
 
-    /// Runs the dead runs of a job again.
+    /// Redrives the dead runs of a job.
     ///
     /// # Errors
-    /// There is no such job, or it is disabled.
+    /// The job does not exist, or is disabled.
     pub async fn redrive(&self, id: JobId, input: RedriveJobInput, by: Option<String>) -> Result<RedriveOutput, Problem> {
         let job = self.context.registry().open_job(id).wait().await?;
         job.redrive(input, by).wait().await
     }
 }
 
-/// Whether a job that is disabled so has its runs stopped, if all that is said is allowed.
+/// Validates the input, and returns whether the runs of the disabled job must be stopped.
 pub(super) fn stops(input: &DisableInput) -> Result<bool, Problem> {
     if input.reason.as_ref().is_some_and(|reason| reason.chars().count() > limits::DESCRIPTION) {
-        return Err(Problem::invalid("reason", format!("at most {} characters are taken", limits::DESCRIPTION)));
+        return Err(Problem::invalid("reason", format!("must be at most {} characters", limits::DESCRIPTION)));
     }
     match input.mode.as_deref() {
         None | Some("drain") => Ok(false),
         Some("stop") => Ok(true),
-        Some(other) => Err(Problem::invalid("mode", format!("`{other}` is neither drain nor stop"))),
+        Some(other) => Err(Problem::invalid("mode", format!("must be `drain` or `stop`, not `{other}`"))),
     }
 }
 
@@ -366,14 +366,14 @@ fn read_sort(text: Option<&str>) -> Result<(JobSort, bool), Problem> {
         "name" => JobSort::Name,
         "nextFire" => JobSort::NextFire,
         other => {
-            let detail = format!("`{other}` is none of creationTime, updateTime, name and nextFire");
+            let detail = format!("must be creationTime, updateTime, name or nextFire, not `{other}`");
             return Err(Problem::invalid("sort", detail));
         }
     };
     Ok((sort, descending))
 }
 
-/// The id and what the list is sorted by, of the last item.
+/// The id and the sort value of the last item.
 fn cursor(job: &Job, plan: &StoredPlan, sort: JobSort) -> String {
     let key = match sort {
         JobSort::CreationTime => job.creation_time.0.to_string(),

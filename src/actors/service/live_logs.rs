@@ -1,7 +1,7 @@
-//! The log of a run while it grows: one who follows is sent what there is, then what comes, until the run is over.
+//! Streams the log of a run: a subscriber receives the existing lines, then new lines, until the run ends.
 //!
-//! A task for each follower reads a page, hands it over, and reads the next one when that was taken: one who reads slowly
-//! holds up nobody and no more than two pages of memory. It ends with its run, with its follower, or with the broker.
+//! Each subscriber has a task that reads a page, sends it, and continues when it was received. So a slow subscriber delays no
+//! other task and uses at most two pages of memory. The task ends with its run, its subscriber, or the broker.
 
 use super::Service;
 use super::logs::{LogFilter, level_number, told_by_row};
@@ -17,33 +17,33 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Lines of one page: what a follower who does not read holds of memory is some of them.
+/// Number of lines of a page. It limits the memory that a subscriber which does not read can hold.
 const PAGE: usize = 16;
-/// Followers of all runs together.
+/// Maximum number of subscribers of all runs.
 const MOST_STREAMS: usize = 1_000;
-/// After so long without a word something is sent, so that nobody in between takes the line for dead.
+/// An idle stream sends a keep-alive after this time, so that proxies do not close the connection.
 const ALIVE: Duration = Duration::from_secs(15);
-/// A look without a ring: not all that moves a run rings.
+/// Interval between two checks without a notification, because not every change of a run sends one.
 const LOOK: Duration = Duration::from_secs(2);
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// What a follower is sent.
+/// An event for a subscriber.
 #[derive(Debug, Clone)]
 pub enum LogEvent {
-    /// Lines, in their order.
+    /// Lines, in order.
     Lines(Vec<LogLine>),
-    /// Where the run is: at first, and when it moves.
+    /// The state of the run: at first, and after each change.
     State(RunState),
-    /// The run is over, and all its lines were sent.
+    /// The run has ended, and all its lines were sent.
     End(RunState, Option<String>),
-    /// Nothing to say.
+    /// Keep-alive.
     Alive,
-    /// It cannot go on.
+    /// The stream failed.
     Failed(Problem),
 }
 
-/// One follower among those that are there; dropped, it is one less.
+/// The registration of a subscriber; dropping it removes the subscriber.
 struct Place {
     service: Service,
     stats: Arc<Stats>,
@@ -53,7 +53,7 @@ impl Place {
     fn take(service: &Service, identity: Identity) -> Result<Self, Problem> {
         let followers = &service.context.followers;
         if !followers.enter(MOST_STREAMS) {
-            return Err(Problem::busy("too many follow logs, or the broker goes down"));
+            return Err(Problem::busy("too many log subscribers, or the broker is shutting down; retry later"));
         }
         let stats = service.enter_session(format!("log of {identity} #{}", NUMBER.fetch_add(1, Relaxed)));
         Ok(Self { service: service.clone(), stats })
@@ -67,26 +67,26 @@ impl Drop for Place {
     }
 }
 
-/// What is left to send.
+/// The state of one stream.
 struct Stream {
     service: Service,
     identity: Identity,
     level: i16,
     filter: LogFilter,
-    /// Lines that the row tells and that were sent, or that one who comes again has had; none: not looked yet.
+    /// Number of lines from the run's row that were sent, also before a reconnect. `None` before the first check.
     told: Option<usize>,
     state: Option<RunState>,
     out: mpsc::Sender<LogEvent>,
 }
 
-/// Whoever listens has gone.
+/// The subscriber has disconnected.
 struct Gone;
 
 impl Service {
-    /// Follows the log of a run from the line after `filter.after`; `filter.wait` is how long at most, none: until the end.
+    /// Streams the log of a run from the line after `filter.after`, for at most the time `most`; `None`: until the end.
     ///
     /// # Errors
-    /// There is no such run, the filter is not understood, or too many follow already.
+    /// The run does not exist, the filter is invalid, or there are too many subscribers.
     pub async fn follow_logs(
         &self,
         identity: Identity,
@@ -97,7 +97,7 @@ impl Service {
         self.run_row(identity).await?;
         let place = Place::take(self, identity)?;
         let (out, events) = mpsc::channel(1);
-        // One who comes again has had what stands before all lines.
+        // A subscriber that reconnects has already received the lines derived from the row.
         let told = filter.after.map(|_| usize::MAX);
         let filter = LogFilter { after: Some(filter.after.unwrap_or(0)), limit: PAGE, ..filter };
         let stream = Stream { service: self.clone(), identity, level, filter, told, state: None, out };
@@ -115,7 +115,7 @@ impl Stream {
         let waiting = followers.wait_for(self.identity);
         let mut last_word = Instant::now();
         loop {
-            // From here on no ring is missed.
+            // Notifications from here on are not missed.
             let ring = waiting.ring();
             match self.send_new(&mut last_word).await {
                 Ok(Ok(false)) => {}
@@ -143,7 +143,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends all that is new. True: that was all there will ever be.
+    /// Sends everything new. Returns true if the log is complete.
     async fn send_new(&mut self, last_word: &mut Instant) -> Result<Result<bool, Problem>, Gone> {
         loop {
             let run = match self.service.run_row(self.identity).await {
@@ -157,7 +157,7 @@ impl Stream {
             let mut lines = self.told_anew(&run);
             lines.extend(page.items);
             self.filter.after = Some(page.next);
-            // A run that ends is said to after its last line.
+            // The final state is sent after the last line.
             if self.state != Some(run.state) && !run.state.is_final() {
                 self.state = Some(run.state);
                 self.say(LogEvent::State(run.state), last_word).await?;
@@ -180,7 +180,7 @@ impl Stream {
         }
     }
 
-    /// Lines that the row of the run tells since the last look: that it was made, that it began.
+    /// New lines derived from the run's row since the last check: the creation and the begin of the run.
     fn told_anew(&mut self, run: &Run) -> Vec<LogLine> {
         let all: Vec<_> = told_by_row(run).into_iter().filter(|(_, line)| line.id == 0).collect();
         let told = self.told.unwrap_or(0).min(all.len());
@@ -190,7 +190,7 @@ impl Stream {
 }
 
 impl Followers {
-    /// Whether a follower may come in, of at most so many.
+    /// Adds a subscriber, unless there are already this many.
     fn enter(&self, most: usize) -> bool {
         !self.is_closed() && self.streams.fetch_update(Relaxed, Relaxed, |now| (now < most).then_some(now + 1)).is_ok()
     }

@@ -1,7 +1,7 @@
-//! Logs of runs: taken in within bounds, read, and followed while a run works.
+//! Logs of runs: stored within limits, read, and streamed while a run is active.
 //!
-//! Not every line is stored: that a run was made, began and ended well stands in its row, and the lines that say so are
-//! made when the log is read. Ten thousand fires a second would else write twice as much.
+//! Not every line is stored. The row of a run records its creation, its begin and its success, and the matching lines are
+//! generated when the log is read. Otherwise ten thousand fires per second would write twice as much.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -15,37 +15,37 @@ use crate::protocol::problem::Problem;
 use crate::store::{GetRun, ListLogs, StoredLine};
 use std::time::Duration;
 
-/// A run that ended takes lines for so long after: what was under way is not lost. In milliseconds.
+/// A run accepts lines for this long after its end, so that late lines are not lost. In milliseconds.
 const LATE_MS: i64 = 3_600_000;
-/// The id of the line that tells of the end: after all others, and still a whole number in every JSON reader.
+/// The id of the line for the end: greater than all others, and still exact in every JSON reader.
 const END_ID: i64 = (1 << 53) - 1;
 
-/// Which lines to show.
+/// Selects the lines to show.
 #[derive(Debug, Clone, Default)]
 pub struct LogFilter {
-    /// Only those after the line of this id.
+    /// Only lines after the line with this id.
     pub after: Option<i64>,
-    /// Only this level and worse, by name or number.
+    /// Only this level and more severe ones, by name or number.
     pub level: Option<String>,
-    /// Only those that contain this, without case.
+    /// Only lines that contain this text; case is ignored.
     pub text: Option<String>,
-    /// Only those of this instant and later.
+    /// Only lines from this time on.
     pub since: Option<Timestamp>,
-    /// Only those of this instant and earlier.
+    /// Only lines up to this time.
     pub until: Option<Timestamp>,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
-    /// Wait so long for a line if there is none and the run is not over.
+    /// How long to wait for a line if there is none and the run is active.
     pub wait: Duration,
 }
 
-/// The number of the level that a filter names; the lowest if it names none.
+/// The number of the level in a filter; the lowest if there is none.
 pub(super) fn level_number(level: Option<&str>) -> Result<i16, Problem> {
     level.map_or(Ok(0), |text| level_of(text).ok_or_else(|| invalid_level("level", text)))
 }
 
 impl LogFilter {
-    /// Whether a line that the row tells is among those that are to be shown.
+    /// Whether a line derived from the row matches the filter.
     pub(super) fn fits(&self, level: i16, (own, line): &(i16, LogLine)) -> bool {
         let says = self.text.as_ref().is_none_or(|text| line.text.to_lowercase().contains(&text.to_lowercase()));
         *own >= level && says && self.since.is_none_or(|at| line.at >= at) && self.until.is_none_or(|at| line.at <= at)
@@ -57,7 +57,7 @@ fn shown(line: StoredLine) -> LogLine {
     LogLine { id, at: line.at, level: level_name(line.level), source: line.source, text: line.text }
 }
 
-/// The lines that stand in no log since the row of the run says the same: with id 0 those of its beginning.
+/// Lines that are not stored in the log, because the run's row contains the same facts. Those of the begin have id 0.
 pub(super) fn told_by_row(run: &Run) -> Vec<(i16, LogLine)> {
     let line = |id, at, level, text| (level, LogLine { id, at, level: level_name(level), source: "broker".to_owned(), text });
     let by = run.rules.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -87,32 +87,32 @@ impl Service {
         run.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))
     }
 
-    /// Takes lines into the log of a run.
+    /// Stores lines in the log of a run.
     ///
     /// # Errors
-    /// There is no such run, it was over long ago, or a line is not allowed; then none is taken.
+    /// The run does not exist, ended long ago, or a line is invalid; then no line is stored.
     pub async fn append_logs(&self, identity: Identity, input: Vec<LogInput>) -> Result<LogAccepted, Problem> {
         let now = Timestamp::now();
         let lines = check_lines(input, now)?;
         let run = self.run_row(identity).await?;
         if run.finish_time.is_some_and(|end| now.since_ms(end) > LATE_MS) {
-            return Err(Problem::conflict("run-over", format!("run {identity} was over more than {LATE_MS} ms ago")));
+            return Err(Problem::conflict("run-over", format!("run {identity} ended more than {LATE_MS} ms ago")));
         }
         self.context.take_lines(run.no, identity, lines, now).await
     }
 
-    /// Reads the log of a run; waits for a line if asked to.
+    /// Reads the log of a run, and waits for a line if requested.
     ///
     /// # Errors
-    /// There is no such run, or the filter is not understood.
+    /// The run does not exist, or the filter is invalid.
     pub async fn logs(&self, identity: Identity, filter: LogFilter) -> Result<LogPage, Problem> {
         let level = level_number(filter.level.as_deref())?;
         let waiting = self.context.followers.wait_for(identity);
         let deadline = tokio::time::Instant::now() + filter.wait;
         loop {
-            // From here on no ring is missed, whatever happens while the store is read.
+            // Notifications from here on are not missed, even during the reads from the store.
             let ring = waiting.ring();
-            // The row first: a line that was written before the end is not missed behind it.
+            // Read the row first, so that a line written before the end is not missed.
             let run = self.run_row(identity).await?;
             let page = self.page_of(&run, level, &filter).await?;
             if !page.items.is_empty() || page.state.is_final() || filter.wait.is_zero() || self.context.followers.is_closed() {

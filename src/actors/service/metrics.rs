@@ -1,4 +1,4 @@
-//! What the broker says of itself to whoever watches it.
+//! Metrics of the broker.
 
 use super::Service;
 use crate::actors::lateness::{BOUNDS_MS, Histogram};
@@ -11,24 +11,24 @@ use crate::protocol::problem::Problem;
 use crate::store::{LatenessOf, OpenRunCounts, RecentLateness, WaitingAlerts};
 use std::collections::{BTreeMap, HashMap};
 
-/// Fires of a job that its lateness is made of.
+/// Number of fires in the lateness of a job.
 const FIRES: usize = 1_000;
-/// Fires of all jobs that a page looks at, and jobs that it shows.
+/// Number of recent fires of all jobs in a page, and maximum number of jobs in it.
 const RECENT_FIRES: usize = 5_000;
 const MOST_JOBS: usize = 100;
 
 impl Service {
-    /// How late the latest fires of a job were, from the planned instant to the order to a worker.
+    /// Lateness of the latest fires of a job, from the scheduled time to the order to a worker.
     ///
     /// # Errors
-    /// There is no such job.
+    /// The job does not exist.
     pub async fn lateness(&self, id: JobId) -> Result<Lateness, Problem> {
         self.stored_job(id, true).await?;
         let late = self.context.store.read(LatenessOf { job_id: id, limit: FIRES }).await.map_err(|e| problem_of(&e))?;
         Ok(summary(late))
     }
 
-    /// A page for Prometheus.
+    /// The metrics in the Prometheus text format.
     ///
     /// # Errors
     /// The store fails.
@@ -48,18 +48,18 @@ impl Service {
     fn of_the_scheduler(&self, page: &mut Exposition, open: &[(String, u64)]) {
         let late = &self.context.lateness;
         for (name, help, histogram) in [
-            ("webloom_fire_to_ledger_seconds", "From the planned instant of a fire to its row in the ledger.", &late.to_ledger),
-            ("webloom_fire_to_sent_seconds", "From there to the order to whoever carries the run out.", &late.to_sent),
+            ("webloom_fire_to_ledger_seconds", "From the scheduled time of a fire to its row in the ledger.", &late.to_ledger),
+            ("webloom_fire_to_sent_seconds", "From there to the order to a worker, or to the HTTP request.", &late.to_sent),
             ("webloom_fire_to_started_seconds", "From there to the first sign of work.", &late.to_started),
         ] {
             write_histogram(page, name, help, histogram);
         }
         page.single("webloom_agenda_jobs", "gauge", "Jobs that have a next fire.", self.context.counts.agenda() as f64);
-        page.metric("webloom_fires_total", "counter", "Planned instants by what became of them, since the start.");
+        page.metric("webloom_fires_total", "counter", "Scheduled times by outcome, since the start.");
         for (verdict, count) in self.context.counts.fires() {
             page.sample("webloom_fires_total", &[("verdict", verdict)], count as f64);
         }
-        page.metric("webloom_runs", "gauge", "Runs that are not over; `queued` wait behind another run of their job.");
+        page.metric("webloom_runs", "gauge", "Active runs; `queued` wait behind another run of their job.");
         for (state, count) in open {
             page.sample("webloom_runs", &[("state", state)], *count as f64);
         }
@@ -71,12 +71,12 @@ impl Service {
 
     fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
         let (leads, term) = self.leadership();
-        page.single("webloom_leader", "gauge", "1 if this broker leads, 0 if it stands by.", f64::from(u8::from(leads)));
-        page.single("webloom_leader_term", "gauge", "The leader's term: counted up whenever a broker takes over.", term as f64);
+        page.single("webloom_leader", "gauge", "1 if this broker is the leader, 0 if it is a standby.", f64::from(u8::from(leads)));
+        page.single("webloom_leader_term", "gauge", "The leader's term, increased whenever a broker takes over.", term as f64);
         let stats = self.context.store.stats();
-        page.single("webloom_store_queue_operations", "gauge", "Writes that wait or are being written.", stats.depth as f64);
-        page.single("webloom_store_queue_bytes", "gauge", "Bytes that they take.", stats.depth_bytes as f64);
-        page.single("webloom_store_written_total", "counter", "Writes done, refused ones too.", stats.written as f64);
+        page.single("webloom_store_queue_operations", "gauge", "Writes that wait or are in progress.", stats.depth as f64);
+        page.single("webloom_store_queue_bytes", "gauge", "Bytes of these writes.", stats.depth_bytes as f64);
+        page.single("webloom_store_written_total", "counter", "Completed writes, including rejected ones.", stats.written as f64);
         page.single("webloom_store_transactions_total", "counter", "Transactions committed.", stats.batches as f64);
         page.single("webloom_store_failures_total", "counter", "Transactions and reads that failed.", stats.failures as f64);
         let lost = self.context.counts.lost_results() as f64;
@@ -90,9 +90,9 @@ impl Service {
         }
         type Of = fn(&(u64, u64, u64)) -> u64;
         let columns: [(&str, &str, Of); 3] = [
-            ("webloom_actors", "Actors that live, by kind.", |actor| actor.0),
-            ("webloom_actor_restarts", "How often those that live were built again, by kind.", |actor| actor.1),
-            ("webloom_actor_queue_messages", "Messages that wait for them, by kind.", |actor| actor.2),
+            ("webloom_actors", "Live actors, by kind.", |actor| actor.0),
+            ("webloom_actor_restarts", "Restarts of the live actors, by kind.", |actor| actor.1),
+            ("webloom_actor_queue_messages", "Messages in the mailboxes of the live actors, by kind.", |actor| actor.2),
         ];
         for (name, help, of) in columns {
             page.metric(name, "gauge", help);
@@ -101,19 +101,19 @@ impl Service {
             }
         }
         let addresses = &self.context.addresses;
-        page.single("webloom_nodes_online", "gauge", "Nodes that are there.", addresses.nodes.all().len() as f64);
-        page.single("webloom_workers_online", "gauge", "Workers that are there.", addresses.workers.all().len() as f64);
+        page.single("webloom_nodes_online", "gauge", "Connected nodes.", addresses.nodes.all().len() as f64);
+        page.single("webloom_workers_online", "gauge", "Connected workers.", addresses.workers.all().len() as f64);
         let (known, held) = self.context.sites.board().counts(Timestamp::steady());
-        page.metric("webloom_sites", "gauge", "Sites that the broker knows something of, and those of them that are held.");
+        page.metric("webloom_sites", "gauge", "Sites that the broker has state of, and those of them that are held.");
         for (state, count) in [("known", known), ("held", held)] {
             page.sample("webloom_sites", &[("state", state)], count as f64);
         }
         let name = "webloom_site_requests_total";
-        page.metric(name, "counter", "Requests to sites by what they came to, since the start.");
+        page.metric(name, "counter", "Requests to sites by outcome, since the start.");
         for (outcome, count) in self.context.sites.requests() {
             page.sample(name, &[("outcome", outcome)], count as f64);
         }
-        page.single("webloom_alerts_waiting", "gauge", "Messages to channels that have not arrived yet.", alerts as f64);
+        page.single("webloom_alerts_waiting", "gauge", "Alert messages that are not delivered yet.", alerts as f64);
     }
 }
 
@@ -123,7 +123,7 @@ fn write_histogram(page: &mut Exposition, name: &str, help: &str, histogram: &Hi
     page.histogram(name, help, BOUNDS_MS.iter().map(|ms| seconds(*ms)).zip(upto), count, seconds(sum));
 }
 
-/// The jobs that fired last.
+/// Lateness of the jobs that fired last.
 fn of_jobs(page: &mut Exposition, recent: Vec<(String, String, i64)>) {
     let mut jobs: Vec<(String, String, Vec<i64>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -138,7 +138,7 @@ fn of_jobs(page: &mut Exposition, recent: Vec<(String, String, i64)>) {
         }
     }
     let name = "webloom_job_lateness_seconds";
-    page.metric(name, "gauge", "From the planned instant to the order, over the latest fires of the jobs that fired last.");
+    page.metric(name, "gauge", "From the scheduled time to the order, over the latest fires of the jobs that fired last.");
     for (id, job, late) in jobs {
         let Lateness { p50, p99, max, .. } = summary(late);
         for (quantile, ms) in [("0.5", p50), ("0.99", p99), ("1", max)] {
@@ -149,17 +149,17 @@ fn of_jobs(page: &mut Exposition, recent: Vec<(String, String, i64)>) {
 
 fn summary(mut late: Vec<i64>) -> Lateness {
     late.sort_unstable();
-    // The smallest value that so many of a hundred do not exceed.
+    // The smallest value that this percentage of the values does not exceed.
     let quantile = |percent: usize| late.get((late.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
     Lateness { count: late.len() as u64, p50: quantile(50), p99: quantile(99), max: quantile(100) }
 }
 
-/// Memory and processor time, under the names that are usual for every process. Only where the system says it.
+/// Memory and processor time, under the names that are common for all processes. Only on systems that report them.
 fn of_the_process(page: &mut Exposition, since: Timestamp) {
     page.single("process_start_time_seconds", "gauge", "When the broker started.", since.0 as f64 / 1_000.0);
     let resident = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| resident_bytes(&text));
     if let Some(bytes) = resident {
-        page.single("process_resident_memory_bytes", "gauge", "Memory that is in use.", bytes as f64);
+        page.single("process_resident_memory_bytes", "gauge", "Memory in use.", bytes as f64);
     }
     let seconds = std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| cpu_seconds(&text));
     if let Some(seconds) = seconds {
@@ -172,9 +172,9 @@ fn resident_bytes(status: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
 }
 
-/// Linux counts hundredths of a second for programs on all machines that this runs on.
+/// Linux counts the times of processes in hundredths of a second on all supported machines.
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The name in brackets may hold anything; 14 and 15 of all columns are the times in user mode and in the kernel.
+    // The name in brackets may contain anything; columns 14 and 15 of the line are the times in user mode and in the kernel.
     let mut columns = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, kernel): (u64, u64) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
     Some((user + kernel) as f64 / 100.0)

@@ -1,6 +1,6 @@
-//! The service: all that the edge may ask for, in one place. It finds the actor that is asked, or reads what is stored.
+//! The service: all operations that the edge may call, in one place. It finds the actor for a call, or reads from the store.
 //!
-//! It holds no state. What it reads of runs that are at work it asks their actors for; of others the store knows.
+//! It has no state. For active runs it asks their actors; for others it reads the store.
 
 mod alerts;
 mod brokers;
@@ -48,7 +48,7 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::ActorOutput;
 use crate::protocol::problem::Problem;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct Service {
     context: BrokerContext,
@@ -61,13 +61,13 @@ impl Service {
         Self { context }
     }
 
-    /// The actors that live.
+    /// The live actors.
     #[must_use]
     pub fn actors(&self) -> Vec<ActorOutput> {
         let now = Timestamp::now();
         let mut actors = self.context.addresses.actor_stats.list(now);
         for actor in &mut actors {
-            // A session is called after its peer: `node <id> #<number>`.
+            // The name of a session contains its peer: `node <id> #<number>`.
             let id = match actor.kind.as_str() {
                 "node" => Some(actor.name.as_str()),
                 "session" => actor.name.strip_prefix("node ").and_then(|rest| rest.split(' ').next()),
@@ -91,21 +91,21 @@ impl Service {
         actors
     }
 
-    /// Whether requests can be served: something can be stored.
+    /// Checks that requests can be served, which means that the store can write.
     ///
     /// # Errors
-    /// Nothing can.
+    /// The store cannot write.
     pub async fn ready(&self) -> Result<(), Problem> {
         self.context.store.check_disk().await.map_err(|e| super::reply::problem_of(&e))
     }
 
-    /// The times by which peers are to live.
+    /// Intervals and timeouts for the peers.
     #[must_use]
     pub fn times(&self) -> super::context::Times {
         self.context.times
     }
 
-    /// Enters something that is no child of the registry, a session, among the actors that can be seen.
+    /// Registers a session in the actor statistics, because it is not a child of the registry.
     #[must_use]
     pub fn enter_session(&self, name: String) -> std::sync::Arc<super::supervision::Stats> {
         let stats = super::supervision::Stats::new("session", name, None);
@@ -113,7 +113,7 @@ impl Service {
         stats
     }
 
-    /// Takes it out again.
+    /// Removes a session from the actor statistics.
     pub fn leave_session(&self, stats: &super::supervision::Stats) {
         self.context.addresses.actor_stats.leave(stats);
     }

@@ -1,4 +1,4 @@
-//! Things that are named by their numbers.
+//! Objects that are addressed by their numbers.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -7,14 +7,14 @@ use crate::protocol::problem::Problem;
 use crate::store::{Numbered, OfNumber};
 use uuid::Uuid;
 
-/// An id whose thing is found by its number.
+/// An id whose object can be found by number.
 pub trait NumberedId: Sized {
-    /// What it is the id of.
+    /// The kind of object.
     const KIND: Numbered;
-    /// In words.
+    /// The name of the kind, for messages.
     const NAME: &'static str;
 
-    /// The id of this UUID.
+    /// The id with this UUID.
     fn of(id: Uuid) -> Self;
 }
 
@@ -34,10 +34,10 @@ macro_rules! numbered {
 numbered!(JobId Job "job", Identity Run "run", GroupId Group "group", NodeId Node "node", WorkerId Worker "worker", ChannelId Channel "channel");
 
 impl Service {
-    /// The id of what somebody names. An id is asked nobody for.
+    /// The id of an addressed object. An id is returned without a lookup.
     ///
     /// # Errors
-    /// Nothing has this number, or several do.
+    /// No object has this number, or several have it.
     pub async fn meant<T: NumberedId>(&self, named: NumberOr<T>) -> Result<T, Problem> {
         match named {
             NumberOr::Id(id) => Ok(id),
@@ -45,10 +45,10 @@ impl Service {
         }
     }
 
-    /// The id of what has this number.
+    /// The id of the object with this number.
     ///
     /// # Errors
-    /// Nothing has it, or several do.
+    /// No object has this number, or several have it.
     pub async fn numbered<T: NumberedId>(&self, number: Number) -> Result<T, Problem> {
         let found = self.context.store.read(OfNumber { kind: T::KIND, number }).await.map_err(|e| problem_of(&e))?;
         match found[..] {
@@ -56,7 +56,7 @@ impl Service {
             [id] => Ok(T::of(id)),
             _ => Err(Problem::conflict(
                 "number-shared",
-                format!("{} {}s have the number {number}: say which by its id", found.len(), T::NAME),
+                format!("{} {}s have the number {number}: use the id instead", found.len(), T::NAME),
             )),
         }
     }

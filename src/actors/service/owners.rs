@@ -1,4 +1,4 @@
-//! To which token an id belongs.
+//! Which token owns an id.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -8,7 +8,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{ClaimId, OwnerOf};
 
 impl Service {
-    /// What stands for the token that an id belongs to.
+    /// The stored HMAC of the token that owns an id.
     ///
     /// # Errors
     /// The store fails.
@@ -16,7 +16,7 @@ impl Service {
         self.context.store.read(OwnerOf(peer)).await.map_err(|e| problem_of(&e))
     }
 
-    /// Makes an id belong to a token, unless it belongs to another that the broker has. Says whether it does.
+    /// Assigns an id to a token, unless another configured token owns it. Returns whether the token owns it.
     ///
     /// # Errors
     /// The store fails.

@@ -1,4 +1,4 @@
-//! Nodes and workers: they come in, and operators look at them.
+//! Nodes and workers: connections, and the views for operators.
 
 use super::Service;
 use crate::actors::node::NodeHandle;
@@ -17,14 +17,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A node that calls by HTTP.
+/// A call of a node in polling mode.
 #[derive(Debug)]
 pub struct NodeMeeting {
-    /// What it says of itself.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
-    /// How it is.
+    /// The state of the node.
     pub heartbeat: Heartbeat,
-    /// Runs that it wants nothing of.
+    /// Runs whose blocks the node does not accept.
     pub without: Vec<Identity>,
     /// The role of its token.
     pub by: Option<String>,
@@ -34,10 +34,10 @@ fn unknown_node(id: NodeId) -> Problem {
     Problem::not_found(format!("there is no node {id}"))
 }
 
-/// Candidates that are listed where a text may mean several nodes.
+/// Maximum number of candidates in the error if a text matches several nodes.
 const MOST_CANDIDATES: usize = 10;
 
-/// The nodes that a text means: those of this name, whatever the case of its letters, else those whose id begins or ends so.
+/// The nodes that match a text: those with this name, ignoring case; otherwise those whose id begins or ends with the text.
 fn meant_by(text: &str, nodes: &[(NodeId, Option<String>)]) -> Vec<NodeId> {
     type Known = (NodeId, Option<String>);
     let of = |is: &dyn Fn(&Known) -> bool| nodes.iter().filter(|node| is(node)).map(|node| node.0).collect::<Vec<_>>();
@@ -49,7 +49,7 @@ fn meant_by(text: &str, nodes: &[(NodeId, Option<String>)]) -> Vec<NodeId> {
 }
 
 impl Service {
-    /// A node has opened a session.
+    /// Handles a node that has opened a session.
     ///
     /// # Errors
     /// Its record could not be stored.
@@ -63,14 +63,14 @@ impl Service {
     ) -> Result<NodeHandle, Problem> {
         let owners = &self.context.addresses.node_owners;
         owners.claim(facts.node_id, instance, sender.number, &facts.ip_address).map_err(|address| {
-            // It is the reason of a close, which has 123 bytes.
+            // This is the reason of a close frame, which has at most 123 bytes.
             let why = format!("another agent, at {address}, uses this node id: give each agent its own --data-dir");
             Problem::conflict("node-in-use", why)
         })?;
         self.context.registry().node_connected(facts, Some((sender, binary)), by).wait().await
     }
 
-    /// The session of a node is over.
+    /// Handles the end of the session of a node.
     pub fn node_disconnected(&self, id: NodeId, session: u64) {
         self.context.addresses.node_owners.release(id, session);
         if let Some(node) = self.context.addresses.nodes.get(id) {
@@ -78,13 +78,13 @@ impl Service {
         }
     }
 
-    /// The actor of a node, if it lives.
+    /// The actor of a node, if it is running.
     #[must_use]
     pub fn node_handle(&self, id: NodeId) -> Option<NodeHandle> {
         self.context.addresses.nodes.get(id)
     }
 
-    /// A node without a session lives, and asks for a block.
+    /// Handles a call of a node in polling mode that requests a block.
     ///
     /// # Errors
     /// Its record could not be stored.
@@ -96,24 +96,24 @@ impl Service {
         node.pull(call.heartbeat, call.without).wait().await
     }
 
-    /// A worker has opened a session.
+    /// Handles a worker that has opened a session.
     ///
     /// # Errors
-    /// The registry is gone.
+    /// The registry has stopped.
     pub async fn worker_connected(&self, id: WorkerId, sender: SessionSender, by: Option<String>) -> Result<WorkerHandle, Problem> {
         self.context.registry().worker_connected(id, Some(sender), by).wait().await
     }
 
-    /// The actor of a worker, if it lives.
+    /// The actor of a worker, if it is running.
     #[must_use]
     pub fn worker_handle(&self, id: WorkerId) -> Option<WorkerHandle> {
         self.context.addresses.workers.get(id)
     }
 
-    /// A worker without a session says which classes it watches.
+    /// Registers a worker in polling mode with the classes that it watches.
     ///
     /// # Errors
-    /// A name is not allowed, it was put out, or it could not be stored.
+    /// A name is invalid, the worker was kicked, or the store failed.
     pub async fn register_worker(&self, id: WorkerId, input: WorkerInput, by: Option<String>) -> Result<(), Problem> {
         self.admit_worker(id).await?;
         let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
@@ -121,23 +121,23 @@ impl Service {
         worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
     }
 
-    /// What the broker has to say to a worker without a session.
+    /// The messages for a worker in polling mode.
     ///
     /// # Errors
-    /// The worker is not known (any more).
+    /// The worker is not registered, or no longer.
     pub async fn worker_messages(&self, id: WorkerId, wait: Duration) -> Result<Vec<ToWorker>, Problem> {
         let Some(worker) = self.worker_handle(id) else {
             self.admit_worker(id).await?;
             return Err(Problem::not_found(format!("worker {id} is not registered, or was silent for too long")));
         };
         match worker.fetch(wait).wait().await {
-            // It left over the question. One that was put out in that moment is told so, and not to come again.
+            // The actor ended during the call. If the worker was kicked just now, it gets that error and does not retry.
             Err(problem) if problem.status == 503 => self.admit_worker(id).await.and(Err(problem)),
             fetched => fetched,
         }
     }
 
-    /// All nodes that were ever there.
+    /// All nodes that have ever connected.
     ///
     /// # Errors
     /// The store fails.
@@ -153,21 +153,21 @@ impl Service {
     /// A node.
     ///
     /// # Errors
-    /// There is none.
+    /// The node does not exist.
     pub async fn node(&self, id: NodeId) -> Result<NodeOutput, Problem> {
         let record = self.context.store.read(GetNode(id)).await.map_err(|e| problem_of(&e))?;
         Ok(self.node_output(record.ok_or_else(|| unknown_node(id))?).await)
     }
 
-    /// The node that a text means: its id, its number, its name, or digits that its id begins or ends with.
+    /// The node that a text identifies: by its id, its number, its name, or the first or last digits of its id.
     ///
     /// # Errors
-    /// It means no node, or several.
+    /// No node matches, or several do.
     pub async fn node_meant(&self, text: &str) -> Result<NodeId, Problem> {
         let named: Option<NumberOr<NodeId>> = text.parse().ok();
         match named {
             Some(NumberOr::Id(id)) => return Ok(id),
-            // A name may consist of digits too.
+            // A name may also consist of digits.
             Some(NumberOr::Number(number)) => match self.numbered(number).await {
                 Err(problem) if problem.status == 404 => {}
                 found => return found,
@@ -176,18 +176,18 @@ impl Service {
         }
         let nodes = self.context.store.read(NodeNames).await.map_err(|e| problem_of(&e))?;
         match meant_by(text, &nodes)[..] {
-            [] => Err(Problem::not_found(format!("there is no node `{text}`; a node is meant by its name, its id or its number"))),
+            [] => Err(Problem::not_found(format!("there is no node `{text}`; give the name, the id or the number of a node"))),
             [id] => Ok(id),
             ref several => {
                 let ids: Vec<String> = several.iter().take(MOST_CANDIDATES).map(ToString::to_string).collect();
                 let more = if several.len() > MOST_CANDIDATES { ", …" } else { "" };
-                let detail = format!("{} nodes are meant by `{text}`. Use one of the ids {}{more}", several.len(), ids.join(", "));
+                let detail = format!("{} nodes match `{text}`. Use one of the ids {}{more}", several.len(), ids.join(", "));
                 Err(Problem::conflict("ambiguous", detail))
             }
         }
     }
 
-    /// The names of nodes and workers that have one.
+    /// The names of the nodes and workers that have one.
     pub(super) async fn peer_names(&self, mut peers: Vec<Uuid>) -> Result<HashMap<Uuid, String>, Problem> {
         peers.sort_unstable();
         peers.dedup();
@@ -209,10 +209,10 @@ impl Service {
         }
     }
 
-    /// The operator's word on a node. It is stored, and told to the node until it has done it.
+    /// Sets the operator's request for a node. It is stored, and sent to the node until the node has done it.
     ///
     /// # Errors
-    /// There is none.
+    /// The node does not exist.
     pub async fn set_node_work(
         &self,
         id: NodeId,
@@ -231,14 +231,14 @@ impl Service {
         Ok(self.node_output(record).await)
     }
 
-    /// Forgets a node. One that is there is told to end, if that is meant.
+    /// Deletes a node. With `force`, a connected node receives the order to end.
     ///
     /// # Errors
-    /// There is none, or it is there and that is not meant.
+    /// The node does not exist, or is connected and `force` is not set.
     pub async fn remove_node(&self, id: NodeId, force: bool) -> Result<(), Problem> {
         let node = self.node(id).await?;
         if node.is_online && !force {
-            return Err(Problem::conflict("node-online", format!("node {id} is there: `force` ends and removes it")));
+            return Err(Problem::conflict("node-online", format!("node {id} is connected: use `force` to end and remove it")));
         }
         if let Some(node) = self.context.addresses.nodes.get(id) {
             node.command(ToNode::Leave { reason: "an operator removed the node".to_owned() });
@@ -252,10 +252,10 @@ impl Service {
         }
     }
 
-    /// What a node said of itself, newest first.
+    /// The states that a node reported, newest first.
     ///
     /// # Errors
-    /// There is none, or the end is before the beginning.
+    /// The node does not exist, or the end is before the beginning.
     pub async fn node_status(
         &self,
         id: NodeId,
@@ -266,7 +266,7 @@ impl Service {
         if let (Some(from), Some(to)) = (from, to)
             && to < from
         {
-            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+            return Err(Problem::invalid("to", format!("must not be before `from`: {to} is earlier than {from}")));
         }
         self.node(id).await?;
         self.context.store.read(NodeStatus { node: id, from, to, limit }).await.map_err(|e| problem_of(&e))

@@ -1,4 +1,4 @@
-//! What a job's plan will do and has done: previews, the ledger, the changes.
+//! Future and past of a job's plan: previews, the ledger, the changes.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -10,22 +10,22 @@ use crate::protocol::management::{FireOutput, JobChange, PreviewFire, PreviewInp
 use crate::protocol::problem::Problem;
 use crate::store::{ListChanges, ListFires, OpenRunsOf, StoredChange, StoredFire};
 
-/// Fires of a preview, unless it says otherwise, and at most.
+/// Number of fires in a preview: the default and the upper limit.
 const USUAL_COUNT: usize = 5;
 const MOST_COUNT: usize = 1_000;
 
-/// Which rows of a ledger to list.
+/// Selects the rows of a ledger.
 #[derive(Debug, Clone, Default)]
 pub struct FireFilter {
-    /// Only those of this instant and later.
+    /// Only rows from this time on.
     pub from: Option<Timestamp>,
-    /// Only those of this instant and earlier.
+    /// Only rows up to this time.
     pub to: Option<Timestamp>,
-    /// fired, skipped, missed or merged.
+    /// One of fired, skipped, missed and merged.
     pub verdict: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
 }
 
@@ -54,10 +54,10 @@ fn output(plan: &Plan, preview: Preview) -> PreviewOutput {
     }
 }
 
-/// What a schedule that is not stored would do; intervals without an anchor count from `after`.
+/// The fires of a schedule that is not stored. Intervals without an anchor count from `after`.
 ///
 /// # Errors
-/// The schedule is not understood, or the count is out of bounds.
+/// The schedule is invalid, or the count is out of range.
 pub(super) fn preview_of(input: PreviewInput, now: Timestamp) -> Result<PreviewOutput, Problem> {
     let count = check_count(input.count)?;
     let after = input.after.unwrap_or(now);
@@ -65,7 +65,7 @@ pub(super) fn preview_of(input: PreviewInput, now: Timestamp) -> Result<PreviewO
     let mut schedule = input.schedule;
     if let Some(cron) = input.cron {
         if !schedule.triggers.is_empty() {
-            return Err(Problem::invalid("cron", "either `cron` or `schedule.triggers` is taken"));
+            return Err(Problem::invalid("cron", "give either `cron` or `schedule.triggers`, not both"));
         }
         schedule.triggers = Schedule::of_cron(cron).triggers;
     }
@@ -82,7 +82,7 @@ pub(super) fn preview_of(input: PreviewInput, now: Timestamp) -> Result<PreviewO
     Ok(output(&plan, found))
 }
 
-/// A row of the ledger, as it is shown.
+/// The API form of a row of the ledger.
 fn fire(job_id: JobId, row: StoredFire) -> FireOutput {
     FireOutput {
         job_id,
@@ -116,24 +116,24 @@ fn read_cursor(text: Option<&str>) -> Result<Option<i64>, Problem> {
 }
 
 impl Service {
-    /// What a schedule would do.
+    /// The fires of a schedule.
     ///
     /// # Errors
-    /// It is not understood.
+    /// The schedule is invalid.
     pub fn preview(&self, input: PreviewInput) -> Result<PreviewOutput, Problem> {
         preview_of(input, Timestamp::now())
     }
 
-    /// What the plan of a job will do, as things stand.
+    /// The next fires of a job's plan, in its current state.
     ///
     /// # Errors
-    /// There is no such job, or the count is out of bounds.
+    /// The job does not exist, or the count is out of range.
     pub async fn next_fires(&self, id: JobId, count: Option<usize>, after: Option<Timestamp>) -> Result<PreviewOutput, Problem> {
         let count = check_count(count)?;
         let (job, stored) = self.stored_job(id, false).await?;
         let plan = self.plan_of(job.schedule.as_ref())?;
         let open = self.context.store.read(OpenRunsOf(vec![id])).await.map_err(|e| problem_of(&e))?;
-        // What is due and not decided yet is still to come.
+        // Times that are due and not decided yet are still in the future of the plan.
         let after = after.unwrap_or(stored.state.decided_until);
         let mut found = preview(&plan, &stored.state, !open.is_empty(), after, count);
         if !job.is_enabled {
@@ -145,21 +145,21 @@ impl Service {
 
     pub(super) fn plan_of(&self, schedule: Option<&Schedule>) -> Result<Plan, Problem> {
         let compiled = schedule.unwrap_or(&Schedule::default()).compile();
-        compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is not understood: {e}")))
+        compiled.map_err(|e| Problem::conflict("schedule", format!("the stored schedule is invalid: {e}")))
     }
 
-    /// The ledger of a job, the newest instants first.
+    /// The ledger of a job, newest first.
     ///
     /// # Errors
-    /// There is no such job, or the filter is not understood.
+    /// The job does not exist, or the filter is invalid.
     pub async fn fires(&self, id: JobId, filter: FireFilter) -> Result<Page<FireOutput>, Problem> {
         if let Some(verdict) = filter.verdict.as_deref().filter(|word| !["fired", "skipped", "missed", "merged"].contains(word)) {
-            return Err(Problem::invalid("verdict", format!("`{verdict}` is none of fired, skipped, missed and merged")));
+            return Err(Problem::invalid("verdict", format!("must be fired, skipped, missed or merged, not `{verdict}`")));
         }
         if let (Some(from), Some(to)) = (filter.from, filter.to)
             && to < from
         {
-            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+            return Err(Problem::invalid("to", format!("must not be before `from`: {to} is earlier than {from}")));
         }
         let cursor = read_cursor(filter.cursor.as_deref())?.map(|at| Timestamp(at).plus_ms(-1));
         self.stored_job(id, true).await?;
@@ -172,10 +172,10 @@ impl Service {
         Ok(Page { items: rows.into_iter().map(|row| fire(id, row)).collect(), next_cursor })
     }
 
-    /// The changes of a job, or of all jobs, the newest first.
+    /// The changes of one job or of all jobs, newest first.
     ///
     /// # Errors
-    /// There is no such job, or the cursor is none of ours.
+    /// The job does not exist, or the cursor is invalid.
     pub async fn changes(&self, job_id: Option<JobId>, cursor: Option<&str>, limit: usize) -> Result<Page<JobChange>, Problem> {
         let before = read_cursor(cursor)?;
         if let Some(id) = job_id {

@@ -30,7 +30,7 @@ fn output(row: InstanceRow, names: &HashMap<Uuid, String>) -> InstanceOutput {
     }
 }
 
-/// A task at one worker is its own only instance, and has no row for it.
+/// A task at one worker has one instance and no stored row for it.
 fn only_instance(run: RunOutput) -> Option<InstanceRow> {
     let worker = run.worker_id.filter(|_| run.kind == JobKind::Task.name())?;
     Some(InstanceRow {
@@ -48,10 +48,10 @@ fn only_instance(run: RunOutput) -> Option<InstanceRow> {
 }
 
 impl Service {
-    /// The instances of a run, in their order; of a task that one worker has or had, that one.
+    /// The instances of a run, in order; for a task with one worker, that instance.
     ///
     /// # Errors
-    /// There is no such run, or the cursor is none of ours.
+    /// The run does not exist, or the cursor is invalid.
     pub async fn instances(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<InstanceOutput>, Problem> {
         let from = cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
         let run = self.stored_run(identity).await?;
@@ -65,18 +65,18 @@ impl Service {
         Ok(Page { items: rows.into_iter().map(|row| output(row, &names)).collect(), next_cursor })
     }
 
-    /// Begins to take a package in.
+    /// Begins the upload of a package.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk fails.
     pub async fn begin_package(&self) -> Result<Incoming, Problem> {
         self.context.packages.begin().await
     }
 
-    /// Keeps a package that came in.
+    /// Stores an uploaded package.
     ///
     /// # Errors
-    /// The disk or the store refuses.
+    /// The disk or the store fails.
     pub async fn keep_package(
         &self,
         incoming: Incoming,
@@ -95,18 +95,18 @@ impl Service {
         self.context.packages.list(&self.context).await
     }
 
-    /// A package, and its file.
+    /// A package and its file.
     ///
     /// # Errors
-    /// There is none.
+    /// The package does not exist.
     pub async fn open_package(&self, sha256: &str) -> Result<(PackageOutput, File), Problem> {
         self.context.packages.open(&self.context, sha256).await
     }
 
-    /// Forgets a package.
+    /// Deletes a package.
     ///
     /// # Errors
-    /// There is none, or it is used.
+    /// The package does not exist, or is in use.
     pub async fn remove_package(&self, sha256: &str) -> Result<(), Problem> {
         self.context.packages.remove(&self.context, sha256).await
     }

@@ -1,4 +1,4 @@
-//! The queue of a run: requests in, results out. All goes through the run's actor.
+//! The queue of a run: requests in, results out. All calls go through the run's actor.
 
 use super::Service;
 use crate::actors::reply::{problem_of, reply};
@@ -15,20 +15,20 @@ use crate::store::GetRun;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// How to poll.
+/// Options of a poll.
 #[derive(Debug, Clone, Copy)]
 pub struct PollOptions {
-    /// Who asks.
+    /// The calling worker.
     pub worker: Option<WorkerId>,
-    /// The most blocks in the answer.
+    /// Maximum number of blocks in the answer.
     pub max: usize,
-    /// At most this long.
+    /// Maximum time to wait.
     pub wait: Duration,
-    /// Delivered is done.
+    /// Treat delivered blocks as acknowledged.
     pub auto_ack: bool,
 }
 
-/// Blocks on their way to the one who polled. Dropped before they have arrived, they go to others at once.
+/// Blocks on their way to the client that polled. If dropped before they arrive, the blocks go to other clients at once.
 #[derive(Debug)]
 pub struct Receipt {
     run: RunHandle,
@@ -40,12 +40,12 @@ impl Receipt {
         Self { run, blocks: blocks.iter().filter_map(|block| Some((block.block_id, block.until?))).collect() }
     }
 
-    /// All have arrived, as far as can be known.
+    /// Marks all blocks as arrived, as far as the broker can know.
     pub fn arrived(mut self) {
         self.blocks.clear();
     }
 
-    /// Those from this one on do not go along: there is no room for them.
+    /// Returns the blocks from this one on, because they do not fit into the answer.
     pub fn leave_out(&mut self, from: usize) {
         if from < self.blocks.len() {
             self.run.undelivered(self.blocks.split_off(from));
@@ -62,23 +62,23 @@ impl Drop for Receipt {
 }
 
 impl Service {
-    /// The actor of a run; a problem that tells apart what is over, what never was and what is being rebuilt.
+    /// The actor of a run. The problem distinguishes ended, unknown and restarting runs.
     pub(super) async fn run_at_work(&self, identity: Identity) -> Result<RunHandle, Problem> {
         self.context.run_at_work(identity).await
     }
 
-    /// Puts requests into a run and closes blocks, both at once.
+    /// Adds requests to a run and acknowledges blocks in one operation.
     ///
     /// # Errors
-    /// No such run or block, the run is over, or the store is busy.
+    /// The run or the block does not exist, the run has ended, or the store is busy.
     pub async fn push(&self, identity: Identity, acks: Vec<BlockId>, batch: RequestBatch) -> Result<Pushed, Problem> {
         self.run_at_work(identity).await?.push(acks, batch).wait().await
     }
 
-    /// Takes finished blocks.
+    /// Fetches finished blocks.
     ///
     /// # Errors
-    /// No such run, or its actor is being rebuilt.
+    /// The run does not exist, or its actor is being rebuilt.
     pub async fn poll(&self, identity: Identity, options: PollOptions) -> Result<(Delivered, Option<Receipt>), Problem> {
         match self.run_at_work(identity).await {
             Ok(run) => {
@@ -94,18 +94,18 @@ impl Service {
         }
     }
 
-    /// Takes the results of a block.
+    /// Stores the results of a block.
     ///
     /// # Errors
-    /// No such run or block, not in this node's hands, finished already, or a result that is not the block's.
+    /// The run or block does not exist, the node does not hold the block, it has ended, or a result is not of this block.
     pub async fn report(&self, index: Index, pack: Bytes) -> Result<Reported, Problem> {
         self.run_at_work(index.identity).await?.report(index, pack).wait().await
     }
 
-    /// The first requests of a run are pushed, or they are not and why.
+    /// Reports that the first requests of a run were pushed, or the error.
     ///
     /// # Errors
-    /// No such run.
+    /// The run does not exist.
     pub async fn start_returned(&self, identity: Identity, error: Option<String>) -> Result<(), Problem> {
         let run = match self.run_at_work(identity).await {
             Err(problem) if problem.kind == "/problems/run-over" => return Ok(()),

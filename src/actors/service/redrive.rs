@@ -1,4 +1,4 @@
-//! Dead runs of many jobs, once more.
+//! Redrives dead runs of many jobs.
 
 use super::{Service, TriggerOrder};
 use crate::actors::job::redriven;
@@ -9,18 +9,18 @@ use crate::protocol::redrive::{RedriveInput, RedrivenRun, RedrivenRuns};
 use crate::store::FindDead;
 use futures_util::{StreamExt as _, stream};
 
-/// Runs of one call, unless it says otherwise, and at most.
+/// Number of runs of one call: the default and the upper limit.
 const USUAL: usize = 100;
 const MOST: usize = 1_000;
-/// Jobs that are asked at a time.
+/// Number of jobs that are handled concurrently.
 const AT_ONCE: usize = 32;
 
 impl Service {
-    /// Runs dead runs again. One that is refused, since its job is disabled say, keeps the others from nothing.
+    /// Redrives dead runs. A rejected run, for example because its job is disabled, does not affect the others.
     ///
     /// # Errors
-    /// The limit is out of bounds, the range is none, or the broker is too busy: what was run again until then stays so, and
-    /// is not found a second time.
+    /// The limit or the range is invalid, or the broker is too busy. The runs that were redriven until then stay so, and are not
+    /// selected again.
     pub async fn redrive_runs(&self, input: RedriveInput, by: Option<String>) -> Result<RedrivenRuns, Problem> {
         let RedriveInput { job_id, group, from, to, limit, dry_run } = input;
         let limit = limit.unwrap_or(USUAL);
@@ -30,7 +30,7 @@ impl Service {
         if let (Some(from), Some(to)) = (from, to)
             && to < from
         {
-            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+            return Err(Problem::invalid("to", format!("must not be before `from`: {to} is earlier than {from}")));
         }
         if let Some(id) = job_id {
             self.stored_job(id, false).await?;

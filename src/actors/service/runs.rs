@@ -1,4 +1,4 @@
-//! Runs: asked of their actors while they work, read from the store after.
+//! Runs: described by their actors while they are active, and read from the store afterwards.
 
 use super::Service;
 use crate::actors::context::AtWork;
@@ -15,37 +15,37 @@ use crate::store::{CountBlocks, GetRun, LastBlock, ListBlocks, ListRuns, NodeCou
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long whoever ends a run waits for that.
+/// How long a stop request waits for the end of the run.
 const STOP: Duration = Duration::from_secs(3);
 
-/// Which runs to list.
+/// Selects the runs to list.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
-    /// Only those whose id begins or ends with this.
+    /// Only runs whose id begins or ends with this.
     pub id: Option<IdPart>,
-    /// Only of this state.
+    /// Only runs in this state.
     pub state: Option<RunState>,
-    /// Only of this job.
+    /// Only runs of this job.
     pub job_id: Option<JobId>,
-    /// Only of this kind.
+    /// Only runs of this kind.
     pub kind: Option<JobKind>,
-    /// Only of jobs that are in this group now.
+    /// Only runs of jobs that are in this group now.
     pub group: Option<String>,
-    /// Only those of this trace.
+    /// Only runs of this trace.
     pub trace: Option<TraceId>,
-    /// Only those made at this instant and later.
+    /// Only runs created from this time on.
     pub from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
+    /// Only runs created up to this time.
     pub to: Option<Timestamp>,
-    /// `-creationTime`, the usual, or `creationTime`.
+    /// `-creationTime` (the default) or `creationTime`.
     pub sort: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
 }
 
-/// A run as its row has it.
+/// A run as stored in its row.
 fn shown(run: &Run) -> RunOutput {
     RunOutput { worker_id: run.worker_id, ..stored_output(run) }
 }
@@ -59,7 +59,7 @@ impl Service {
     /// A run.
     ///
     /// # Errors
-    /// There is none.
+    /// The run does not exist.
     pub async fn run(&self, identity: Identity) -> Result<RunOutput, Problem> {
         if let Some(output) = self.described(identity).await {
             return Ok(output);
@@ -72,8 +72,8 @@ impl Service {
         Ok(output)
     }
 
-    /// Puts in what the blocks of a run tell: its row has that only from its end on, and not all of it. What only its actor
-    /// would know is left out.
+    /// Adds the counts of the blocks of a run, because the row has some of them only after the end. Values that only the actor
+    /// knows are left out.
     async fn count_blocks(&self, run: &Run, output: &mut RunOutput) -> Result<(), Problem> {
         let counts = self.context.store.read(CountBlocks { no: run.no }).await.map_err(|e| problem_of(&e))?;
         let is_over = run.state.is_final();
@@ -88,7 +88,7 @@ impl Service {
         Ok(())
     }
 
-    /// A stored run in a list: as [`Service::run`] has it, but a long run that ended well costs one look and not one at each block.
+    /// A stored run in a list: like [`Service::run`], but a long successful run costs one read and not one for each block.
     async fn listed(&self, run: &Run) -> Result<RunOutput, Problem> {
         let mut output = shown(run);
         if run.kind == JobKind::Block && run.state == RunState::Success {
@@ -100,7 +100,7 @@ impl Service {
         Ok(output)
     }
 
-    /// What the actor of a run that is at work says of it.
+    /// The description from the actor of an active run.
     pub(super) async fn described(&self, identity: Identity) -> Option<RunOutput> {
         if let Some(run) = self.context.addresses.runs.get(identity) {
             return run.describe().wait().await.ok().map(|description| description.output);
@@ -113,21 +113,21 @@ impl Service {
         }
     }
 
-    /// Lists runs, newest first unless the filter says otherwise.
+    /// Lists runs, newest first unless the filter has another order.
     ///
     /// # Errors
-    /// The cursor is none of ours, nothing can be sorted by that, or the end is before the beginning.
+    /// The cursor or the sort key is invalid, or the end is before the beginning.
     pub async fn runs(&self, filter: RunFilter) -> Result<Page<RunOutput>, Problem> {
         let cursor = filter.cursor.as_deref().map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list")));
         let ascending = match filter.sort.as_deref() {
             None | Some("-creationTime") => false,
             Some("creationTime") => true,
-            Some(other) => return Err(Problem::invalid("sort", format!("`{other}` is neither creationTime nor -creationTime"))),
+            Some(other) => return Err(Problem::invalid("sort", format!("must be creationTime or -creationTime, not `{other}`"))),
         };
         if let (Some(from), Some(to)) = (filter.from, filter.to)
             && to < from
         {
-            return Err(Problem::invalid("to", format!("the end {to} is before the beginning {from}")));
+            return Err(Problem::invalid("to", format!("must not be before `from`: {to} is earlier than {from}")));
         }
         let limit = filter.limit;
         let query = ListRuns {
@@ -158,24 +158,24 @@ impl Service {
         Ok(Page { items, next_cursor })
     }
 
-    /// Ends a run. One whose programs take their time is answered as it stands.
+    /// Stops a run. If its programs need more time, the answer is its current state.
     ///
     /// # Errors
-    /// There is none, or it is over.
+    /// The run does not exist, or has ended.
     pub async fn stop_run(&self, identity: Identity, by: Option<&str>) -> Result<RunOutput, Problem> {
         let reason = by.map_or_else(|| "stopped by hand".to_owned(), |by| format!("stopped by {by}"));
         let stop = self.context.stop_run(identity, reason, by.map(str::to_owned));
         match tokio::time::timeout(STOP, stop).await {
             Ok(stopped) => stopped,
-            // Its programs have their time of grace: that they are to end is stored.
+            // Its programs have a grace period; the stop is already stored.
             Err(_) => self.run(identity).await,
         }
     }
 
-    /// The blocks of a run, in the order of their numbers.
+    /// The blocks of a run, ordered by number.
     ///
     /// # Errors
-    /// There is no such run, or the cursor is none of ours.
+    /// The run does not exist, or the cursor is invalid.
     pub async fn blocks(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<BlockOutput>, Problem> {
         let from: Option<Seq> =
             cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
@@ -193,7 +193,7 @@ impl Service {
         let peers = rows.iter().filter_map(|row| row.node).chain(leases.values().map(|lease| lease.0));
         let names = self.peer_names(peers.map(|node| node.0).collect()).await?;
         let items = rows.into_iter().map(|row| {
-            // That a block is out is written nowhere: its run's actor knows.
+            // Leases are not stored; only the run's actor knows them.
             let lease = leases.get(&row.seq).filter(|_| row.finish_time.is_none());
             let node_id = lease.map(|l| l.0).or(row.node);
             BlockOutput {
@@ -216,10 +216,10 @@ impl Service {
         Ok(Page { items: items.collect(), next_cursor })
     }
 
-    /// What each node did for a run, and the sum: the seeds' *JobStatus*.
+    /// The work of each node for a run, and the sum: *JobStatus* of the seeds.
     ///
     /// # Errors
-    /// There is no such run.
+    /// The run does not exist.
     pub async fn run_status(&self, identity: Identity) -> Result<Vec<JobStatusOutput>, Problem> {
         let run = self.stored_run(identity).await?;
         let now = self.run(identity).await?;

@@ -1,4 +1,4 @@
-//! Sites: operators look at them, hold and release them.
+//! Sites: operators list, hold and release them.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -13,16 +13,16 @@ use crate::protocol::sites::{HeldOutput, HoldInput, RunSiteOutput, SiteOutput};
 use crate::store::KeepSite;
 use std::sync::Arc;
 
-/// Which sites to list.
+/// Selects the sites to list.
 #[derive(Debug, Clone, Default)]
 pub struct SiteFilter {
-    /// Only those whose name has this part.
+    /// Only sites whose name contains this text.
     pub name: Option<String>,
-    /// Only those that are held, or those that are not.
+    /// Only sites that are held, or only others.
     pub held: Option<bool>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
 }
 
@@ -37,7 +37,7 @@ fn output(view: SiteView, now: Timestamp) -> SiteOutput {
     }
 }
 
-/// How many milliseconds a hold lasts that is asked for at this time of the wall clock.
+/// The duration of a requested hold in milliseconds, at this time of the wall clock.
 fn span_ms(input: &HoldInput, now: Timestamp) -> Result<i64, Problem> {
     let most = i64::from(MOST_OPERATOR_MS);
     let too_long = |field| {
@@ -48,14 +48,14 @@ fn span_ms(input: &HoldInput, now: Timestamp) -> Result<i64, Problem> {
     };
     match (input.until, input.for_ms) {
         (Some(until), None) => match until.since_ms(now) {
-            ..=0 => Err(Problem::invalid("until", format!("{until} is over; an instant after {now} is expected"))),
+            ..=0 => Err(Problem::invalid("until", format!("{until} is over: must be after {now}"))),
             ms if ms > most => too_long("until"),
             ms => Ok(ms),
         },
-        (None, Some(0)) => Err(Problem::invalid("for", "a number of milliseconds from 1 is expected")),
+        (None, Some(0)) => Err(Problem::invalid("for", "must be a number of milliseconds from 1")),
         (None, Some(ms)) => i64::try_from(ms).ok().filter(|ms| *ms <= most).map_or_else(|| too_long("for"), Ok),
         (None, None) => {
-            Err(Problem::invalid("until", "how long is not said; `until` with an instant or `for` with milliseconds is expected"))
+            Err(Problem::invalid("until", "the duration of the hold is missing: send `until` with an instant or `for` with milliseconds"))
         }
         (Some(_), Some(_)) => Err(Problem::invalid("for", "`until` and `for` exclude each other; send one of them")),
     }
@@ -66,7 +66,7 @@ fn named(text: &str) -> Result<Arc<str>, Problem> {
 }
 
 impl Service {
-    /// Lists the sites that there is something to remember of, by name.
+    /// Lists the sites that have state in the broker, by name.
     #[must_use]
     pub fn sites(&self, filter: &SiteFilter) -> Page<SiteOutput> {
         let SiteFilter { name, held, cursor, limit } = filter;
@@ -79,10 +79,10 @@ impl Service {
         Page { items: views.into_iter().map(|view| output(view, now)).collect(), next_cursor }
     }
 
-    /// The sites of a run, in the order in which it met them. One that is not at work waits for none.
+    /// The sites of a run, in the order in which the run met them. A run that is not active has none.
     ///
     /// # Errors
-    /// There is no such run, the cursor is none of ours, or the run's actor is being built.
+    /// The run does not exist, the cursor is invalid, or the run's actor is being built.
     pub async fn run_sites(&self, identity: Identity, cursor: Option<&str>, limit: usize) -> Result<Page<RunSiteOutput>, Problem> {
         let from = cursor.map(|text| text.parse::<SiteNo>().map_err(|_| Problem::invalid("cursor", "not a cursor of this list")));
         let from = from.transpose()?.unwrap_or(0);
@@ -91,7 +91,7 @@ impl Service {
         }
         let run = self.stored_run(identity).await?;
         if run.kind == JobKind::Block && !run.state.is_final() && !run.is_queued() {
-            return Err(Problem::busy("the run's actor is being built"));
+            return Err(Problem::busy("the run's actor is starting; retry later"));
         }
         Ok(Page { items: Vec::new(), next_cursor: None })
     }
@@ -100,19 +100,19 @@ impl Service {
         let now = Timestamp::steady();
         let view = self.context.sites.board().view(name, now);
         let view =
-            view.ok_or_else(|| Problem::not_found(format!("there is no site `{name}`: no run has asked it, and nobody holds it")))?;
+            view.ok_or_else(|| Problem::not_found(format!("there is no site `{name}`: no run has sent it a request, and it is not held")))?;
         Ok(output(view, now))
     }
 
-    /// Holds a site: no run begins a request there, and nodes give back the blocks that they have of it. Answered when that is stored.
+    /// Holds a site: no run begins a request there, and nodes return its blocks. The answer comes when the hold is stored.
     ///
     /// # Errors
-    /// This is no site, the time makes no sense, or it could not be stored: then nothing has changed.
+    /// The name or the time is invalid, or the store failed; then nothing changes.
     pub async fn hold_site(&self, text: &str, input: &HoldInput, by: Option<String>) -> Result<SiteOutput, Problem> {
         let (name, ms) = (named(text)?, span_ms(input, Timestamp::now())?);
         let now = Timestamp::steady();
         let (before, write) = {
-            // Others write what they learn of the site in the same order.
+            // Other writers of the state of this site queue their writes in the same order.
             let mut board = self.context.sites.board();
             let before = board.own_hold(&name, now);
             let state = board.hold(&name, now.plus_ms(ms), now);
@@ -130,10 +130,10 @@ impl Service {
         self.site(&name)
     }
 
-    /// Releases a site, whatever the reason of its hold. Answered when that is stored; runs go on at once.
+    /// Releases a site, whatever the reason of its hold. The answer comes when that is stored; runs continue at once.
     ///
     /// # Errors
-    /// This is no site, nothing is known of it, it is held under another name, or it could not be stored: then nothing has changed.
+    /// The name is invalid, the site is unknown or held under another name, or the store failed; then nothing changes.
     pub async fn release_site(&self, text: &str, by: Option<String>) -> Result<SiteOutput, Problem> {
         let name = named(text)?;
         self.site(&name)?;
@@ -159,7 +159,7 @@ impl Service {
         self.site(&name)
     }
 
-    /// What was not stored is taken back.
+    /// Restores the previous hold after a failed write.
     fn hold_as_before(&self, name: &str, before: Option<(Timestamp, Why)>) {
         let (mut board, now) = (self.context.sites.board(), Timestamp::steady());
         match before {

@@ -1,4 +1,4 @@
-//! A person steers a block run that is under way.
+//! Operations on an active block run.
 
 use super::Service;
 use crate::actors::run::RunHandle;
@@ -7,20 +7,20 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::problem::Problem;
 
 impl Service {
-    /// The actor of a block run that is not over.
+    /// The actor of an active block run.
     pub(super) async fn block_run(&self, identity: Identity, what: &str) -> Result<RunHandle, Problem> {
         self.context.run_at_work(identity).await.map_err(|problem| match problem.kind.as_str() {
             "/problems/no-queue" => {
-                Problem::conflict("no-queue", format!("run {identity} is of no block job: only block runs can be {what}; stop it instead"))
+                Problem::conflict("no-queue", format!("run {identity} is not a block run: only block runs can be {what}; stop it instead"))
             }
             _ => problem,
         })
     }
 
-    /// Pauses a block run, or resumes it. Said twice it is as said once.
+    /// Pauses or resumes a block run. Repeating the call changes nothing.
     ///
     /// # Errors
-    /// There is none, it is over, or it is of no block job.
+    /// The run does not exist, has ended, or does not belong to a block job.
     pub async fn set_paused(&self, identity: Identity, is_paused: bool) -> Result<RunOutput, Problem> {
         let run = self.block_run(identity, "paused and resumed").await?;
         run.set_paused(is_paused).wait().await

@@ -1,4 +1,4 @@
-//! Workers without a socket and their tasks.
+//! Reports and heartbeats of workers in polling mode.
 
 use super::Service;
 use crate::actors::worker::{WorkerHandle, check_reports};
@@ -9,9 +9,9 @@ use crate::protocol::worker::FromWorker;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a report waits to be settled. It may be said again.
+/// How long a report waits for its acknowledgement. The worker may send it again.
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
-/// Reports of one call.
+/// Maximum number of reports in one call.
 const MOST_REPORTS: usize = 1_000;
 
 impl Service {
@@ -20,14 +20,14 @@ impl Service {
         self.worker_handle(id).ok_or_else(unknown)
     }
 
-    /// What became of tasks. Answers with those that are final and may be forgotten.
+    /// Handles reports of tasks. Returns the acknowledgements of the final reports, which the worker may discard.
     ///
     /// # Errors
-    /// The worker is not known (any more), a report is not allowed (then none is taken), or the broker is too busy.
+    /// The worker is not registered or no longer, a report is invalid (then none is accepted), or the broker is too busy.
     pub async fn worker_reports(&self, id: WorkerId, reports: Vec<TaskReport>) -> Result<Vec<SettledTask>, Problem> {
         let worker = self.known_worker(id).await?;
         if reports.len() > MOST_REPORTS {
-            return Err(Problem::invalid("body", format!("at most {MOST_REPORTS} reports are taken at once")));
+            return Err(Problem::invalid("body", format!("must be at most {MOST_REPORTS} reports")));
         }
         check_reports(&reports)?;
         let mut settled = Vec::new();
@@ -41,14 +41,14 @@ impl Service {
         worker.reported(reports.collect());
         let all = futures_util::future::join_all(settled);
         let all = tokio::time::timeout(SETTLED_WITHIN, all).await;
-        let busy = || Problem::busy("a report is not settled yet: say it again");
+        let busy = || Problem::busy("a report is not acknowledged yet: send it again");
         all.map_err(|_| busy())?.into_iter().map(|told| told.map_err(|_| busy())).collect()
     }
 
-    /// A worker lives and has these tasks in hand.
+    /// Handles a heartbeat with the tasks of the worker.
     ///
     /// # Errors
-    /// The worker is not known (any more).
+    /// The worker is not registered, or no longer.
     pub async fn worker_beats(&self, id: WorkerId, tasks: Vec<TaskRef>) -> Result<(), Problem> {
         self.known_worker(id).await?.said(FromWorker::Heartbeat { tasks: Some(tasks) }).wait().await
     }

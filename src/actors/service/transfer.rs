@@ -1,4 +1,4 @@
-//! Jobs in bulk, as a team keeps them in a file: out in the order of their names, in by their names.
+//! Export and import of jobs in bulk, as a team keeps them in a file: exported in the order of their names, imported by name.
 
 use super::Service;
 use crate::actors::job::{JobChange, apply, flow_problem, job_from};
@@ -13,7 +13,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{CheckFlow, GetJob, JobNamed, JobSort, ListJobs, SortKey};
 use std::collections::{HashMap, HashSet};
 
-/// Jobs that one read of an export takes.
+/// Number of jobs per read of an export.
 const PAGE: usize = 500;
 
 fn exported(job: Job) -> ExportedJob {
@@ -35,14 +35,14 @@ fn exported(job: Job) -> ExportedJob {
     }
 }
 
-/// What is to be done with one job of a file.
+/// The change for one job of a file.
 enum Step {
     Create,
     Update(JobId),
     Nothing(JobId),
 }
 
-/// Names the job of the file that a problem is about.
+/// Adds the index of the job in the file to a problem.
 fn of_job(problem: Problem, i: usize) -> Problem {
     let field = match problem.field.as_deref() {
         Some(field) => format!("jobs[{i}].{field}"),
@@ -51,7 +51,7 @@ fn of_job(problem: Problem, i: usize) -> Problem {
     problem.at(field)
 }
 
-/// Jobs after those that begin when they end: a successor has to be there when it is named.
+/// The write order: each job comes after its successors, because a successor must exist when it is referenced.
 fn write_order(jobs: &[Job]) -> Vec<usize> {
     let place: HashMap<String, usize> =
         jobs.iter().enumerate().flat_map(|(i, job)| [(job.name.clone(), i), (job.id.to_string(), i)]).collect();
@@ -60,7 +60,7 @@ fn write_order(jobs: &[Job]) -> Vec<usize> {
 }
 
 impl Service {
-    /// All jobs that are not deleted, by their names; those of a group, or whose name contains a text.
+    /// All jobs that are not deleted, by name. Optionally only those of a group, or with a text in their name.
     ///
     /// # Errors
     /// The store fails.
@@ -80,12 +80,11 @@ impl Service {
         }
     }
 
-    /// Makes jobs as a file has them: new ones are created, others changed, by their names. What a job of the file does not
-    /// mention stays as it is. All of them are checked before the first is written.
+    /// Creates or updates jobs by name, as defined in a file. Values that the file does not contain stay unchanged. All jobs are
+    /// validated before the first is written.
     ///
     /// # Errors
-    /// A job is not allowed: then nothing is written. Or one was changed by somebody else meanwhile: then those before it
-    /// are written.
+    /// A job is invalid; then nothing is written. Or a job was changed in the meantime; then the jobs before it are written.
     pub async fn import_jobs(&self, inputs: Vec<JobInput>, dry_run: bool, by: Option<String>) -> Result<Vec<ImportedJob>, Problem> {
         let now = Timestamp::now();
         let (mut names, mut ids) = (HashSet::new(), HashSet::new());
@@ -135,7 +134,7 @@ impl Service {
             let job = job_from(input.clone(), by.map(str::to_owned), now)?;
             let taken = store.read(GetJob(job.id)).await.map_err(|e| problem_of(&e))?.is_some();
             return if taken {
-                Err(Problem::conflict("id-taken", format!("a job {} exists", job.id)).at("id"))
+                Err(Problem::conflict("id-taken", format!("a job with the id {} already exists", job.id)).at("id"))
             } else {
                 Ok((Step::Create, job))
             };

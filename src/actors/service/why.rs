@@ -1,4 +1,4 @@
-//! Why an instant made a run or none, and why a run is where it is: the ledger, the changes and the plan are asked.
+//! Explains why a scheduled time has a run or none, and why a run is in its state, from the ledger, the changes and the plan.
 
 use super::Service;
 use crate::actors::context::AtWork;
@@ -20,16 +20,16 @@ use crate::store::{
     WatchersOf,
 };
 
-/// Changes of a job that are looked through for the definition of a past instant.
+/// Maximum number of changes of a job that are searched for the definition at a past time.
 const MOST_CHANGES: usize = 1_000;
 
-/// Instances of a run that are looked at.
+/// Maximum number of instances of a run that are examined.
 const MOST_INSTANCES: usize = 10_000;
 
-/// Workers that watch the class of a run and are looked at.
+/// Maximum number of workers that are examined if they watch the class of a run.
 const MOST_WATCHERS: usize = 1_000;
 
-/// A job as it was defined at some time.
+/// The definition of a job at some time.
 struct Definition {
     version: i64,
     at: Timestamp,
@@ -69,7 +69,7 @@ fn output(subject: String, answer: Answer, identity: Option<Identity>) -> WhyOut
     WhyOutput { subject, verdict: answer.verdict, rule: answer.rule, because: answer.because, identity }
 }
 
-/// What no trigger names.
+/// The explanation for a time that no trigger contains.
 fn not_named(plan: &Plan, at: Timestamp, version: i64) -> Sight {
     let (start, end) = plan.bounds();
     if start.is_some_and(|start| at < start) || end.is_some_and(|end| at > end) {
@@ -78,7 +78,7 @@ fn not_named(plan: &Plan, at: Timestamp, version: i64) -> Sight {
     Sight::NotNamed { before: plan.named_before(at), after: plan.named_after(at).map(|next| next.at), version }
 }
 
-/// An instant that the plan has not been decided up to.
+/// The explanation for a time that the plan has not decided yet.
 fn ahead(plan: &Plan, stored: &StoredPlan, version: i64, at: Timestamp, is_open: bool, now: Timestamp) -> Sight {
     let state = &stored.state;
     let blackout = plan.blackout(at).map(str::to_owned);
@@ -97,10 +97,10 @@ fn ahead(plan: &Plan, stored: &StoredPlan, version: i64, at: Timestamp, is_open:
 }
 
 impl Service {
-    /// Why an instant made a run of a job, or none.
+    /// Explains why a scheduled time of a job has a run or none.
     ///
     /// # Errors
-    /// There is no such job.
+    /// The job does not exist.
     pub async fn why(&self, id: JobId, at: Timestamp) -> Result<WhyOutput, Problem> {
         let (job, stored) = self.stored_job(id, true).await?;
         let around = ListFires { job_id: id, from: Some(at), to: Some(at), verdict: None, ascending: false, limit: 1 };
@@ -126,7 +126,7 @@ impl Service {
             decided_at: row.creation_time,
             version: row.version,
         };
-        // Of a later version they might be others than those that decided.
+        // The rules of a later version may differ from those of the decision.
         let rules = job.rules().ok().filter(|_| row.version == job.version);
         let mut answer = explain(&recorded, rules.as_ref());
         if row.instants > 1
@@ -145,7 +145,7 @@ impl Service {
         Ok(output(at.to_string(), answer, row.run))
     }
 
-    /// Where an instant stands that is not in the ledger.
+    /// The explanation for a time that is not in the ledger.
     async fn sight(&self, job: &Job, stored: &StoredPlan, at: Timestamp) -> Result<Sight, Problem> {
         let now = Timestamp::now();
         if at <= job.creation_time {
@@ -153,11 +153,11 @@ impl Service {
         }
         let changes = ListChanges { job_id: Some(job.id), before: None, limit: MOST_CHANGES };
         let changes = self.context.store.read(changes).await.map_err(|e| problem_of(&e))?;
-        // They come newest first; instants after a change are planned by it.
+        // Newest first; a change applies to the times after it.
         let Some(definition) = changes.iter().find(|change| change.at < at).and_then(Definition::of_change) else {
             return Ok(Sight::Unknown);
         };
-        // Since when it is off is said by the first of the changes that left it so.
+        // The first of the consecutive changes that disabled the job contains the time since when it is disabled.
         if let Some(sight) = definition.off() {
             let earlier = changes.iter().skip_while(|change| change.version != definition.version).map_while(Definition::of_change);
             return Ok(earlier.map_while(|definition| definition.off()).last().unwrap_or(sight));
@@ -178,10 +178,10 @@ impl Service {
         })
     }
 
-    /// Why a run is where it is.
+    /// Explains why a run is in its state.
     ///
     /// # Errors
-    /// There is no such run.
+    /// The run does not exist.
     pub async fn why_run(&self, identity: Identity) -> Result<WhyOutput, Problem> {
         let stored = self.context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         let mut run = stored.ok_or_else(|| Problem::not_found(format!("there is no run {identity}")))?;
@@ -191,7 +191,7 @@ impl Service {
             let (now, wish);
             (now, parts, wish) = self.asked(&run).await;
             if let Some(now) = now {
-                // What its actor knows is newer than its row.
+                // The state of its actor is newer than its row.
                 (run.state, run.reason, run.attempt, run.counters) = (now.state, now.reason, now.attempt, now.counters);
                 (run.start_time, worker) = (now.start_time, now.worker_id);
             }
@@ -219,7 +219,7 @@ impl Service {
 }
 
 impl Service {
-    /// The workers that watch a class, and why each gets no run of it; none if one of them may.
+    /// The workers that watch a class, each with the reason why it receives no run. Empty if one of them is eligible.
     async fn closed_watchers(&self, class: &str) -> Result<Vec<Refusal>, Problem> {
         let watchers = WatchersOf { class: class.to_owned(), limit: MOST_WATCHERS };
         let watchers = self.context.store.read(watchers).await.map_err(|e| problem_of(&e))?;
@@ -232,8 +232,7 @@ impl Service {
         Ok(closed.collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// What the actor of a run knows of where it is: the run, its instances, and the worker that the first of those wants that
-    /// have none.
+    /// The state from the actor of a run: the run, its instances, and the request of the first instance that has no worker.
     async fn asked(&self, run: &Run) -> (Option<RunOutput>, Vec<Part>, Option<Box<Ask>>) {
         match self.context.addresses.others.get(run.identity) {
             Some(AtWork::Task(task)) => match task.explain().wait().await {
@@ -250,7 +249,7 @@ impl Service {
     }
 }
 
-/// Where an instance of an application is.
+/// The state of an instance of an application.
 fn of_node(row: InstanceRow) -> Part {
     let node = row.peer.map_or_else(String::new, |peer| format!("node {}", NodeId(peer)));
     let place = match row.state {
@@ -262,7 +261,7 @@ fn of_node(row: InstanceRow) -> Part {
     Part { attempt: row.attempt, place, progress: None, text: None, reason: row.reason }
 }
 
-/// The run of an instant, in a sentence.
+/// A sentence about the run of a scheduled time.
 fn of_run(run: &Run, planned: Timestamp) -> String {
     let began = match run.start_time {
         Some(start) => format!("it began {} ms after the instant", start.since_ms(planned)),
@@ -278,7 +277,7 @@ mod tests {
     use super::*;
     use crate::domain::schedule::{Kind, PlanState, Rule, Trigger};
 
-    /// What is told from outside is turned away by rules of the actor's own.
+    /// The actor has its own rules for the rejection of external triggers.
     #[test]
     fn every_word_that_the_actor_records_is_known() {
         let source = include_str!("../job/fires.rs");

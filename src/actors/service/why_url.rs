@@ -1,4 +1,4 @@
-//! Where a URL is in a run: the store says which block its request is in, the run's actor where the block is.
+//! Finds a URL in a run: the store knows the block of its request, and the run's actor knows where the block is.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -17,19 +17,19 @@ use crate::protocol::problem::Problem;
 use crate::protocol::push::canonical_url;
 use crate::store::{BlockState, FindRequest, GetBlock, ReadFailures, ReadResults, StoredBlockRow};
 
-/// Repetitions of one request that are followed.
+/// Maximum number of repetitions of one request that are followed.
 const MOST_REPETITIONS: usize = 20;
 
 impl Service {
-    /// Where a URL is in a run, and why it is not further. It looks for a GET request without a body.
+    /// Explains where a URL is in a run. It searches for a GET request without a body.
     ///
     /// # Errors
-    /// There is no such run, it is of no block job, or that is no URL.
+    /// The run does not exist, does not belong to a block job, or the URL is invalid.
     pub async fn why_url(&self, identity: Identity, asked: &str) -> Result<WhyOutput, Problem> {
         let url = canonical_url(asked)?;
         let run = self.stored_run(identity).await?;
         if run.kind != JobKind::Block {
-            return Err(Problem::conflict("no-queue", format!("run {identity} is of no block job: it has no requests to look for")));
+            return Err(Problem::conflict("no-queue", format!("run {identity} is not of a block job: it has no requests")));
         }
         let request_id = Fingerprint::of("GET", &url, b"");
         let (mut found, mut next) = (Vec::new(), Some(request_id));
@@ -57,7 +57,7 @@ impl Service {
         })
     }
 
-    /// Where a request is, and the id of its repetition if it has one.
+    /// The state of a request, and the id of its repetition if it has one.
     async fn whereabouts(&self, run: &Run, id: Fingerprint) -> Result<Option<(Whereabouts, Option<Fingerprint>)>, Problem> {
         let store = &self.context.store;
         let Some(seq) = store.read(FindRequest { no: run.no, print: id }).await.map_err(|e| problem_of(&e))? else { return Ok(None) };
@@ -69,7 +69,7 @@ impl Service {
         }
     }
 
-    /// Where a block without results is.
+    /// The state of a block without results.
     async fn open_block(&self, identity: Identity, seq: Seq) -> Result<Whereabouts, Problem> {
         let place = match self.context.addresses.runs.get(identity) {
             Some(run) => run.locate(seq).wait().await?,
@@ -83,7 +83,7 @@ impl Service {
             (Phase::Queued, _, Some((site, at, ahead))) => {
                 let now = Timestamp::steady();
                 let view = self.context.sites.board().view(&site, now);
-                // Other runs may have asked it since this one looked.
+                // Other runs may have used the site since this run checked it.
                 let until = view.as_ref().map_or(at, |view| view.next_at.max(at));
                 let is_taken = view.is_some_and(|view| view.run.is_some());
                 Whereabouts::AtSite { site: site.to_string(), until: until.on_the_wall(), is_taken, ahead }
@@ -93,7 +93,7 @@ impl Service {
         })
     }
 
-    /// What became of a request of a block with results.
+    /// The outcome of a request of a block with results.
     async fn result_of(&self, run: &Run, row: &StoredBlockRow, id: Fingerprint) -> Result<(Whereabouts, Option<Fingerprint>), Problem> {
         let seqs = vec![row.seq];
         let failures = self.context.store.read(ReadFailures { no: run.no, seqs: seqs.clone() }).await.map_err(|e| problem_of(&e))?;

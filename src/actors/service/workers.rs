@@ -1,4 +1,4 @@
-//! Workers, as operators see them and put them to rights.
+//! Workers: the views and the orders of operators.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -12,27 +12,27 @@ use crate::protocol::problem::Problem;
 use crate::store::{ForgetWorker, GetWorker, ListWorkerRecords, ListWorkers, OrderWorker, StoreError};
 use std::time::{Duration, Instant};
 
-/// Records that one read of a filtered list takes.
+/// Number of records per read of a filtered list.
 const PAGE: usize = 500;
 
-/// Why a worker that is deleted is put out.
+/// The reason for kicking a worker that is deleted.
 const DELETED: &str = "an operator deleted the worker";
-/// How long a deletion waits until a worker is put out, and the pause between two looks.
+/// How long a deletion waits until a worker is kicked, and the pause between two checks.
 const PUT_OUT: Duration = Duration::from_secs(5);
 const PUT_OUT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Which workers to list.
+/// Selects the workers to list.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerFilter {
-    /// There now, or not.
+    /// Only connected workers, or only others.
     pub online: Option<bool>,
-    /// On whom the operator's word is this.
+    /// Only workers in this admin state.
     pub state: Option<WorkerState>,
-    /// Of this group.
+    /// Only workers of this group.
     pub group: Option<String>,
-    /// Where the last page ended.
+    /// The cursor of the previous page.
     pub cursor: Option<String>,
-    /// The most items in the answer.
+    /// Maximum number of items in the answer.
     pub limit: usize,
 }
 
@@ -41,10 +41,10 @@ fn unknown(id: WorkerId) -> Problem {
 }
 
 impl Service {
-    /// Refuses a worker that was put out.
+    /// Rejects a worker that was kicked.
     ///
     /// # Errors
-    /// It was.
+    /// The worker was kicked.
     pub async fn admit_worker(&self, id: WorkerId) -> Result<(), Problem> {
         let record = self.context.store.read(GetWorker(id)).await.map_err(|e| problem_of(&e))?;
         match record {
@@ -72,10 +72,10 @@ impl Service {
         }
     }
 
-    /// Workers that were ever there and are not forgotten, by their ids.
+    /// All known workers, by id.
     ///
     /// # Errors
-    /// The cursor is none of this list, or the store fails.
+    /// The cursor is invalid, or the store fails.
     pub async fn workers(&self, filter: WorkerFilter) -> Result<Page<WorkerOutput>, Problem> {
         let WorkerFilter { online, state, group, cursor, limit } = filter;
         let mut after = cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
@@ -106,16 +106,16 @@ impl Service {
     /// A worker.
     ///
     /// # Errors
-    /// There is none.
+    /// The worker does not exist.
     pub async fn worker(&self, id: WorkerId) -> Result<WorkerOutput, Problem> {
         let record = self.context.store.read(GetWorker(id)).await.map_err(|e| problem_of(&e))?;
         Ok(self.worker_output(record.ok_or_else(|| unknown(id))?).await)
     }
 
-    /// The operator's word on a worker. It is stored before the worker hears of it.
+    /// Applies an operator's order to a worker. It is stored before the worker receives it.
     ///
     /// # Errors
-    /// There is none, the reason is too long, or it was put out and has to be allowed first.
+    /// The worker does not exist, the reason is too long, or the worker was kicked and must be allowed first.
     pub async fn order_worker(
         &self,
         id: WorkerId,
@@ -125,11 +125,11 @@ impl Service {
     ) -> Result<WorkerOutput, Problem> {
         let most = crate::domain::job::limits::DESCRIPTION;
         if reason.as_ref().is_some_and(|reason| reason.chars().count() > most) {
-            return Err(Problem::invalid("reason", format!("at most {most} characters are taken")));
+            return Err(Problem::invalid("reason", format!("must be at most {most} characters")));
         }
         let context = self.context.clone();
         let (stored, answer) = crate::actors::reply::reply();
-        // By itself: if the caller hangs up, the worker hears of what is stored all the same.
+        // In its own task: if the caller disconnects, the worker still receives the stored order.
         actix::spawn(async move {
             let written = context.store.write(OrderWorker { worker: id, order, reason, by, now: Timestamp::now() }).await;
             if let (Ok(record), Some(worker)) = (&written, context.addresses.workers.get(id)) {
@@ -137,7 +137,7 @@ impl Service {
             }
             stored.send(written.map_err(|error| match error {
                 StoreError::NotFound => unknown(id),
-                StoreError::Conflict(_) => Problem::conflict("worker-kicked", format!("worker {id} was put out: allow it first")),
+                StoreError::Conflict(_) => Problem::conflict("worker-kicked", format!("worker {id} was kicked: allow it first")),
                 other => problem_of(&other),
             }));
         });
@@ -145,23 +145,23 @@ impl Service {
         Ok(self.worker_output(record).await)
     }
 
-    /// Deletes what is kept of a worker, and the operator's word on it. One that is connected is put out first, if that is meant:
-    /// what it has goes to others.
+    /// Deletes the record of a worker, with its admin state. With `force`, a connected worker is kicked first, and its work goes
+    /// to other workers.
     ///
     /// # Errors
-    /// There is none, or it is connected and that is not meant, or it does not end.
+    /// The worker does not exist, is connected and `force` is not set, or does not end.
     pub async fn forget_worker(&self, id: WorkerId, force: bool, by: Option<String>) -> Result<(), Problem> {
         let is_there = || self.context.addresses.workers.get(id).is_some();
         if is_there() && !force {
-            return Err(Problem::conflict("worker-online", format!("worker {id} is connected: `force` puts it out and deletes it")));
+            return Err(Problem::conflict("worker-online", format!("worker {id} is connected: use `force` to kick and delete it")));
         }
         if is_there() {
-            // Stored, so that it cannot come back before its record is deleted.
+            // The kick is stored, so that the worker cannot reconnect before its record is deleted.
             self.order_worker(id, WorkerOrder::Kick, Some(DELETED.to_owned()), by).await?;
             let since = Instant::now();
             while is_there() {
                 if since.elapsed() > PUT_OUT {
-                    return Err(Problem::busy("the worker is being put out; delete it again later"));
+                    return Err(Problem::busy("the worker is being kicked; retry the deletion later"));
                 }
                 tokio::time::sleep(PUT_OUT_PAUSE).await;
             }
@@ -172,7 +172,7 @@ impl Service {
         })
     }
 
-    /// Who watches or watched what, newest first.
+    /// Current and past watches of workers, newest first.
     ///
     /// # Errors
     /// The store fails.

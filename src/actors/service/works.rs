@@ -1,4 +1,4 @@
-//! Works of seed 003: workers that are known before they are there.
+//! Works of seed 003: workers that may be registered before they connect.
 
 use super::Service;
 use crate::actors::reply::problem_of;
@@ -13,11 +13,11 @@ use crate::protocol::worker::WorkerFacts;
 use crate::store::EnterWorker;
 
 impl Service {
-    /// A work says who it is. One that says what it watches is there from then on; any other is as it was, by the name and
-    /// the group that it has now. `switch`: what is to become of it besides.
+    /// Registers a work. A work with classes counts as connected from then on; any other keeps its connection state, with its new
+    /// name and group. `switch` is an additional order.
     ///
     /// # Errors
-    /// A value is not allowed, or it was put out.
+    /// A value is invalid, or the worker was kicked.
     pub async fn register_work(
         &self,
         id: WorkerId,
@@ -31,7 +31,7 @@ impl Service {
         if !class_names.is_empty() {
             check_classes(&class_names)?;
         }
-        // Disabled before it is there, or before it has another group: it would be given something first.
+        // Disable it before it connects or changes its group; otherwise it could receive a task first.
         let is_off = switch == Some(WorkerOrder::Disable);
         if is_off || class_names.is_empty() {
             self.enter_work(id, &facts, by.clone()).await?;
@@ -57,10 +57,10 @@ impl Service {
         self.context.store.write(enter).await.map_err(|e| problem_of(&e))
     }
 
-    /// A worker that is there gets its tasks by what is stored of it now.
+    /// Makes a connected worker use its stored identity for the assignment of tasks.
     pub(super) async fn look_up(&self, id: WorkerId) {
         if let Some(worker) = self.worker_handle(id) {
-            // If it leaves over that, it begins with what is stored.
+            // If its actor ends during this call, the next one starts from the stored record.
             drop(worker.look_up().wait().await);
         }
     }

@@ -1,7 +1,7 @@
-//! Lives and deaths of actors.
+//! Start and end of actors.
 //!
-//! actix 0.13's `Supervisor` does not restart an actor that panicked. So each child holds a [`ExitGuard`]; dropped without
-//! [`ExitGuard::finish`], by a panic or an early stop, it tells the registry, which builds a new child from what is stored.
+//! actix 0.13's `Supervisor` does not restart an actor that panicked. So each child holds an [`ExitGuard`]. Dropped without
+//! [`ExitGuard::finish`], by a panic or an early stop, it notifies the registry, which rebuilds the child from the store.
 
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::time::Timestamp;
@@ -13,18 +13,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which child.
+/// Identifies a child of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChildKey {
     /// The dispatcher.
     Dispatcher,
-    /// Who gives tasks to workers.
+    /// The allocator, which assigns tasks to workers.
     Allocator,
     /// The scheduler.
     Scheduler,
-    /// Who sends alerts.
+    /// The alert sender.
     Alerts,
-    /// Who cleans up.
+    /// The janitor.
     Janitor,
     /// A job.
     Job(JobId),
@@ -43,7 +43,7 @@ pub enum ChildKey {
 }
 
 impl ChildKey {
-    /// Its kind, and its name among its kind.
+    /// The kind of the child, and its name within the kind.
     #[must_use]
     pub fn names(self) -> (&'static str, String) {
         match self {
@@ -63,7 +63,7 @@ impl ChildKey {
     }
 }
 
-/// What can be seen of an actor from outside. It outlives the actor's deaths.
+/// Monitoring data of an actor. It survives restarts of the actor.
 #[derive(Debug)]
 pub struct Stats {
     kind: &'static str,
@@ -83,7 +83,7 @@ struct Words {
 }
 
 impl Stats {
-    /// Of an actor that is being started.
+    /// Data of an actor that is starting.
     #[must_use]
     pub fn new(kind: &'static str, name: String, parent: Option<&'static str>) -> Arc<Self> {
         Arc::new(Self {
@@ -102,33 +102,33 @@ impl Stats {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message was sent to it.
+    /// Counts a message that was sent to the actor.
     pub fn told(&self) {
         self.told.fetch_add(1, Relaxed);
     }
 
-    /// It begins to handle a message.
+    /// Counts a message that the actor begins to handle.
     pub fn handled(&self) {
         self.handled.fetch_add(1, Relaxed);
     }
 
-    /// Says in a word what it does.
+    /// Sets the state of the actor, in one word.
     pub fn set_state(&self, state: &'static str) {
         self.words().state = state;
     }
 
-    /// Remembers what went wrong.
+    /// Stores the last error.
     pub fn set_error(&self, error: impl Into<String>) {
         self.words().last_error = Some(error.into());
     }
 
-    /// What went wrong last.
+    /// The last error.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.words().last_error.clone()
     }
 
-    /// It lives again. What waited in the dead one's mailbox is gone with it.
+    /// Records a restart. The messages in the mailbox of the crashed actor are lost.
     pub fn restarted(&self) {
         self.restarts.fetch_add(1, Relaxed);
         self.since.store(Timestamp::now().0, Relaxed);
@@ -136,7 +136,7 @@ impl Stats {
         self.set_state("running");
     }
 
-    /// As the API shows it.
+    /// The data in the format of the API.
     #[must_use]
     pub fn output(&self, now: Timestamp) -> ActorOutput {
         let handled = self.handled.load(Relaxed);
@@ -156,22 +156,22 @@ impl Stats {
     }
 }
 
-/// The actors that live, for those who look on; by where their figures stand, which is theirs alone while they are here.
+/// The live actors, for monitoring. The key is the address of their `Stats`, which is unique while they are listed.
 #[derive(Debug, Default)]
 pub struct ActorStats(Mutex<HashMap<usize, Arc<Stats>>>);
 
 impl ActorStats {
-    /// Adds one.
+    /// Adds an actor.
     pub fn enter(&self, stats: &Arc<Stats>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::as_ptr(stats).addr(), Arc::clone(stats));
     }
 
-    /// Takes one out.
+    /// Removes an actor.
     pub fn leave(&self, stats: &Stats) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&std::ptr::from_ref(stats).addr());
     }
 
-    /// All of them, by kind and name.
+    /// All actors, ordered by kind and name.
     #[must_use]
     pub fn list(&self, now: Timestamp) -> Vec<ActorOutput> {
         let mut all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
@@ -180,7 +180,7 @@ impl ActorStats {
     }
 }
 
-/// An actor's address, and the gauge of its mailbox.
+/// An actor's address, and its message counters.
 pub struct Link<A: Actor> {
     addr: Addr<A>,
     stats: Arc<Stats>,
@@ -193,13 +193,13 @@ impl<A: Actor> Clone for Link<A> {
 }
 
 impl<A: Actor> Link<A> {
-    /// Of a started actor.
+    /// A link to a started actor.
     #[must_use]
     pub fn new(addr: Addr<A>, stats: Arc<Stats>) -> Self {
         Self { addr, stats }
     }
 
-    /// Sends and goes on. A message to an actor that is dead is lost; a [`super::reply::Reply`] in it then says so.
+    /// Sends without waiting. A message to an ended actor is lost; a [`super::reply::Reply`] in it returns an error.
     pub fn tell<M>(&self, message: M)
     where
         M: Message + Send + 'static,
@@ -211,7 +211,7 @@ impl<A: Actor> Link<A> {
         self.addr.do_send(message);
     }
 
-    /// What can be seen of it.
+    /// Monitoring data of the actor.
     #[must_use]
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
@@ -224,18 +224,18 @@ impl<A: Actor> std::fmt::Debug for Link<A> {
     }
 }
 
-/// A child's death, as its exit guard reports it.
+/// The end of a child, as its exit guard reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// Who died.
+    /// The child.
     pub key: ChildKey,
-    /// In which life: a late report of an earlier one changes nothing.
+    /// The incarnation of the child. A late report of an earlier incarnation is ignored.
     pub generation: u64,
-    /// Of what.
+    /// The error.
     pub error: String,
 }
 
-/// Held by each child; see the module's text.
+/// Held by each child; see the module documentation.
 pub struct ExitGuard {
     stats: Arc<Stats>,
     key: ChildKey,
@@ -244,25 +244,25 @@ pub struct ExitGuard {
 }
 
 impl ExitGuard {
-    /// An exit guard that is handed to `tell` if the child dies.
+    /// An exit guard that calls `tell` if the child ends without `finish`.
     #[must_use]
     pub fn new(stats: Arc<Stats>, key: ChildKey, generation: u64, tell: impl FnOnce(Death) + Send + 'static) -> Self {
         Self { stats, key, generation, tell: Some(Box::new(tell)) }
     }
 
-    /// To be called first in every handler: counts the message, and is where a test may make the actor panic.
+    /// Call this first in every handler: it counts the message, and tests can make the actor panic here.
     pub fn message(&self, place: &str) {
         self.stats.handled();
         crate::fault::point(place);
     }
 
-    /// What can be seen of the child.
+    /// Monitoring data of the child.
     #[must_use]
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
-    /// The child ends because it is done: nobody is to be told.
+    /// The child has completed its work, so the guard reports nothing.
     pub fn finish(&mut self) {
         self.tell = None;
     }
@@ -292,7 +292,7 @@ fn last_panic() -> String {
     LAST_PANIC.with(|cell| cell.borrow_mut().take()).unwrap_or_else(|| "panicked".to_owned())
 }
 
-/// Makes panics go to the log, and keeps the text for the exit guard of the actor that died of it.
+/// Writes panics to the log, and keeps the text for the exit guard of the actor that panicked.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let payload = info.payload();
@@ -304,7 +304,7 @@ pub fn log_panics() {
     }));
 }
 
-/// How often a child may die before it is given up, and how long to wait before it is built again.
+/// How often a child may crash before the registry gives it up, and the delay before each restart.
 #[derive(Debug, Default, Clone)]
 pub struct Budget {
     deaths: Vec<Timestamp>,
@@ -314,7 +314,7 @@ impl Budget {
     const MOST: usize = 10;
     const WINDOW_MS: i64 = 60_000;
 
-    /// A death at `now`: milliseconds to wait, or `None` if it was one too many.
+    /// Records a crash at `now`. Returns the milliseconds to wait, or `None` if there were too many crashes.
     pub fn spend(&mut self, now: Timestamp) -> Option<u64> {
         self.deaths.retain(|death| now.since_ms(*death) < Self::WINDOW_MS);
         self.deaths.push(now);

@@ -1,4 +1,4 @@
-//! What the life of a task decided is done.
+//! Carries out the effects that the state machine of a task decided.
 
 use super::TaskActor;
 use crate::actors::allocator::WorkerPermit;
@@ -14,13 +14,13 @@ use actix::{ActorContext, AsyncContext, Context};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Bytes of all results of the instances of a run together; what is over is left out.
+/// Maximum bytes of the combined results of the instances of a run; results beyond that are left out.
 const MOST_RESULTS: usize = 1 << 20;
 
 impl TaskActor {
     pub(super) fn carry_out(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
-            // What was decided since may have made these two idle.
+            // A later decision may have made these two effects obsolete.
             Effect::Ask(i) if self.machine.instances[i].phase == Phase::Asking => self.ask(i, ctx),
             Effect::Send(i, worker) if self.machine.instances[i].phase == Phase::At(worker) => self.send(i, worker, ctx),
             Effect::Ask(_) | Effect::Send(..) => {}
@@ -58,12 +58,12 @@ impl TaskActor {
     }
 
     pub(super) fn ask(&mut self, i: usize, ctx: &mut Context<Self>) {
-        // Without an allocator there will be one, and it asks everybody.
+        // If the allocator is missing, it is restarting and will request the state of all tasks.
         let Some(allocator) = self.context.allocator() else { return };
         allocator.ask(Box::new(self.wish(i)), self.handle(ctx));
     }
 
-    /// The worker that an instance wants.
+    /// The request of an instance to the allocator.
     pub(super) fn wish(&self, i: usize) -> Ask {
         let key = match self.settings.strategy {
             Strategy::Hash | Strategy::Sticky => self.key(),
@@ -88,7 +88,7 @@ impl TaskActor {
         }
     }
 
-    /// What is hashed, for the strategies that look for it.
+    /// The hash key, for the strategies that use one.
     fn key(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
         let arguments = self.arguments.as_deref().map(|raw| raw.get());
@@ -109,14 +109,14 @@ impl TaskActor {
         self.parts[i].permit = Some(permit);
     }
 
-    /// Hands the order to the worker's actor.
+    /// Sends the order to the worker's actor.
     pub(super) fn send(&mut self, i: usize, id: WorkerId, ctx: &mut Context<Self>) {
         let now = Timestamp::now();
         let attempt = self.machine.instances[i].attempt;
         let Some(worker) = self.context.addresses.workers.get(id) else {
-            // It was not sent, so nobody has it.
+            // The order was not sent, so no worker has it.
             let steady = Timestamp::steady();
-            let effects = self.machine.lease_over(i, id, attempt, steady, "its worker is not there", super::moment(steady));
+            let effects = self.machine.lease_over(i, id, attempt, steady, "its worker is not connected", super::moment(steady));
             self.effects.extend(effects);
             return;
         };
@@ -129,7 +129,7 @@ impl TaskActor {
         }
         self.run.reason = None;
         if self.run.may_be_late() && !self.is_begun {
-            // Else stored with its end, if it is short.
+            // Otherwise, for a short run, the start is stored together with the end.
             self.store_begin(id, ctx);
         }
         let part = &mut self.parts[i];
@@ -160,7 +160,7 @@ impl TaskActor {
     fn store_attempt(&mut self, i: usize, not_before: Timestamp, reason: String, ctx: &mut Context<Self>) {
         let instance = &self.machine.instances[i];
         log::warn!(
-            "an attempt of a task is over, another comes run_id={} instance={i} attempt={}: {reason}",
+            "task attempt ended, another attempt follows run_id={} instance={i} attempt={}: {reason}",
             self.run.identity,
             instance.attempt
         );
@@ -203,7 +203,7 @@ impl TaskActor {
         self.write(ctx, write, |_, (), _| {});
     }
 
-    /// The result of the run: that of its only instance, or a list of all.
+    /// The result of the run: the result of its only instance, or a list of all results.
     fn result(&self, state: RunState) -> Option<String> {
         if let ([part], false) = (self.parts.as_slice(), self.is_placed) {
             return part.result.as_ref().filter(|_| state == RunState::Success).map(|raw| raw.get().to_owned());
@@ -234,9 +234,9 @@ impl TaskActor {
         let result = self.result(state);
         let data = self.parts.iter_mut().rev().find_map(|part| part.data.take());
         let data = data.map(|raw| (self.run.job_id, self.run.identity, Box::<str>::from(raw.get()).into_string()));
-        // The worker reckons with its own clock: what it says is a pause from now on.
+        // The worker uses its own clock, so treat the time that it requested as a pause from now on.
         let next = self.parts.iter().filter_map(|part| part.next_at).min().map(|at| NextAsked { at, from: Some(now) });
-        // Somebody may have wanted its end, and it ended in its own way before.
+        // Someone may have requested a stop, but the run ended in another way first.
         self.run.update_by.take_if(|_| state != RunState::Stopped);
         let write = FinishTask {
             no: self.run.no,
@@ -247,7 +247,7 @@ impl TaskActor {
             failures: self.machine.instances.iter().map(|instance| instance.failures).sum(),
             start_time: self.run.start_time,
             worker: self.parts.first().filter(|_| !self.is_placed).and_then(|part| part.worker),
-            // What it leaves is told to the job, which knows what was left before.
+            // The job needs the data and the requested time, because it has the values from before.
             follow: self.run.follow || state == RunState::Failed || data.is_some() || next.is_some(),
             by: self.run.update_by.clone(),
             data,
@@ -259,20 +259,20 @@ impl TaskActor {
             if let Some(logging) = logging {
                 drop(logging.await);
             }
-            // The job deals with the time when it deals with the end; it may be waiting for that.
+            // The job processes the requested time together with the end; it may be waiting for the end.
             store.write_unbounded(WithNext { end: write, no, next }).await
         };
         self.write(ctx, write, move |this, follow, ctx| {
             (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
             (this.run.not_before, this.run.finish_time) = (None, Some(now));
             this.context.counts.ended(state);
-            // Thousands of short tasks a second that end well are nothing to be told of one by one.
+            // With thousands of successful short tasks per second, one log line each would be too much.
             let level = if state == RunState::Success { log::Level::Debug } else { log::Level::Info };
             log::log!(level, "run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
             for reply in std::mem::take(&mut this.stops) {
                 reply.send(Ok(this.output()));
             }
-            // The last words to its worker are among the effects; nothing of them is written.
+            // The remaining effects contain the last messages to its worker; none of them writes to the store.
             while let Some(effect) = this.effects.pop_front() {
                 this.carry_out(effect, ctx);
             }

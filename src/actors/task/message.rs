@@ -1,4 +1,4 @@
-//! What a task's actor is told, and its handle.
+//! Messages to the actor of a task, and its handle.
 
 use super::TaskActor;
 use crate::actors::allocator::WorkerPermit;
@@ -12,134 +12,134 @@ use crate::protocol::api::RunOutput;
 use crate::protocol::task::{TaskRef, TaskReport};
 use actix::Message;
 
-/// From its job, as for a run of blocks: it is not to begin, if it was made ahead of its time and has not begun.
+/// From its job, as for a run of blocks: withdraw the task if it was created ahead of its time and has not begun.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Withdraw(pub Reply<bool>);
 
-/// From the service: where is each instance?
+/// From the service: describe where each instance is.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ExplainTask(pub Reply<TaskDescription>);
 
-/// What a task's actor knows of where it is.
+/// The state and the instances of a task.
 #[derive(Debug)]
 pub struct TaskDescription {
-    /// As the API shows it.
+    /// The state in the format of the API.
     pub output: RunOutput,
-    /// Its instances, or the only one.
+    /// Its instances, or its only one.
     pub parts: Vec<Part>,
-    /// What the first of those wants that have no worker.
+    /// The request of the first instance that has no worker.
     pub wish: Option<Box<Ask>>,
 }
 
-/// From the allocator: here is a permit.
+/// From the allocator: a permit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Granted {
-    /// For which instance.
+    /// The instance.
     pub instance: u32,
-    /// The permit. Dropped, it goes back.
+    /// The permit. Dropping it frees the slot.
     pub permit: WorkerPermit,
 }
 
-/// From the allocator: the permit of a task that was at a worker before it was asked for.
+/// From the allocator: the permit of a task that was already at a worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Occupied {
-    /// Of which instance.
+    /// The instance.
     pub instance: u32,
     /// The permit.
     pub permit: WorkerPermit,
 }
 
-/// From the allocator: no worker that is there may have it.
+/// From the allocator: no connected worker is eligible.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Nobody {
-    /// Which instance.
+    /// The instance.
     pub instance: u32,
-    /// Some watch its name, and may not have it for another reason.
+    /// Some workers watch its name but are not eligible for another reason.
     pub is_watched: bool,
 }
 
-/// From a worker's actor: what it says of an attempt.
+/// From a worker's actor: a report of an attempt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Report {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// What. Boxed: most messages are small.
+    /// The report. Boxed, because most messages are small.
     pub report: Box<TaskReport>,
 }
 
-/// From a worker's actor: it has this attempt in hand, which the actor did not know.
+/// From a worker's actor: the worker runs this attempt, which the worker's actor did not know.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Claimed {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// What.
+    /// The attempt.
     pub task: TaskRef,
 }
 
-/// From a worker's actor or the registry: nothing was heard of the attempt, or its worker is gone.
+/// From a worker's actor or the registry: the lease of the attempt has expired, or its worker has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct LeaseOver {
-    /// Who had it.
+    /// The worker that ran it.
     pub worker: WorkerId,
-    /// Which attempt; none: all that this worker has.
+    /// The attempt; `None` for all attempts of this worker.
     pub task: Option<TaskRef>,
-    /// Since when nothing was heard.
+    /// Time of the last report.
     pub heard: Timestamp,
-    /// What happened.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// From a worker's actor: the worker has been at it for a while.
+/// From a worker's actor: the attempt has been running for a while.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StillAtWork {
-    /// At what.
+    /// The attempt.
     pub task: TaskRef,
-    /// For so many milliseconds.
+    /// Its age in milliseconds.
     pub since_ms: i64,
 }
 
-/// From the registry: the worker's actor was built anew and knows nothing of its tasks.
+/// From the registry: the worker's actor was rebuilt and has lost its list of tasks.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerBack(pub WorkerId);
 
-/// From the registry: the allocator was built anew and knows nothing.
+/// From the registry: the allocator was rebuilt without state.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AskAgain;
 
-/// From the service or the job: end it.
+/// From the service or the job: stop the task.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StopTask {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, if that is known.
+    /// The caller, if known.
     pub by: Option<String>,
-    /// The run, when it has ended.
+    /// The run after its end.
     pub reply: Reply<RunOutput>,
 }
 
-/// From the registry: if it waits for its turn, look whether that has come.
+/// From the registry: if the run is queued, check whether it may begin.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct CheckQueue;
 
-/// From the service: how is it?
+/// From the service: the current state of the run.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeTask(pub Reply<RunOutput>);
 
-/// A task, for other rooms.
+/// Handle to a task for other modules.
 #[derive(Debug, Clone)]
 pub struct TaskHandle(pub(in crate::actors) Link<TaskActor>);
 

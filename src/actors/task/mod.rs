@@ -1,7 +1,7 @@
 //! A run of a task job: the shell around its [`StateMachine`].
 //!
-//! What its life decides is done in order, and what follows a write waits until that is on disk: so an attempt is sent
-//! only under a number that is stored, and a worker may forget a report only when it cannot be lost any more.
+//! Effects run in order, and each effect after a write waits until the write is on disk. So an attempt is sent only under a
+//! stored number, and a worker may discard a report only when it cannot be lost any more.
 
 mod effects;
 mod message;
@@ -33,10 +33,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Milliseconds that a worker which is gone may be behind with what it heard, beside its lease.
+/// Milliseconds by which the last message of a lost worker may be late, in addition to its lease.
 const MARGIN: i64 = 50;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct TaskActor {
     guard: ExitGuard,
@@ -49,27 +49,27 @@ pub struct TaskActor {
     machine: StateMachine,
     parts: Vec<Part>,
     involved: Involved,
-    /// What is to be done, in this order.
+    /// Effects to carry out, in order.
     effects: VecDeque<Effect>,
-    /// A write is under way; the rest waits for it.
+    /// A write is in progress; the other effects wait for it.
     writing: bool,
     timer: Option<(Timestamp, SpawnHandle)>,
-    /// Who waits for the end.
+    /// Callers that wait for the end.
     stops: Vec<Reply<RunOutput>>,
-    /// That it began is stored.
+    /// The begin of the run is stored.
     is_begun: bool,
     /// Its instances are stored.
     is_placed: bool,
-    /// It said something.
+    /// The run has written log lines.
     has_logged: bool,
-    /// What it said last is on its way, where the end has to wait for it.
+    /// The write of the last log lines, if the end has to wait for it.
     logging: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// What is known of an instance beside where it is.
+/// State of an instance outside of the state machine.
 #[derive(Debug, Default)]
 struct Part {
-    /// The only worker that is meant.
+    /// The only worker that may run it.
     only: Option<WorkerId>,
     permit: Option<WorkerPermit>,
     began: Option<Timestamp>,
@@ -78,20 +78,20 @@ struct Part {
     result: Option<Box<RawValue>>,
     data: Option<Box<RawValue>>,
     next_at: Option<Timestamp>,
-    /// The time that its attempt may take, beside what the run's rules say: from the average of those before.
+    /// The time limit of its attempt, from the average of earlier runs, is being applied.
     is_judged: bool,
     worker: Option<WorkerId>,
 }
 
 impl TaskActor {
-    /// The actor of a run that is owned under this epoch. `stored`: its instances, if it has several.
+    /// The actor of a run owned under this epoch. `stored` contains its instances, if it has several.
     #[must_use]
     pub fn new(guard: ExitGuard, context: BrokerContext, run: Run, epoch: i64, stored: Vec<InstanceRow>) -> Self {
         let settings = run.rules.task.clone().unwrap_or_default();
         let arguments = run.arguments.as_deref().and_then(|text| RawValue::from_string(text.to_owned()).ok()).map(Arc::from);
         let (now, steady) = (Timestamp::now(), Timestamp::steady());
-        // A run that had to wait for its turn has its first actor under the next epoch; so has, in this broker, one that another
-        // broker made ahead of its time.
+        // The first actor of a queued run has the next epoch. The same applies in this broker to a run that another broker
+        // created ahead of its time.
         let is_first_here = epoch == Run::FIRST_EPOCH + 1 && (!run.is_ahead() || run.creation_time < context.since);
         let had_turn = is_first_here && run.attempt == 1 && run.not_before.is_some_and(|at| at >= context.since && at <= now);
         let is_fresh = epoch == Run::FIRST_EPOCH || had_turn;
@@ -101,11 +101,11 @@ impl TaskActor {
                 _ if run.is_queued() => Phase::Pausing(Run::QUEUED),
                 Pause::For(ms) => Phase::Pausing(steady.plus_ms(ms as i64)),
                 Pause::None if is_fresh => Phase::Asking,
-                // It may have been sent before the broker, or this actor, died.
+                // The run may have been sent before the broker, or this actor, crashed.
                 Pause::None | Pause::FromLater => Phase::Unclear(steady.plus_ms(settings.lease_ms() as i64 + MARGIN)),
             };
             let failures = run.counters.error as u32;
-            // Should it end before a worker reports it, its last one is still known.
+            // If the run ends before a worker reports it, the last worker is still known.
             vec![(Instance::taken_over(phase, run.attempt, failures), Part { worker: run.worker_id, ..Part::default() })]
         } else {
             stored.into_iter().map(|row| restored(row, &settings, steady)).collect()
@@ -139,12 +139,12 @@ impl TaskActor {
     }
 
     fn die(&mut self, why: &str, ctx: &mut Context<Self>) {
-        log::error!("the actor of a task ends and is built anew run_id={}: {why}", self.run.identity);
+        log::error!("task actor failed and is rebuilt run_id={}: {why}", self.run.identity);
         self.guard.stats().set_error(why);
         ctx.stop();
     }
 
-    /// A write; what is to be done after it waits. If it is not done, the next actor begins with what is stored.
+    /// Runs a write; later effects wait for it. If it fails, the next actor starts from the stored state.
     fn write<T: 'static>(
         &mut self,
         ctx: &mut Context<Self>,
@@ -158,11 +158,11 @@ impl TaskActor {
                 done(this, value, ctx);
                 this.go_on(ctx);
             }
-            Err(error) => this.die(&format!("the store: {error}"), ctx),
+            Err(error) => this.die(&format!("store error: {error}"), ctx),
         }));
     }
 
-    /// Does what was decided, and minds the next instant at which something is to be.
+    /// Adds effects, carries them out, and sets the timer for the next deadline.
     fn then(&mut self, effects: Vec<Effect>, ctx: &mut Context<Self>) {
         self.effects.extend(effects);
         self.go_on(ctx);
@@ -198,14 +198,14 @@ impl TaskActor {
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
         if self.writing {
-            // What is being written decides what comes next; the time is minded then.
+            // The write in progress decides the next step and sets the timer then.
             return;
         }
         let effects = self.machine.tick(moment(Timestamp::steady()));
         self.then(effects, ctx);
     }
 
-    /// Decides how many instances there are, if the strategy asks for several.
+    /// Decides the number of instances, if the strategy uses several.
     fn place(&mut self, ctx: &mut Context<Self>) {
         let Some(allocator) = self.context.allocator() else {
             ctx.run_later(Duration::from_millis(100), Self::place);
@@ -252,25 +252,22 @@ impl TaskActor {
         });
     }
 
-    /// Nobody may have it now, and that may change before long.
+    /// Whether the task waits although no worker is eligible now, because that may change soon.
     fn waits_for_workers(&self) -> bool {
-        // Whoever watches its name has to connect to this broker first.
+        // Workers that watch its name must first connect to this broker.
         let may_come_back = self.context.workers_may_come_back(&self.handler, self.epoch > Run::FIRST_EPOCH);
         self.settings.no_worker == NoWorker::Wait || may_come_back
     }
 
     fn nobody_reason(&self, is_watched: bool) -> String {
         if is_watched {
-            format!(
-                "no worker that watches {} may have it: group, version and tags must be right, and it must not be disabled",
-                self.handler
-            )
+            format!("no worker that watches {} is eligible: group, version and tags must match, and it must not be disabled", self.handler)
         } else {
             format!("no worker watches {}", self.handler)
         }
     }
 
-    /// A worker shows the first sign of work, or has been at it for a while.
+    /// Stores the begin after the first sign of work from a worker, or after a while.
     fn note_begin(&mut self, worker: WorkerId, state: RunState, ctx: &mut Context<Self>) {
         if self.is_begun || self.machine.is_finished() {
             return;
@@ -285,10 +282,10 @@ impl TaskActor {
         let now = self.run.start_time.unwrap_or_else(Timestamp::now);
         let write = BeginRun { no, epoch: self.epoch, state: self.run.state, worker: Some(worker), may_be_late, now };
         let write = self.context.store.write_unbounded(write);
-        // Nothing waits for it: should it be lost, the end says the same.
+        // Nothing waits for this write; if it is lost, the write at the end contains the same values.
         ctx.spawn(wrap_future(write).map(|result, this: &mut Self, ctx: &mut Context<Self>| {
             if let Err(error) = result {
-                this.die(&format!("the store: {error}"), ctx);
+                this.die(&format!("store error: {error}"), ctx);
             }
         }));
     }
@@ -310,7 +307,7 @@ impl TaskActor {
     }
 
     fn over(&self) -> Problem {
-        Problem::conflict("run-over", format!("run {} is over or about to be", self.run.identity))
+        Problem::conflict("run-over", format!("run {} has ended or is ending", self.run.identity))
     }
 }
 
@@ -324,14 +321,14 @@ fn restored(row: InstanceRow, settings: &TaskSettings, now: Timestamp) -> (Insta
         if row.state.is_final() { Phase::Over(row.state) } else { Phase::Unclear(now.plus_ms(settings.lease_ms() as i64 + MARGIN)) };
     let only = peer.filter(|_| settings.strategy == Strategy::Broadcast);
     let result = row.result.and_then(|text| RawValue::from_string(text).ok());
-    // How many of them failed is not kept for one of several: the policy is kept to all the same.
+    // For one of several instances, the number of failures is not stored. The retry policy still applies.
     let failures = row.attempt.saturating_sub(1);
     let instance = Instance { reason: row.reason, ..Instance::taken_over(phase, row.attempt, failures) };
     (instance, Part { only, result, worker: peer, ..Part::default() })
 }
 
 impl TaskActor {
-    /// Its turn has come, or it goes on.
+    /// Begins or continues the run.
     fn begin(&mut self, ctx: &mut Context<Self>) {
         if self.machine.is_finished() {
             return;
@@ -340,7 +337,7 @@ impl TaskActor {
         if is_several && !self.is_placed {
             let now = Timestamp::steady();
             match self.machine.instances[0].phase {
-                // Who is there is seen when its time has come.
+                // The list of workers is read at the scheduled time.
                 Phase::Pausing(at) if at > now => {
                     let timer = ctx.run_later(Duration::from_millis(at.since_ms(now) as u64), |this, ctx| {
                         this.timer = None;
@@ -365,7 +362,7 @@ impl Actor for TaskActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // Its job says when its turn has come.
+        // Its job sends a message when the run leaves the queue.
         if !self.run.is_queued() {
             self.begin(ctx);
         }
@@ -414,7 +411,7 @@ impl Handler<StopTask> for TaskActor {
         if self.machine.is_finished() {
             return reply.send(Err(self.over()));
         }
-        // Whose reason it is, his word it is.
+        // Record who asked for the stop together with their reason.
         self.run.update_by = by;
         self.stops.push(reply);
         let effects = self.machine.stop(reason, Timestamp::steady());
@@ -449,7 +446,7 @@ impl Handler<AskAgain> for TaskActor {
         for i in 0..self.parts.len() {
             match self.machine.instances[i].phase {
                 Phase::Asking => self.ask(i, ctx),
-                // The new one has to count its permit.
+                // The new allocator has to count its permit.
                 Phase::At(worker) | Phase::Ending(worker, ..) => self.occupy(i, worker, ctx),
                 _ => {}
             }

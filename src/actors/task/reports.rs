@@ -1,4 +1,4 @@
-//! What is heard of a task: from its worker, and from those who watch over it.
+//! Handles messages about a task from its worker, the allocator and the worker's actor.
 
 use super::{Claimed, Granted, LeaseOver, MARGIN, Nobody, Occupied, Report, StillAtWork, TaskActor};
 use crate::actors::followers::Size;
@@ -15,16 +15,16 @@ use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use futures_util::FutureExt;
 use std::time::Duration;
 
-/// A task that says nothing of its time is judged by those before it after so many milliseconds, and never earlier.
+/// A task without a timeout is compared with earlier runs after this many milliseconds, and never earlier.
 const LEAST_DEADLINE: i64 = 5 * 60 * 1_000;
-/// The time that it has if none was before it, in milliseconds.
+/// Its time limit if there are no earlier runs, in milliseconds.
 const NO_AVERAGE: i64 = 2 * 60 * 60 * 1_000;
-/// It has so many times the average; and the average is of so many runs.
+/// The time limit is this multiple of the average, and the average is over this many runs.
 const TIMES_AVERAGE: i64 = 3;
 const AVERAGE_OF: i64 = 100;
 
 fn said(state: TaskState, error: Option<&TaskError>) -> Said {
-    let reason = || error.map_or_else(|| "it gave no reason".to_owned(), |error| cut(&error.message, limits::MESSAGE));
+    let reason = || error.map_or_else(|| "no reason given".to_owned(), |error| cut(&error.message, limits::MESSAGE));
     match state {
         TaskState::Accepted | TaskState::Running => Said::AtWork,
         TaskState::Refused => Said::Refused(reason()),
@@ -49,7 +49,7 @@ impl TaskActor {
         let effects = match decided {
             Ok(effects) => effects,
             Err(why) => {
-                log::info!("a report comes too late and changes nothing run_id={} attempt={}: {why}", task.identity, task.attempt);
+                log::info!("late task report ignored run_id={} attempt={}: {why}", task.identity, task.attempt);
                 if report.state.is_final() {
                     self.settle(worker, task, Some(why));
                 } else if let Some(handle) = self.context.addresses.workers.get(worker) {
@@ -78,9 +78,9 @@ impl TaskActor {
         }
     }
 
-    /// A worker has it that this actor did not send it to.
+    /// Adopts an attempt on a worker to which this actor did not send it.
     fn adopted(&mut self, i: usize, worker: WorkerId, ctx: &mut Context<Self>) {
-        log::info!("a worker has a task in hand run_id={} instance={i} worker_id={worker}", self.run.identity);
+        log::info!("worker already runs the task run_id={} instance={i} worker_id={worker}", self.run.identity);
         self.involved.add_worker(worker);
         self.parts[i].worker = Some(worker);
         self.parts[i].began.get_or_insert_with(Timestamp::now);
@@ -89,7 +89,7 @@ impl TaskActor {
         self.mind_time(ctx);
     }
 
-    /// What the report brings beside its state.
+    /// Stores the values of a report besides its state.
     fn keep(&mut self, i: usize, report: TaskReport) {
         let part = &mut self.parts[i];
         part.progress = report.progress.or(part.progress);
@@ -102,7 +102,7 @@ impl TaskActor {
         let mut lines = report.logs;
         if let Some(stack) = report.error.and_then(|error| error.stack) {
             let level = Some(LogLevel::Name("error".to_owned()));
-            // In lines, as the log has it.
+            // The log stores one entry per line.
             lines.extend(cut(&stack, limits::STACK).lines().map(|line| LogInput {
                 text: line.to_owned(),
                 level: level.clone(),
@@ -114,17 +114,17 @@ impl TaskActor {
         }
     }
 
-    /// Lines go to the store beside the actor: they are kept also if the task is over with them. Those of a run that this
-    /// broker began are there before its end; else the size of the log is to be read first, and the end waits for them.
+    /// Writes log lines outside of the actor, so they are kept even if the task ends with them. For a run that this broker began,
+    /// they precede its end. Otherwise the size of the log must be read first, and the end waits for them.
     fn log(&mut self, lines: Vec<LogInput>) {
         let (context, no, identity, now) = (self.context.clone(), self.run.no, self.run.identity, Timestamp::now());
         let lines = match check_lines(lines, now) {
             Ok(lines) => lines,
-            Err(problem) => return log::warn!("lines of a task are not taken run_id={identity}: {problem}"),
+            Err(problem) => return log::warn!("rejected log lines of a task run_id={identity}: {problem}"),
         };
         let kept = move |done| {
             if let Err(problem) = done {
-                log::warn!("lines of a task could not be kept run_id={identity}: {problem}");
+                log::warn!("failed to store log lines of a task run_id={identity}: {problem}");
             }
         };
         if self.epoch == Run::FIRST_EPOCH {
@@ -143,7 +143,7 @@ impl TaskActor {
         }
     }
 
-    /// One that says nothing of its time is judged by the runs before it.
+    /// Sets the time limit of a task without a timeout from earlier runs.
     fn judge(&mut self, i: usize, attempt: u32, since_ms: i64, ctx: &mut Context<Self>) {
         if self.run.rules.timeout.is_some() || since_ms < LEAST_DEADLINE || self.parts[i].is_judged {
             return;
@@ -158,7 +158,7 @@ impl TaskActor {
                 let effects = this.machine.too_long(
                     i,
                     attempt,
-                    format!("it took longer than {most} ms, far more than the runs before it"),
+                    format!("it took longer than {most} ms, far longer than earlier runs"),
                     Timestamp::steady(),
                 );
                 this.then(effects, ctx);
@@ -198,11 +198,11 @@ impl Handler<Nobody> for TaskActor {
         self.guard.message("task.nobody");
         let i = instance as usize;
         let reason = self.nobody_reason(is_watched);
-        // The worker of a broadcast that has left does not come back for it.
+        // If the worker of a broadcast has left, its instance does not wait for it.
         if self.parts.get(i).is_some_and(|part| part.only.is_none()) && self.waits_for_workers() {
             self.run.reason = Some(reason);
             if self.settings.no_worker == crate::domain::task::NoWorker::Fail {
-                // Looked at again when those of the last broker have had their time.
+                // Ask again after the time in which the workers of the previous broker may reconnect.
                 let until = self.context.began.plus_ms(self.context.times.worker_offline as i64);
                 let rest = until.since_ms(Timestamp::steady()).max(0) as u64 + 1;
                 ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
@@ -236,7 +236,7 @@ impl Handler<Claimed> for TaskActor {
         let is_ending = matches!(self.machine.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
         let Some(handle) = self.context.addresses.workers.get(worker) else { return };
         if !is_its || is_ending {
-            return handle.cancel(task, "it is not to be carried out any more".to_owned());
+            return handle.cancel(task, "the attempt is no longer valid".to_owned());
         }
         handle.holds(task, self.settings.lease_ms());
         if !knew {

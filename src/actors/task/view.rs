@@ -1,4 +1,4 @@
-//! Where the instances of a task are, for who asks why.
+//! Describes where the instances of a task are, for the explanation API.
 
 use super::{ExplainTask, TaskActor, TaskDescription};
 use crate::domain::explain::{Part, Place};

@@ -1,7 +1,7 @@
-//! The operator's word on a worker, as its actor heeds it.
+//! The admin state of a worker, as its actor applies it.
 //!
-//! One that is not open gets nothing new; what it runs it may finish and report. One that was kicked is told so, and its
-//! actor ends: what it had goes to others. The word stands in the store; the actor reads it when it begins, when the
+//! A worker that is not open receives no new work; it may finish and report what it runs. A kicked worker receives a message, its
+//! actor ends, and its work goes to other workers. The admin state is in the store. The actor reads it when it starts, when the
 //! worker begins to watch, and when it changes.
 
 use super::WorkerActor;
@@ -17,40 +17,40 @@ use crate::protocol::worker::{ToWorker, WorkerFacts};
 use crate::store::{GetWorker, MeetWorker, StoreError};
 use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, fut::wrap_future};
 
-/// Class names of one worker.
+/// Maximum number of class names of one worker.
 const MOST_CLASSES: usize = 1_000;
-/// The most places that a worker may say it has.
+/// Maximum number of slots that a worker may report.
 const MOST_SLOTS: u32 = 100_000;
 
-/// From the service: an operator said what is to become of the worker, and that is stored.
+/// From the service: an operator changed the admin state of the worker, and the change is stored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Control(pub Box<WorkerRecord>);
 
-/// From the service: how is it?
+/// From the service: the current state of the worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct DescribeWorker(pub Reply<WorkerDescription>);
 
-/// How a worker is.
+/// The state of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerDescription {
-    /// It has a socket.
+    /// The worker has a socket.
     pub has_socket: bool,
-    /// When it was heard last.
+    /// Time of the last message from the worker.
     pub last_heard: Timestamp,
-    /// The tasks that it said last it has in hand.
+    /// The tasks in its last report.
     pub tasks: Vec<TaskRef>,
 }
 
-/// What a worker's actor keeps of all that.
+/// The admin state in a worker's actor.
 #[derive(Debug)]
 pub(super) struct AdminState {
-    /// It gets something new.
+    /// The worker receives new work.
     pub(super) open: bool,
-    /// Since when the word is what it is; none: not read yet.
+    /// Update time of the admin state; `None` until it is loaded.
     since: Option<Timestamp>,
-    /// What it said last it has in hand.
+    /// The tasks in the last report of the worker.
     pub(super) tasks: Vec<TaskRef>,
 }
 
@@ -60,45 +60,45 @@ impl Default for AdminState {
     }
 }
 
-/// Checks the names that a worker is to watch.
+/// Validates the names that a worker wants to watch.
 pub(in crate::actors) fn check_classes(class_names: &[String]) -> Result<(), Problem> {
     let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > job::CLASS);
     if let Some(i) = too_long {
-        return Err(Problem::invalid(format!("classNames[{i}]"), format!("a class name has 1 to {} characters", job::CLASS)));
+        return Err(Problem::invalid(format!("classNames[{i}]"), format!("must have 1 to {} characters", job::CLASS)));
     }
     if class_names.is_empty() || class_names.len() > MOST_CLASSES {
-        return Err(Problem::invalid("classNames", format!("1 to {MOST_CLASSES} class names are expected")));
+        return Err(Problem::invalid("classNames", format!("must have 1 to {MOST_CLASSES} class names")));
     }
     Ok(())
 }
 
-/// Checks what a worker says of itself.
+/// Validates the facts that a worker reports.
 pub(in crate::actors) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
     let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME;
     for (field, text) in [("name", &facts.name), ("group", &facts.group), ("version", &facts.version)] {
         if text.as_ref().is_some_and(is_long) {
-            return Err(Problem::invalid(format!("worker.{field}"), format!("1 to {} characters are taken", job::NAME)));
+            return Err(Problem::invalid(format!("worker.{field}"), format!("must have 1 to {} characters", job::NAME)));
         }
     }
-    // The address of a work has a limit of its own, where it is said.
+    // The address tag of a work has its own limit, which is checked elsewhere.
     if facts.tags.len() > limits::TAGS || facts.tags.iter().any(|tag| is_long(tag) && !is_address(tag)) {
-        return Err(Problem::invalid("worker.tags", format!("at most {} tags of 1 to {} characters are taken", limits::TAGS, job::NAME)));
+        return Err(Problem::invalid("worker.tags", format!("must be at most {} tags of 1 to {} characters", limits::TAGS, job::NAME)));
     }
     if facts.slots.is_some_and(|slots| slots > MOST_SLOTS) {
-        return Err(Problem::invalid("worker.slots", format!("at most {MOST_SLOTS} places are taken")));
+        return Err(Problem::invalid("worker.slots", format!("must be at most {MOST_SLOTS}")));
     }
     Ok(())
 }
 
-/// What a worker that was put out is answered.
+/// The error that a kicked worker receives.
 #[must_use]
 pub fn kicked(record: &WorkerRecord) -> Problem {
     let why = record.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    Problem::forbidden(format!("worker {} was put out{why}; it is refused until an operator allows it again", record.id))
+    Problem::forbidden(format!("worker {} was kicked{why}; it is rejected until an operator allows it again", record.id))
 }
 
 impl WorkerActor {
-    /// Whether it gets something new, for all who hand out work.
+    /// Sets whether the worker receives new work, and notifies the registry and the allocator.
     pub(super) fn set_open(&mut self, open: bool) {
         self.standing.open = open;
         self.context.registry().worker_open(self.id, open);
@@ -107,17 +107,17 @@ impl WorkerActor {
         }
     }
 
-    /// Reads the word on it: an actor that is built again has forgotten it.
+    /// Loads the admin state, because a rebuilt actor has lost it.
     pub(super) fn recall(&mut self, ctx: &mut Context<Self>) {
         let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(|record, this: &mut Self, ctx: &mut Context<Self>| match record {
             Ok(Some(record)) => drop(this.heed(&record, false, ctx)),
             Ok(None) => {}
-            Err(error) => log::error!("the word on a worker could not be read worker_id={}: {error}", this.id),
+            Err(error) => log::error!("failed to load worker admin state worker_id={}: {error}", this.id),
         }));
     }
 
-    /// What it says of itself is stored; gives the word on it.
+    /// Stores the facts of the worker and returns its record with the admin state.
     pub(super) fn meet(
         &self,
         facts: &WorkerFacts,
@@ -129,10 +129,10 @@ impl WorkerActor {
         self.context.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
     }
 
-    /// Does as the word on it says. `begins`: it begins to watch, and what it was told before may be lost. False: it was put
-    /// out, and its actor ends.
+    /// Applies the admin state. `begins`: the worker begins to watch, and may have lost earlier messages. Returns false if the
+    /// worker was kicked and its actor ends.
     pub(super) fn heed(&mut self, record: &WorkerRecord, begins: bool, ctx: &mut Context<Self>) -> bool {
-        // What was read may be older than what was said since.
+        // The record may be older than a change that arrived since.
         if self.standing.since.is_some_and(|since| since > record.update_time) {
             return true;
         }
@@ -157,8 +157,8 @@ impl WorkerActor {
     }
 
     fn put_out(&mut self, record: &WorkerRecord, ctx: &mut Context<Self>) {
-        let reason = record.reason.clone().unwrap_or_else(|| "an operator put it out".to_owned());
-        log::warn!("a worker is put out worker_id={}: {reason}", self.id);
+        let reason = record.reason.clone().unwrap_or_else(|| "kicked by an operator".to_owned());
+        log::warn!("worker kicked worker_id={}: {reason}", self.id);
         self.send(ToWorker::Kicked { reason: reason.clone() });
         if let Some(sender) = self.sender.take() {
             sender.send(Frame::Close(reason));

@@ -1,4 +1,4 @@
-//! What a worker's actor is told, and its handle.
+//! Messages to the actor of a worker, and its handle.
 
 use super::WorkerActor;
 use super::control::{Control, DescribeWorker, WorkerDescription};
@@ -13,52 +13,52 @@ use actix::Message;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// From the registry: the worker has connected (again).
+/// From the registry: the worker has connected or reconnected.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerSessionOpened(pub SessionSender);
 
-/// From a session: the connection is gone. An earlier connection's end changes nothing.
+/// From a session: the connection has closed. The end of an earlier connection is ignored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerSessionClosed {
-    /// Of the session.
+    /// The number of the session.
     pub number: u64,
     /// The worker closed it on purpose.
     pub has_left: bool,
 }
 
-/// From a session or the HTTP road: what the worker says. The answer is a problem if it could not be taken.
+/// From a session or the HTTP transport: a message from the worker. The answer is a problem if the message was rejected.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Said {
-    /// What.
+    /// The message.
     pub message: FromWorker,
-    /// Done, and stored where it must be.
+    /// Answered when the message is handled, and stored where necessary.
     pub reply: Reply<()>,
 }
 
-/// From a run: send this to the worker.
+/// From a run: send this message to the worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SendToWorker(pub ToWorker);
 
-/// From the HTTP road: what has the broker to say? Answered when there is something, or after the wait with nothing.
+/// From the HTTP transport: fetch the messages for the worker. The answer comes with the first message, or empty after the wait.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct FetchMessages {
-    /// How long to wait at most.
+    /// Maximum time to wait.
     pub wait: Duration,
     /// The messages, oldest first.
     pub reply: Reply<Vec<ToWorker>>,
 }
 
-/// From the registry: the broker goes down; the worker is told.
+/// From the registry: the broker shuts down; notify the worker.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WorkerHangUp(pub String);
 
-/// A worker, for other rooms.
+/// Handle to a worker for other modules.
 #[derive(Debug, Clone)]
 pub struct WorkerHandle(pub(in crate::actors) Link<WorkerActor>);
 

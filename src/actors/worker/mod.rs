@@ -1,6 +1,6 @@
-//! A worker: which classes it watches, and whether it lives. It survives a reconnect of its session.
+//! A worker: the classes it watches and its connection state. The actor survives a reconnect of the session.
 //!
-//! A worker has a socket, or it asks by HTTP now and then; what is for it waits here until it comes.
+//! A worker has a socket, or polls over HTTP; its messages wait here until it fetches them.
 
 mod control;
 mod message;
@@ -27,27 +27,27 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler,
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Messages that wait for a worker without a socket; older ones are dropped (a run says again what it wants).
+/// Maximum messages that wait for a worker without a socket. Older ones are dropped; the runs repeat their messages.
 const MOST_WAITING: usize = 1_000;
 
-/// Bytes of messages in one answer, after which no further one is put in; of a message that carries several orders.
+/// After this many bytes, no further message is added to an answer; also the limit for a message with several orders.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct WorkerActor {
     guard: ExitGuard,
     context: BrokerContext,
     id: WorkerId,
-    /// The role of the token that it came with, if its actor was made for that.
+    /// The role of the worker's token, if a connection created this actor.
     by: Option<String>,
     sender: Option<SessionSender>,
     last_heard: Timestamp,
     closed_at: Option<Timestamp>,
-    /// It closed its connection on purpose.
+    /// The worker closed its connection on purpose.
     has_left: bool,
     waiting: VecDeque<ToWorker>,
-    /// Calls that wait for a message, and until when.
+    /// Calls that wait for a message, with their deadline.
     fetchers: VecDeque<(Timestamp, Reply<Vec<ToWorker>>)>,
     hands: tasks::TasksInFlight,
     standing: control::AdminState,
@@ -90,7 +90,7 @@ impl WorkerActor {
         }
     }
 
-    /// Gives what waits to a call, as far as one answer goes; if its caller has hung up, it waits for the next one.
+    /// Answers a call with the waiting messages that fit. If the caller has disconnected, they wait for the next call.
     fn hand_out(&mut self, fetcher: Reply<Vec<ToWorker>>) {
         let mut bytes = 0;
         let most = self.waiting.iter().take_while(|message| {
@@ -108,7 +108,7 @@ impl WorkerActor {
         }
     }
 
-    /// Answers the calls whose time is over.
+    /// Answers the calls whose deadline has passed.
     fn expire_fetchers(&mut self) {
         let now = Timestamp::steady();
         for (until, fetcher) in std::mem::take(&mut self.fetchers) {
@@ -131,13 +131,13 @@ impl WorkerActor {
         let times = self.context.times;
         self.fetchers.retain(|(_, fetcher)| !fetcher.is_abandoned());
         if !self.fetchers.is_empty() {
-            self.last_heard = now; // it waits on the line
+            self.last_heard = now; // a polling call is open
         }
         let silent = now.since_ms(self.last_heard) > times.worker_offline as i64;
         let closed = self.closed_at.is_some_and(|since| now.since_ms(since) > times.grace as i64);
         self.watch_tasks();
         if silent || closed {
-            let why = if silent { "silent for too long" } else { "its connection closed" };
+            let why = if silent { "no heartbeat for too long" } else { "connection closed" };
             if closed && self.has_left {
                 log::info!("worker left worker_id={}", self.id);
             } else {
@@ -172,14 +172,14 @@ impl WorkerActor {
                 reply.send(Ok(()));
             }
             Err(error) => {
-                log::error!("a worker's classes could not be stored worker_id={}: {error}", this.id);
+                log::error!("failed to store the classes of a worker worker_id={}: {error}", this.id);
                 reply.send(Err(problem_of(&error)));
             }
         }));
     }
 }
 
-/// What a worker says as it begins to watch.
+/// The values that a worker sends when it begins to watch.
 #[derive(Debug)]
 struct Watching {
     class_names: Vec<String>,
@@ -207,13 +207,13 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
     fn handle(&mut self, WorkerSessionOpened(sender): WorkerSessionOpened, _: &mut Self::Context) {
         self.guard.message("worker.session_opened");
         if let Some(old) = self.sender.replace(sender) {
-            old.send(Frame::Close("the worker has connected anew".to_owned()));
+            old.send(Frame::Close("the worker has opened a new connection".to_owned()));
         }
         self.closed_at = None;
         self.last_heard = Timestamp::steady();
         self.welcome();
         self.open_hand();
-        // What was for it while it was away.
+        // Messages that arrived while the worker was disconnected.
         let messages: Vec<_> = std::mem::take(&mut self.waiting).into();
         self.handed_out(&messages);
         for message in messages {
@@ -256,7 +256,7 @@ impl Handler<Said> for WorkerActor {
             }
             FromWorker::StartReturned { identity, error } => match self.context.addresses.runs.get(identity) {
                 Some(run) => run.start_returned(Some(self.id), error, reply),
-                None => reply.send(Err(Problem::not_found(format!("no run {identity} is at work")).at("identity"))),
+                None => reply.send(Err(Problem::not_found(format!("run {identity} is not active")).at("identity"))),
             },
         }
     }

@@ -1,7 +1,7 @@
-//! The tasks in the hands of a worker: sent in bulk, held to their leases, settled.
+//! The tasks of a worker: sends them in bulk, watches their leases, and acknowledges their reports.
 //!
-//! A lease is renewed by what the worker says and by nothing else: a report of the task, or a heartbeat that lists it. An
-//! order that came through is listed; one that did not is sent again.
+//! Only a report of the task, or a heartbeat that lists it, renews a lease. A heartbeat lists each order that arrived; the others
+//! are sent again.
 
 use super::{ANSWER_BYTES, WorkerActor};
 use crate::actors::context::AtWork;
@@ -23,103 +23,103 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Milliseconds after which an order that is not listed was not heard.
+/// An order that is not listed after this many milliseconds did not arrive.
 pub(super) const UNHEARD: i64 = 5_000;
-/// Milliseconds after which a task is no short one.
+/// A task that runs longer than this many milliseconds counts as long.
 const A_WHILE: i64 = 200;
-/// Milliseconds between two looks at one that takes long.
+/// Milliseconds between two checks of a long task.
 const A_LONG_WHILE: i64 = 60_000;
-/// A report that finds its task's actor away comes again after this.
+/// Delay before a report is delivered again if the actor of its task was missing.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Places of a worker that does not say how many it has.
+/// Number of slots of a worker that does not report it.
 const USUAL_SLOTS: u32 = 1;
-/// The most places that count.
+/// Maximum number of slots that count.
 const MOST_SLOTS: u32 = 100_000;
 
-/// From a task: this is its order. It is sent, and its lease begins.
+/// From a task: an order. The actor sends it, and the lease begins.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Hold(pub Box<TaskOrder>);
 
-/// From a task: the worker has it already, under a lease of so many milliseconds.
+/// From a task: the worker already has it, under a lease of this many milliseconds.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Holds {
-    /// Which attempt.
+    /// The attempt.
     pub task: TaskRef,
-    /// Its lease.
+    /// The lease in milliseconds.
     pub lease: u64,
 }
 
-/// From a task: it is to end an attempt.
+/// From a task: cancel an attempt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct CancelTask {
-    /// Which.
+    /// The attempt.
     pub task: TaskRef,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// From a task: the attempt is over, as far as the broker is concerned.
+/// From a task: the broker no longer expects results of the attempt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct LetGo(pub TaskRef);
 
-/// From a task: a final report is on disk, or changes nothing.
+/// From a task: a final report is on disk, or was ignored.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Settled(pub SettledTask);
 
-/// From the HTTP road: what a worker without a socket reports, and where the word goes that it is settled.
+/// From the HTTP transport: reports of a worker without a socket, each with the receiver of its acknowledgement.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Reported(pub Vec<(TaskReport, Option<oneshot::Sender<SettledTask>>)>);
 
-/// From the registry: the allocator was built anew.
+/// From the registry: the allocator was rebuilt.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct AnnounceHand;
 
-/// From the service: who it is was said by somebody else, and is stored. Answered when its tasks are given by that.
+/// From the service: another caller stored a new identity of the worker. The answer comes when tasks are assigned by it.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct LookUp(pub Reply<()>);
 
-/// To itself: what gathered goes out.
+/// To itself: send the collected messages.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Flush;
 
-/// To itself: the actor of a task was away.
+/// To itself: deliver a report again, because the actor of its task was missing.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct ReportAgain(Box<TaskReport>);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct TasksInFlight {
     held: HashMap<(Identity, u32), Held>,
-    /// Orders that are to be sent.
+    /// Orders that wait to be sent.
     out: Vec<(Identity, u32)>,
     settled: Vec<SettledTask>,
     flush_planned: bool,
-    /// Those who report by HTTP and wait.
+    /// Reports over HTTP that wait for their acknowledgement.
     awaited: HashMap<TaskRef, oneshot::Sender<SettledTask>>,
     hand: Option<WorkerCapacity>,
-    /// When that was said.
+    /// Time at which the capacity was reported.
     heard: Timestamp,
-    /// The process that watches, if it says which.
+    /// The process of the worker, if it reports one.
     process: Option<String>,
 }
 
 #[derive(Debug)]
 struct Held {
     attempt: u32,
-    /// Until it was heard of; none if it was in hand before.
+    /// The order until the worker confirms it; `None` if the worker already had it.
     order: Option<Box<TaskOrder>>,
     lease: i64,
-    /// When the order was sent.
+    /// Time at which the order was sent.
     since: Timestamp,
     renewed: Timestamp,
     looked_at: Option<Timestamp>,
@@ -131,25 +131,25 @@ impl Held {
     }
 }
 
-/// Checks what is reported.
+/// Validates reports.
 ///
 /// # Errors
-/// One of them is not allowed.
+/// A report is invalid.
 pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
     reports.iter().enumerate().try_for_each(|(i, report)| check_report(i, report))
 }
 
 fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
     if report.progress.is_some_and(|progress| progress > 100) {
-        return Err(Problem::invalid(format!("[{i}].progress"), "0 to 100 is expected"));
+        return Err(Problem::invalid(format!("[{i}].progress"), "must be 0 to 100"));
     }
     for (field, payload) in [("result", &report.result), ("data", &report.data)] {
         if payload.as_ref().is_some_and(|payload| payload.get().len() > limits::PAYLOAD) {
-            return Err(Problem::invalid(format!("[{i}].{field}"), format!("at most {} bytes are taken", limits::PAYLOAD)));
+            return Err(Problem::invalid(format!("[{i}].{field}"), format!("must be at most {} bytes", limits::PAYLOAD)));
         }
     }
     if report.attempt == 0 {
-        return Err(Problem::invalid(format!("[{i}].attempt"), "attempts count from 1"));
+        return Err(Problem::invalid(format!("[{i}].attempt"), "must be at least 1"));
     }
     crate::actors::run_logs::check_lines(report.logs.clone(), Timestamp::default()).map(drop).map_err(|problem| {
         let field = problem.field.clone().unwrap_or_default();
@@ -157,7 +157,7 @@ fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
     })
 }
 
-/// Sends orders in one message, or in several if it became too long.
+/// Sends orders in one message, or in several if it would be too long.
 fn send_orders(sender: &SessionSender, orders: &[&TaskOrder]) {
     let text = frame::text(&Out { t: "tasks", v: orders });
     if orders.len() < 2 || text.len() <= ANSWER_BYTES {
@@ -179,12 +179,12 @@ impl WorkerActor {
     fn plan_flush(&mut self, ctx: &mut Context<Self>) {
         if !self.hands.flush_planned {
             self.hands.flush_planned = true;
-            // Whatever else is in the mailbox goes along.
+            // Handle the rest of the mailbox first, so that its messages are included.
             ctx.notify(Flush);
         }
     }
 
-    /// What it says of itself as it begins to watch, and what it has in hand. Who it is stands in what is kept of it.
+    /// Handles the facts and the tasks of a worker that begins to watch. Its identity comes from the stored record.
     pub(super) fn meet_hand(&mut self, record: WorkerRecord, facts: &WorkerFacts, tasks: &[TaskRef]) {
         let is_same_process = facts.process.is_some() && facts.process == self.hands.process;
         self.hands.process.clone_from(&facts.process);
@@ -201,14 +201,14 @@ impl WorkerActor {
         self.announce_hand();
         self.renew(tasks);
         if is_same_process {
-            // The same program has a new socket: what it does not list did not come through.
+            // The same process has a new socket: orders that it does not list did not arrive.
             self.send_unlisted(tasks, 0);
         }
     }
 
-    /// Somebody else has said who it is: it gets its tasks by that from now on.
+    /// Another caller stored a new identity of the worker: assign tasks by it from now on.
     fn rename_hand(&mut self, record: WorkerRecord) {
-        // What it has said itself in the meantime is newer.
+        // The worker's own later report is newer.
         if let Some(hand) = self.hands.hand.as_mut().filter(|_| record.last_seen >= self.hands.heard) {
             (hand.name, hand.group, hand.tags) = (record.name.unwrap_or_default(), record.group, record.tags);
             self.hands.heard = record.last_seen;
@@ -228,12 +228,12 @@ impl WorkerActor {
         }
     }
 
-    /// One that never had a socket asks by HTTP.
+    /// A worker that never had a socket polls over HTTP.
     fn is_reachable(&self) -> bool {
         self.sender.is_some() || self.closed_at.is_none()
     }
 
-    /// A heartbeat, or the beginning of a connection, lists what is in hand.
+    /// Renews the leases of the tasks that a heartbeat or a new connection lists.
     pub(super) fn renew(&mut self, tasks: &[TaskRef]) {
         let now = Timestamp::steady();
         for task in tasks {
@@ -242,24 +242,19 @@ impl WorkerActor {
                 _ => match self.task_of(task.identity) {
                     Some(handle) => handle.claimed(self.id, *task),
                     None if self.context.addresses.building.get(task.identity).is_some() => {}
-                    None => self.send(ToWorker::Cancel { task: *task, reason: "its run is over, or not known".to_owned() }),
+                    None => self.send(ToWorker::Cancel { task: *task, reason: "its run has ended or is unknown".to_owned() }),
                 },
             }
         }
     }
 
-    /// Orders that were sent so many milliseconds ago and are not among these are sent again.
+    /// Sends orders again that are older than this many milliseconds and are not listed.
     pub(super) fn send_unlisted(&mut self, tasks: &[TaskRef], after: i64) {
         let now = Timestamp::steady();
         let listed: HashSet<_> = tasks.iter().map(|task| (task.identity, task.instance)).collect();
         for (key, held) in &mut self.hands.held {
             if !listed.contains(key) && held.order.is_some() && now.since_ms(held.since) >= after {
-                log::warn!(
-                    "an order of a task was not heard and is sent again run_id={} attempt={} worker_id={}",
-                    key.0,
-                    held.attempt,
-                    self.id
-                );
+                log::warn!("task order did not arrive and is sent again run_id={} attempt={} worker_id={}", key.0, held.attempt, self.id);
                 held.since = now;
                 self.hands.out.push(*key);
             }
@@ -276,14 +271,14 @@ impl WorkerActor {
             Some(handle) => handle.report(self.id, report),
             None if self.context.addresses.building.get(task.identity).is_some() => drop(ctx.notify_later(ReportAgain(report), AGAIN)),
             None if report.state.is_final() => {
-                let refused = Some("its run is over, or not known".to_owned());
+                let refused = Some("its run has ended or is unknown".to_owned());
                 self.settle(SettledTask { identity: task.identity, instance: task.instance, attempt: task.attempt, refused }, ctx);
             }
-            None => self.send(ToWorker::Cancel { task, reason: "its run is over, or not known".to_owned() }),
+            None => self.send(ToWorker::Cancel { task, reason: "its run has ended or is unknown".to_owned() }),
         }
     }
 
-    /// Reports on the socket: all of them are taken, or none.
+    /// Reports over the socket: either all are accepted, or none.
     pub(super) fn take_reports(&mut self, reports: Vec<TaskReport>, reply: Reply<()>, ctx: &mut Context<Self>) {
         if let Err(problem) = check_reports(&reports) {
             return reply.send(Err(problem));
@@ -295,14 +290,14 @@ impl WorkerActor {
         if !has_lines {
             return reply.send(Ok(()));
         }
-        // Whoever has much to say is heard no faster than it can be written down.
+        // Answer after the lines are written, so that a worker with many lines slows down to the speed of the store.
         let written = self.context.store.write_unbounded(Barrier);
         ctx.spawn(wrap_future(written).map(move |_, _: &mut Self, _| reply.send(Ok(()))));
     }
 
     fn settle(&mut self, settled: SettledTask, ctx: &mut Context<Self>) {
         if let Some(waiting) = self.hands.awaited.remove(&settled.task()) {
-            // If its caller has hung up it will ask again.
+            // If its caller has disconnected, it will ask again.
             let _ = waiting.send(settled);
             return;
         }
@@ -326,7 +321,7 @@ impl WorkerActor {
         }
     }
 
-    /// It comes for it by HTTP, or with its next connection.
+    /// The worker fetches it over HTTP, or receives it with its next connection.
     fn flush_waiting(&mut self) {
         let keys = std::mem::take(&mut self.hands.out);
         let orders: Vec<_> = keys.iter().filter_map(|key| self.hands.held.get(key)?.order.as_deref().cloned()).collect();
@@ -339,7 +334,7 @@ impl WorkerActor {
         }
     }
 
-    /// As [`send_orders`].
+    /// Splits long messages like [`send_orders`].
     fn wait_with_orders(&mut self, mut orders: Vec<TaskOrder>) {
         if orders.len() > 1 && frame::text(&orders).len() > ANSWER_BYTES {
             let rest = orders.split_off(orders.len() / 2);
@@ -349,7 +344,7 @@ impl WorkerActor {
         self.send(ToWorker::Tasks(orders));
     }
 
-    /// Orders that were waiting for it are in its hands from now on.
+    /// The worker now has the orders that were waiting for it.
     pub(super) fn handed_out(&mut self, messages: &[ToWorker]) {
         let now = Timestamp::steady();
         for order in messages.iter().filter_map(|message| if let ToWorker::Tasks(orders) = message { Some(orders) } else { None }).flatten()
@@ -360,7 +355,7 @@ impl WorkerActor {
         }
     }
 
-    /// Whose lease is over, and who has been at it for a while.
+    /// Reports expired leases and tasks that run for long.
     pub(super) fn watch_tasks(&mut self) {
         let now = Timestamp::steady();
         let mut over = Vec::new();
@@ -377,22 +372,22 @@ impl WorkerActor {
         }
         for (key, task, renewed) in over {
             log::warn!(
-                "nothing was heard of a task for its whole lease run_id={} attempt={} worker_id={}",
+                "lease of a task expired without any report run_id={} attempt={} worker_id={}",
                 task.identity,
                 task.attempt,
                 self.id
             );
             self.hands.held.remove(&key);
-            self.send(ToWorker::Cancel { task, reason: "nothing was heard of it for its whole lease".to_owned() });
+            self.send(ToWorker::Cancel { task, reason: "its lease expired without any report".to_owned() });
             if let Some(handle) = self.task_of(task.identity) {
-                handle.lease_over(self.id, Some(task), renewed, "nothing was heard of it for its whole lease");
+                handle.lease_over(self.id, Some(task), renewed, "its lease expired without any report");
             }
         }
         self.hands.awaited.retain(|_, waiting| !waiting.is_closed());
     }
 }
 
-/// As [`ToWorker`] is written, without owning what is in it.
+/// Has the format of [`ToWorker`], without owning its content.
 #[derive(serde::Serialize)]
 struct Out<T> {
     t: &'static str,
@@ -428,9 +423,9 @@ impl Handler<CancelTask> for WorkerActor {
     fn handle(&mut self, CancelTask { task, reason }: CancelTask, _: &mut Self::Context) {
         self.guard.message("worker.cancel");
         self.flush();
-        // From now on its lease is renewed by nothing: what it does not end by itself is over by then.
+        // Nothing renews its lease from now on: if the worker does not end it, it ends with the lease.
         if let Some(held) = self.hands.held.get(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
-            log::debug!("a task is to end run_id={} attempt={} worker_id={}", task.identity, held.attempt, self.id);
+            log::debug!("task is cancelled run_id={} attempt={} worker_id={}", task.identity, held.attempt, self.id);
             self.hands.held.remove(&(task.identity, task.instance));
         }
         self.send(ToWorker::Cancel { task, reason });
