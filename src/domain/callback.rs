@@ -74,7 +74,7 @@ impl Callback {
             return Err(("url", format!("`{}` is not a URL of http or https", self.url)));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(("url", "must not contain a user name or password, since lists show it: use the header `Authorization`".to_owned()));
+            return Err(("url", "must not contain a user name or password: use the header `Authorization`".to_owned()));
         }
         if url.host_str().is_some_and(|host| host.contains('{')) {
             return Err(("url", "placeholders must be in the path or the query, not in the host".to_owned()));

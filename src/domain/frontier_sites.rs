@@ -30,7 +30,7 @@ struct Site {
     is_out: bool,
     /// Its blocks no longer wait for it: it has no pace.
     is_free: bool,
-    /// Requests that the run has taken of it.
+    /// Requests to it that the run has accepted.
     taken: u32,
 }
 

@@ -217,7 +217,7 @@ enum Step {
     Report(u8),
     /// Some of its requests have results.
     Part(u8, u8),
-    /// Some of its requests have results, the others come back.
+    /// Some of its requests have results, the others return to the queue.
     Back(u8, u8),
     Lose(u8),
     /// A hold of its site: a sent block is recalled; a block without a site waits for one.

@@ -1,4 +1,4 @@
-//! Where a URL is in a run, and why it is not further.
+//! Explains where a URL is in a run, and why it has no result yet.
 
 use super::fingerprint::Fingerprint;
 use super::run::RunState;
@@ -6,50 +6,50 @@ use super::schedule::Answer;
 use super::settings::QueueSettings;
 use super::time::Timestamp;
 
-/// A URL that is looked for in a run.
+/// A URL to look up in a run.
 #[derive(Debug)]
 pub struct Sought<'a> {
-    /// The URL as it was asked for.
+    /// The URL as requested.
     pub asked: &'a str,
-    /// The same in its canonical form, by which requests are compared.
+    /// Its canonical form, which is used to compare requests.
     pub url: &'a str,
-    /// The id of a GET request for it.
+    /// The id that a GET request for it has.
     pub request_id: Fingerprint,
-    /// How the run takes requests.
+    /// The queue settings of the run.
     pub settings: &'a QueueSettings,
-    /// Where the run is.
+    /// The state of the run.
     pub state: RunState,
-    /// Since when it hands out no blocks.
+    /// Since when its dispatch is paused.
     pub paused_at: Option<Timestamp>,
-    /// What was found: the request, then its repetition, then that of the repetition.
+    /// What was found: the request, then its repetition, then the repetition of that.
     pub found: &'a [Whereabouts],
     /// Now.
     pub now: Timestamp,
 }
 
-/// Where a request is.
+/// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// It waits for a node.
     Ready,
-    /// It waits for its site.
+    /// It waits for its turn at its site.
     AtSite {
         /// The site.
         site: String,
-        /// The site is not asked before.
+        /// Earliest time of the next request to the site.
         until: Timestamp,
-        /// Another run or block is asking the site.
+        /// Another run or block currently uses the site.
         is_taken: bool,
-        /// Blocks to the site that come first.
+        /// Number of blocks before it in the queue of the site.
         ahead: usize,
     },
-    /// It is at a node.
+    /// A node has it.
     AtNode {
         /// The node.
         node: String,
-        /// Since when.
+        /// When the node got it.
         since: Timestamp,
-        /// The hand-out of its block, counted from 1.
+        /// The attempt of its block, starting at 1.
         attempt: u32,
     },
     /// It, or its result, is being stored.
@@ -58,24 +58,24 @@ pub enum Whereabouts {
     GivenUp,
     /// It failed.
     Failed {
-        /// Why, in one word; none: the site answered with the status.
+        /// The kind of failure; `None`: the site answered with the status.
         kind: Option<String>,
-        /// The same in words.
+        /// A readable message.
         message: String,
         /// The HTTP status; 0 if there was no answer.
         status: u16,
-        /// How often it was tried.
+        /// Number of tries.
         tries: u32,
-        /// When.
+        /// When it failed.
         at: Option<Timestamp>,
-        /// Who reported it; none: the broker.
+        /// The node that reported it; `None`: the broker.
         node: Option<String>,
     },
-    /// It was answered well.
+    /// It succeeded.
     Done {
         /// The HTTP status; none: its result was acknowledged and is not kept.
         status: Option<u16>,
-        /// When.
+        /// When it succeeded.
         at: Option<Timestamp>,
         /// A worker has acknowledged it.
         is_acknowledged: bool,
