@@ -101,7 +101,7 @@ pub fn explain_url(sought: &Sought<'_>) -> Answer {
     let is_waiting = matches!(last, Whereabouts::Ready | Whereabouts::AtSite { .. });
     let paused = sought.paused_at.filter(|_| is_waiting && !sought.state.is_final());
     if let Some(at) = paused {
-        because.push(format!("The run is paused since {at}: it hands out no blocks until it is resumed."));
+        because.push(format!("The run is paused since {at}: it dispatches no blocks until it is resumed."));
     }
     because.push("The same request pushed again is a duplicate and changes nothing.".to_owned());
     let (verdict, rule) = match last {
@@ -134,12 +134,12 @@ fn unknown(sought: &Sought<'_>) -> Vec<String> {
 fn sentence(place: &Whereabouts, sought: &Sought<'_>) -> String {
     let at = |at: &Option<Timestamp>| at.map(|at| format!(" at {at}")).unwrap_or_default();
     match place {
-        Whereabouts::Ready => "It waits for a node that has room.".to_owned(),
+        Whereabouts::Ready => "It waits for a node with a free slot.".to_owned(),
         Whereabouts::AtSite { site, until, is_taken, ahead } => {
             let when = match (*is_taken, *until > sought.now) {
-                (true, _) => "which another block is asking".to_owned(),
-                (false, true) => format!("which is not asked before {until}"),
-                (false, false) => "which may be asked now".to_owned(),
+                (true, _) => "which another block is using".to_owned(),
+                (false, true) => format!("which may not be used before {until}"),
+                (false, false) => "which may be used now".to_owned(),
             };
             let before = match ahead {
                 0 => String::new(),
@@ -148,7 +148,7 @@ fn sentence(place: &Whereabouts, sought: &Sought<'_>) -> String {
             };
             format!("It waits for its site {site}, {when}{before}.")
         }
-        Whereabouts::AtNode { node, since, attempt } => format!("It is at node {node} since {since}, in hand-out {attempt} of its block."),
+        Whereabouts::AtNode { node, since, attempt } => format!("It is at node {node} since {since}, in attempt {attempt} of its block."),
         Whereabouts::Storing => "It is being stored.".to_owned(),
         Whereabouts::GivenUp => format!("It has no result: the run ended first, as {}.", sought.state.name()),
         Whereabouts::Failed { kind, message, status, tries, at: time, node } => {
@@ -210,10 +210,10 @@ mod tests {
         };
         let done = |status, is_acknowledged| Whereabouts::Done { status, at: Some(Timestamp(1_000)), is_acknowledged };
         for (place, verdict, rule, text) in [
-            (Whereabouts::Ready, "waiting", "node", "It waits for a node that has room."),
-            (at_site(9_000, false, 2), "waiting", "site", "not asked before 1970-01-01T00:00:09.000Z; 2 blocks to the site come first."),
-            (at_site(1_000, false, 0), "waiting", "site", "its site a, which may be asked now."),
-            (at_site(9_000, true, 1), "waiting", "site", "which another block is asking; 1 block to the site comes first."),
+            (Whereabouts::Ready, "waiting", "node", "It waits for a node with a free slot."),
+            (at_site(9_000, false, 2), "waiting", "site", "not be used before 1970-01-01T00:00:09.000Z; 2 blocks to the site come first."),
+            (at_site(1_000, false, 0), "waiting", "site", "its site a, which may be used now."),
+            (at_site(9_000, true, 1), "waiting", "site", "which another block is using; 1 block to the site comes first."),
             (
                 Whereabouts::AtNode { node: "n".into(), since: Timestamp(2_000), attempt: 3 },
                 "atNode",
