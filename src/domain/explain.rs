@@ -258,7 +258,7 @@ fn scheduled(around: &RunView<'_>) -> Answer {
             Answer::new("scheduled", "startTold", vec![text])
         }
         (None, Some(answer)) if around.run.kind == JobKind::Block => answer,
-        (None, _) => Answer::new("scheduled", "starting", vec!["Its start was ordered, and it has not been reported as running yet.".to_owned()]),
+        (None, _) => Answer::new("scheduled", "starting", vec!["Its start was ordered, but it is not running yet.".to_owned()]),
     }
 }
 

@@ -218,7 +218,7 @@ mod tests {
                 Whereabouts::AtNode { node: "n".into(), since: Timestamp(2_000), attempt: 3 },
                 "atNode",
                 "lease",
-                "at node n since 1970-01-01T00:00:02.000Z, in hand-out 3",
+                "at node n since 1970-01-01T00:00:02.000Z, in attempt 3",
             ),
             (Whereabouts::Storing, "waiting", "storing", "It is being stored."),
             (Whereabouts::GivenUp, "givenUp", "runOver", "the run ended first, as running."),
