@@ -80,7 +80,7 @@ pub struct Step {
     pub rows: Vec<Row>,
     /// The state of the plan after that.
     pub state: PlanState,
-    /// The running runs must be stopped first.
+    /// The runs in progress must be stopped first.
     pub replace: bool,
     /// The clock went back: rows after this time that made no run must be withdrawn. Changes of the job that were made after it
     /// take effect from it.

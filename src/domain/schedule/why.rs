@@ -122,8 +122,7 @@ pub fn explain(row: &Recorded<'_>, policies: Option<&Policies>) -> Answer {
     let late = row.decided_at.since_ms(row.planned_at);
     let mut because = vec![origin(row.kind, row.planned_at)];
     if row.instants > 1 {
-        because
-            .push(format!("One ledger row covers {} scheduled times from {} to {}.", row.instants, row.planned_at, row.planned_until));
+        because.push(format!("One ledger row covers {} scheduled times from {} to {}.", row.instants, row.planned_at, row.planned_until));
     }
     let when = if late < 0 { format!("{} ms ahead of its time", -late) } else { format!("{late} ms after its time") };
     because.push(format!("It was decided at {} ({when}), under version {} of the job.", row.decided_at, row.version));
