@@ -416,7 +416,7 @@ mod tests {
         assert!(text.contains("watches sum is needed, and no worker is connected"), "{text}");
         let mut all = vec![refusal("a", Obstacle::Unsuitable("it does not watch sum".into()))];
         assert_eq!(of_task(RunState::Pending, &parts, &all).1, "noWorker");
-        all.push(refusal("b", Obstacle::Busy("it is full: 4 of 4 places are taken".into())));
+        all.push(refusal("b", Obstacle::Busy("it is full: 4 of 4 slots are used".into())));
         let (_, rule, text) = of_task(RunState::Pending, &parts, &all);
         assert_eq!(rule, "workersFull");
         let (near, far) = (text.find("(b): it is full").expect("b"), text.find("(a): it does not watch").expect("a"));
