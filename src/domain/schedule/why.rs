@@ -156,7 +156,7 @@ fn outcome(verdict: &str) -> &'static str {
         "skipped" => "it made no run",
         "missed" => "it came too late to make a run",
         "merged" => "it was merged into another run",
-        _ => "this version does not know the outcome",
+        _ => "its outcome is not known to this version",
     }
 }
 
