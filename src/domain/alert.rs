@@ -25,7 +25,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

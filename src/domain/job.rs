@@ -34,7 +34,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -40,7 +40,7 @@ pub enum RunState {
 impl RunState {
     const ALL: [Self; 6] = [Self::Pending, Self::Scheduled, Self::Running, Self::Failed, Self::Success, Self::Stopped];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -196,7 +196,7 @@ pub struct Run {
     pub planned_at: Option<Timestamp>,
     /// When its first attempt began.
     pub start_time: Option<Timestamp>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
     /// When it ended.
     pub finish_time: Option<Timestamp>,

@@ -22,7 +22,7 @@ pub enum WorkerState {
 impl WorkerState {
     const ALL: [Self; 4] = [Self::Enabled, Self::Disabled, Self::Draining, Self::Kicked];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -119,7 +119,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 5] = [Self::Plan, Self::Asked, Self::Silence, Self::Outside, Self::Backfill];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -67,7 +67,7 @@ impl Rule {
         Self::StillRunning,
     ];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -24,7 +24,7 @@ pub enum SiteBy {
 impl SiteBy {
     const ALL: [Self; 3] = [Self::Host, Self::Domain, Self::Ip];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
