@@ -1,8 +1,7 @@
 //! What an agent allows a broker to run on its machine.
 //!
-//! These limits are set on the machine and not by the broker, so that a compromised broker does not own every machine. So
-//! programs are disabled unless the owner of the machine enables them, and packages come only from the broker unless
-//! other hosts are listed.
+//! These limits are set on the machine and not by the broker, so that a compromised broker does not own every machine. So programs are
+//! disabled unless the owner of the machine enables them, and packages come only from the broker unless other hosts are listed.
 
 use crate::protocol::application::ProgramLimits;
 use serde::Deserialize;

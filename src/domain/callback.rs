@@ -123,9 +123,8 @@ impl Callback {
         }
     }
 
-    /// The request of a run with placeholders filled in. Values are escaped so that they cannot change the structure:
-    /// percent-encoded
-    /// in the URL and in a form, JSON-escaped in a JSON body, without control characters in a header.
+    /// The request of a run with placeholders filled in. Values are escaped so that they cannot change the structure: percent-encoded in
+    /// the URL and in a form, JSON-escaped in a JSON body, without control characters in a header.
     #[must_use]
     pub fn filled(&self, run: &Run) -> Filled {
         let values = Values::of(run);

@@ -7,8 +7,7 @@ use url::Url;
 
 /// 96 bits that stand for a request within its run; as text, 24 hexadecimal digits: the `requestId`.
 ///
-/// The first 12 bytes of a SHA-256. Among ten million requests the chance that two different ones collide is about 6e-16
-/// (n²/2 / 2^96).
+/// The first 12 bytes of a SHA-256. Among ten million requests the chance that two different ones collide is about 6e-16 (n²/2 / 2^96).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 12]);
 

@@ -355,9 +355,8 @@ impl Frontier {
 
     // --- receiving results
 
-    /// Whether a report is accepted. A report without an attempt counts for the node's current one. A ready block accepts results
-    /// of
-    /// an earlier attempt: they are valid, and no other node works on the block.
+    /// Whether a report is accepted. A report without an attempt counts for the node's current one. A ready block accepts results of an
+    /// earlier attempt: they are valid, and no other node works on the block.
     #[must_use]
     pub fn check_report(&self, seq: Seq, node: NodeId, attempt: Option<u32>) -> ReportVerdict {
         match self.phase(seq) {

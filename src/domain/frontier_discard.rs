@@ -15,8 +15,7 @@ impl Frontier {
         is_delivered
     }
 
-    /// The loss of a block's results is on disk, and the counters exclude them: the block is ready again, unless it has no attempts
-    /// left.
+    /// The loss of a block's results is on disk, and the counters exclude them: the block is ready again, unless it has no attempts left.
     pub fn discarded(&mut self, seq: Seq, success: u32, error: u32, attempt: u32) -> Lost {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));
         self.counters.success -= u64::from(success);

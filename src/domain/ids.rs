@@ -131,8 +131,7 @@ macro_rules! id {
 macro_rules! made_here {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The next id of this process, from the current time: see [`Counter`]. Ids that are made in sequence are adjacent in
-            /// an
+            /// The next id of this process, from the current time: see [`Counter`]. Ids that are made in sequence are adjacent in an
             /// index, so that many new rows change few of its pages.
             #[must_use]
             pub fn at(now: Timestamp) -> Self {

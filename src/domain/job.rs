@@ -361,9 +361,8 @@ impl Properties {
         self.parsed("StaleAfter", 1..=31_536_000_000)
     }
 
-    /// The job that starts a worker when no worker watches the class (`WorkerJob`: its name or id), and the milliseconds to wait
-    /// for
-    /// that worker (`WorkerWait`).
+    /// The job that starts a worker when no worker watches the class (`WorkerJob`: its name or id), and the milliseconds to wait for that
+    /// worker (`WorkerWait`).
     ///
     /// # Errors
     /// The name is too long, or the time is not a number in range.

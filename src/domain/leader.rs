@@ -1,5 +1,4 @@
-//! Leader election among several brokers: what a standby concludes from the lease, and what a leader concludes when it cannot
-//! renew.
+//! Leader election among several brokers: what a standby concludes from the lease, and what a leader concludes when it cannot renew.
 //!
 //! It never uses a clock that can be set. A standby measures with its own monotonic clock how long the lease has not changed; it
 //! detects a dead leader at once by a lock that the operating system releases. Both only decide when to *try*: a takeover is one

@@ -28,8 +28,7 @@ pub struct NodeFacts {
     pub memory: u64,
     /// Maximum number of concurrent blocks.
     pub max_process_count: u32,
-    /// Maximum number of sites that it works on at once with a pace: slots for blocks of sites, in addition to the others. Absent:
-    /// it does
+    /// Maximum number of sites that it works on at once with a pace: slots for blocks of sites, in addition to the others. Absent: it does
     /// not support pacing, and gets one request of a site at a time.
     #[serde(skip)]
     pub max_sites: Option<u32>,

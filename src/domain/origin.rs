@@ -39,9 +39,8 @@ impl Origin {
         &canonical_url[..end]
     }
 
-    /// Whether data for this origin may also go to the other: it is the same origin, or the same host at the default TLS port,
-    /// where
-    /// most sites redirect from the default HTTP port.
+    /// Whether data for this origin may also go to the other: it is the same origin, or the same host at the default TLS port, where most
+    /// sites redirect from the default HTTP port.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let is_upgrade = !self.is_https && self.port == 80 && other.is_https && other.port == 443;

@@ -41,8 +41,7 @@ impl RequestBatch {
         &self.text[request.span.start as usize..request.span.end as usize]
     }
 
-    /// Packs some requests into the text of a block: a JSON array of the objects as sent, each with its `requestId` inserted
-    /// in front.
+    /// Packs some requests into the text of a block: a JSON array of the objects as sent, each with its `requestId` inserted in front.
     #[must_use]
     pub fn pack(&self, chosen: &[usize]) -> Vec<u8> {
         let bytes: usize = chosen.iter().map(|&i| self.requests[i].span.len() + ID.len() + 27).sum();

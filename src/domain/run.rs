@@ -219,9 +219,8 @@ impl Run {
         self.planned_at.is_some() && self.rules.late_after.is_some()
     }
 
-    /// Who created it: the role of the token that triggered it by hand, `workflow` if the end of another run did, `scheduler` if
-    /// its
-    /// plan or an external scheduler did; `None`: a caller without a token.
+    /// Who created it: the role of the token that triggered it by hand, `workflow` if the end of another run did, `scheduler` if its plan
+    /// or an external scheduler did; `None`: a caller without a token.
     #[must_use]
     pub fn create_by(&self) -> Option<&str> {
         match (&self.rules.by, self.rules.after, self.planned_at) {

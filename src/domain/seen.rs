@@ -1,10 +1,9 @@
 //! The set of requests that a run has seen: an exact set of fingerprints in about fourteen bytes each.
 //!
-//! A fingerprint is a uniform hash, so a sorted array with gaps is a hash table: the position of a fingerprint is its value
-//! scaled to the length of the array, and collisions are kept in order next to it (linear probing with ordered clusters;
-//! Amble and Knuth, *Ordered hash tables*, 1974). The order ends an unsuccessful search early, and a table can grow in
-//! one pass without hashing. The set is split into parts that grow one at a time, by an eighth, so that growing
-//! never needs a second copy of the whole set.
+//! A fingerprint is a uniform hash, so a sorted array with gaps is a hash table: the position of a fingerprint is its value scaled to the
+//! length of the array, and collisions are kept in order next to it (linear probing with ordered clusters; Amble and Knuth, *Ordered hash
+//! tables*, 1974). The order ends an unsuccessful search early, and a table can grow in one pass without hashing. The set is split into
+//! parts that grow one at a time, by an eighth, so that growing never needs a second copy of the whole set.
 
 use super::fingerprint::Fingerprint;
 

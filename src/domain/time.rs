@@ -17,8 +17,7 @@ impl Timestamp {
         Self(Utc::now().timestamp_millis() + crate::fault::clock_offset_ms())
     }
 
-    /// The wall clock at its first reading, advanced by a monotonic clock: for leases and timeouts within this process. Never
-    /// stored or
+    /// The wall clock at its first reading, advanced by a monotonic clock: for leases and timeouts within this process. Never stored or
     /// sent: see [`Self::on_the_wall`].
     #[must_use]
     pub fn steady() -> Self {

@@ -99,8 +99,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The data after a watch message: exactly what it sent. But a worker that was registered by its address keeps its name, group
-    /// and
+    /// The data after a watch message: exactly what it sent. But a worker that was registered by its address keeps its name, group and
     /// address where the message omits them.
     #[must_use]
     pub fn after_watch(self, said: Self) -> Self {

@@ -1,5 +1,4 @@
-//! Blocks on their way to nodes: pushed, lost and retried, and loaded when a run restarts.
-//! Results are in [`super::results`].
+//! Blocks on their way to nodes: pushed, lost and retried, and loaded when a run restarts. Results are in [`super::results`].
 
 use super::columns::{Hex, block_key, block_keys, damaged, id, print_bytes, prints_in, seq_of, shared_prints};
 use super::dialect::Conn;

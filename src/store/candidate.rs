@@ -83,8 +83,7 @@ impl Seat {
     /// Checks the lease once, and takes over if allowed. Only a leader keeps the lock afterwards.
     ///
     /// # Errors
-    /// [`StoreError::Busy`]: a takeover is allowed, but another process holds the write lock. Otherwise: the database cannot
-    /// be used.
+    /// [`StoreError::Busy`]: a takeover is allowed, but another process holds the write lock. Otherwise: the database cannot be used.
     pub fn look(&mut self, watch: &mut Watch, now_ms: u64) -> Result<Look, StoreError> {
         let seen = self.lease()?;
         let lease = seen.as_ref().map(|seen| &seen.lease);

@@ -78,8 +78,7 @@ pub struct WriteFires {
     pub state: PlanState,
     /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
-    /// The clock went back: rows after this time that made no run are withdrawn, and later changes of the job take effect from this
-    /// time.
+    /// The clock went back: rows after this time that made no run are withdrawn, and later changes of the job take effect from this time.
     pub rewind: Option<Timestamp>,
     /// Events that cause alerts.
     pub events: Vec<NewEvent>,

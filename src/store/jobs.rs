@@ -43,9 +43,8 @@ impl WriteOp for InsertJob {
     }
 }
 
-/// Updates a job; deleting and enabling are updates as well. The version is the one that the change is based on, and the plan
-/// restarts from `state`. [`StoreError::Conflict`] contains `version`, `name`, or `plan` if the plan changed
-/// meanwhile.
+/// Updates a job; deleting and enabling are updates as well. The version is the one that the change is based on, and the plan restarts
+/// from `state`. [`StoreError::Conflict`] contains `version`, `name`, or `plan` if the plan changed meanwhile.
 #[derive(Debug, Clone)]
 pub struct UpdateJob {
     /// All new values; `creation_time` does not change, and `update_by` is the caller.

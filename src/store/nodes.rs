@@ -12,8 +12,7 @@ use diesel::prelude::*;
 use std::collections::HashMap;
 use uuid::Uuid;
 
-/// A node connected: inserts or updates its row with the reported facts. The operator's setting whether it is enabled does not
-/// change.
+/// A node connected: inserts or updates its row with the reported facts. The operator's setting whether it is enabled does not change.
 #[derive(Debug, Clone)]
 pub struct UpsertNode {
     /// The facts that the node reported.

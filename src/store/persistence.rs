@@ -99,8 +99,7 @@ impl Persistence {
                     Err(e) => log::error!("the writer is gone error={e}"),
                 }
                 // Callers that just got results, and others on this thread, may have more to write: let them add it before the next
-                // commit,
-                // which costs the same for one as for many.
+                // commit, which costs the same for one as for many.
                 this.plan_flush(ctx);
             });
             ctx.spawn(written);

@@ -112,8 +112,7 @@ pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
 /// The same for a query ordered by number, for which the planner would otherwise read all runs.
 pub(super) const AMONG_OPEN: &str = "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))";
 
-/// Runs in this state, written so that an index is used for open and failed runs. Most of the other runs are
-/// successful.
+/// Runs in this state, written so that an index is used for open and failed runs. Most of the other runs are successful.
 pub(super) fn in_state(state: RunState) -> String {
     match state {
         RunState::Pending | RunState::Scheduled | RunState::Running => format!("{AMONG_OPEN} AND state = '{}'", state.name()),

@@ -250,8 +250,7 @@ impl ReadOp for UnsettledJobs {
     }
 }
 
-/// Jobs that should have applied something by now: runs that ended (each is returned), or a queued run without another run before
-/// it.
+/// Jobs that should have applied something by now: runs that ended (each is returned), or a queued run without another run before it.
 #[derive(Debug, Clone, Copy)]
 pub struct OverdueJobs {
     /// Younger entries are ignored.

@@ -97,9 +97,8 @@ impl NewRun {
     }
 }
 
-/// Stores a new run that was triggered by hand or externally, and the ledger row of its scheduled time. If the time or the key has
-/// a run already, nothing is written and that run is returned; if the time was skipped, [`StoreError::Conflict`]
-/// contains `fire`.
+/// Stores a new run that was triggered by hand or externally, and the ledger row of its scheduled time. If the time or the key has a run
+/// already, nothing is written and that run is returned; if the time was skipped, [`StoreError::Conflict`] contains `fire`.
 #[derive(Debug, Clone)]
 pub struct InsertRun {
     /// The run.

@@ -141,8 +141,7 @@ impl ApplicationSettings {
         Ok(settings)
     }
 
-    /// The argument words, before placeholders are filled in: the job's own, or the arguments of the trigger instead, unless the
-    /// job's
+    /// The argument words, before placeholders are filled in: the job's own, or the arguments of the trigger instead, unless the job's
     /// arguments contain `{arguments}` as the place for them.
     ///
     /// # Errors

@@ -1,8 +1,7 @@
 //! State machine of an application run: its instances, each on its own node, from the start order to the end of all.
 //!
-//! No single message is essential. The broker repeats an order until the node answers; it queries a node that reconnects; a node
-//! that is away too long loses its instance. A report about an instance that is already over here changes nothing: the node is
-//! ordered to end it.
+//! No single message is essential. The broker repeats an order until the node answers; it queries a node that reconnects; a node that is
+//! away too long loses its instance. A report about an instance that is already over here changes nothing: the node is ordered to end it.
 //!
 //! An instance never starts twice: each order contains the attempt, and a node does not start an attempt that it had before. After
 //! a restart, an instance that was stored as running gets no new order until its node has listed it.

@@ -3,9 +3,8 @@
 use super::super::ids::{Identity, JobId};
 use super::super::time::Timestamp;
 
-/// Splits a line into words at blanks. `'…'` quotes literally; in `"…"` a backslash is literal except before `"` and `\`; outside
-/// of quotes it is literal except before a quote, a blank and a backslash. A JSON array of strings is used as the list
-/// of words.
+/// Splits a line into words at blanks. `'…'` quotes literally; in `"…"` a backslash is literal except before `"` and `\`; outside of
+/// quotes it is literal except before a quote, a blank and a backslash. A JSON array of strings is used as the list of words.
 ///
 /// # Errors
 /// A quote is not closed, or the array does not contain only strings.

@@ -89,8 +89,7 @@ impl Fields {
         days
     }
 
-    /// The text for the `cron` crate: lists of plain ranges, Sunday as 1; every day where the crate cannot express what [`Days`]
-    /// holds.
+    /// The text for the `cron` crate: lists of plain ranges, Sunday as 1; every day where the crate cannot express what [`Days`] holds.
     pub(super) fn for_crate(&self, days: &Days) -> String {
         let list =
             |field: &Field, unit: Unit, shift: u16| if field.is_all(unit) { "*".to_owned() } else { ranges(&field.values(unit), shift) };

@@ -15,8 +15,7 @@ const COUNT: u32 = 12;
 /// Bits of a number: it fits the signed 64 bits of SQL and Java.
 const BITS: u32 = 48 + COUNT;
 
-/// Replaces an id where only 64 bits fit. Sent as decimal digits in a string, because a JavaScript number holds at most 53
-/// bits.
+/// Replaces an id where only 64 bits fit. Sent as decimal digits in a string, because a JavaScript number holds at most 53 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Number(u64);
 
@@ -166,9 +165,8 @@ impl<T> schemars::JsonSchema for Named<T> {
     }
 }
 
-/// Makes increasing numbers that never repeat, whatever the clock does: the time in milliseconds with a 12-bit counter, or the last
-/// number plus one if that is greater. So it runs ahead of a clock that was set back, and of a millisecond with more than 4,096
-/// numbers.
+/// Makes increasing numbers that never repeat, whatever the clock does: the time in milliseconds with a 12-bit counter, or the last number
+/// plus one if that is greater. So it runs ahead of a clock that was set back, and of a millisecond with more than 4,096 numbers.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 

@@ -143,8 +143,7 @@ impl Schedule {
         }
     }
 
-    /// The clock went back to `to`, and this schedule was stored at `at`, after that: intervals with an anchor in the future keep
-    /// their
+    /// The clock went back to `to`, and this schedule was stored at `at`, after that: intervals with an anchor in the future keep their
     /// rhythm, but begin before it.
     pub fn set_back(&mut self, to: Timestamp, at: Timestamp) {
         for trigger in &mut self.triggers {

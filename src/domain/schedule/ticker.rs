@@ -29,8 +29,7 @@ pub struct Turn {
     pub tell: Vec<JobId>,
     /// More jobs are due: call again at once.
     pub more: bool,
-    /// The clock went back by this many milliseconds since the last turn: the caller must find all jobs whose plans contain a later
-    /// time,
+    /// The clock went back by this many milliseconds since the last turn: the caller must find all jobs whose plans contain a later time,
     /// and pass them to [`Ticker::revise`].
     pub went_back_ms: Option<i64>,
 }

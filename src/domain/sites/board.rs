@@ -185,8 +185,7 @@ impl Board {
         is_mine
     }
 
-    /// Applies the outcomes of requests to a site; `began` is the start of the last request. Returns the state to store if the
-    /// stored
+    /// Applies the outcomes of requests to a site; `began` is the start of the last request. Returns the state to store if the stored
     /// state must change: `Some(None)` deletes it, because the site has the default state.
     pub fn learn(&mut self, name: &str, pace: Pace, outcomes: &[Outcome], began: Timestamp, now: Timestamp) -> Option<Option<SiteState>> {
         let state = &mut self.entry(name, now).state;
@@ -287,8 +286,7 @@ impl Board {
         })
     }
 
-    /// Sites with information, by name: those after `after` whose name contains `part`; with `held` only those that are held, or
-    /// only
+    /// Sites with information, by name: those after `after` whose name contains `part`; with `held` only those that are held, or only
     /// those that are not.
     #[must_use]
     pub fn page(&self, part: &str, held: Option<bool>, after: Option<&str>, most: usize, now: Timestamp) -> Vec<SiteView> {

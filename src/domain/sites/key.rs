@@ -56,8 +56,7 @@ pub fn host_of(url: &Url) -> String {
     }
 }
 
-/// The name of the site of a URL. `address` is the address of its host, if known; until then a site by address uses the host
-/// name.
+/// The name of the site of a URL. `address` is the address of its host, if known; until then a site by address uses the host name.
 ///
 /// Names of different kinds may be equal (`example.com` as a host and as a domain): then they share one site and one pace.
 #[must_use]
@@ -148,9 +147,8 @@ fn canonical(address: IpAddr) -> IpAddr {
 /// Suffixes that do not exist in the public DNS (RFC 6761, RFC 6762, RFC 8375, and `internal` by ICANN's decision).
 const PRIVATE_NAMES: [&str; 4] = [".test", ".local", ".home.arpa", ".internal"];
 
-/// Whether a host is this machine or in a private network, as far as known: by an address in the URL, by a name that does not exist
-/// in the public DNS (`localhost`, `build`, `web.internal`), or by the known address of the host. Such sites have no pace
-/// unless a rule sets one.
+/// Whether a host is this machine or in a private network, as far as known: by an address in the URL, by a name that does not exist in the
+/// public DNS (`localhost`, `build`, `web.internal`), or by the known address of the host. Such sites have no pace unless a rule sets one.
 #[must_use]
 pub fn is_private(url: &Url, address: Option<IpAddr>) -> bool {
     let known: IpAddr = match url.host() {

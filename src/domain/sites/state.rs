@@ -299,8 +299,7 @@ impl SiteState {
         self.connections == 0 && self.left(self.wait_ms.max(self.hold_ms), now) == 0 && (self.is_usual(0, now) || is_old)
     }
 
-    /// Whether it equals the default for this delay, except for the time of the last request, so that nothing needs to be stored.
-    /// An
+    /// Whether it equals the default for this delay, except for the time of the last request, so that nothing needs to be stored. An
     /// expired manual hold is ignored.
     #[must_use]
     pub fn is_usual(&self, delay_ms: u32, now: Timestamp) -> bool {

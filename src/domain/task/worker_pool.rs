@@ -206,8 +206,7 @@ fn mixed(key: u64, worker: WorkerId) -> u64 {
 }
 
 impl WorkerPool {
-    /// A worker joins or changes its properties; its current tasks stay counted. `barred`: an operator blocks new tasks for it;
-    /// passed
+    /// A worker joins or changes its properties; its current tasks stay counted. `barred`: an operator blocks new tasks for it; passed
     /// here because otherwise it could get a task before a later call.
     pub fn join(&mut self, id: WorkerId, hand: WorkerCapacity, open: bool, barred: bool) -> Vec<Grant> {
         self.turn += 1;
@@ -247,8 +246,7 @@ impl WorkerPool {
         self.redirect();
         let orphans = self.lanes.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, lane)| lane.values());
         let orphans = orphans.filter(|ask| ask.only == Some(id)).map(|ask| ask.asker).collect();
-        // Other slots become usable only for tasks bound to certain workers, or tasks that avoided other workers while this one was
-        // there.
+        // Other slots become usable only for tasks bound to certain workers, or tasks that avoided other workers while this one was there.
         let concerns_others = self.lanes.iter().any(|(key, lane)| key.bound || lane.values().any(|ask| !ask.excluded.is_empty()));
         (if concerns_others { self.serve_all() } else { Vec::new() }, orphans)
     }

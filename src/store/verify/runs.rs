@@ -65,8 +65,7 @@ pub(super) fn verify(conn: &mut Conn, found: &mut Found<'_>, since: Timestamp) -
     Ok(())
 }
 
-/// A job that skips fires while a run is open never has two runs in progress at once. Runs from before its last change had other
-/// rules.
+/// A job that skips fires while a run is open never has two runs in progress at once. Runs from before its last change had other rules.
 pub(super) fn verify_overlap(conn: &mut Conn, found: &mut Found<'_>, changed: Timestamp) -> Result<(), StoreError> {
     let open: Vec<(String, Option<i64>)> = run::table
         .filter(run::job_id.eq(found.id))

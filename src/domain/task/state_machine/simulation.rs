@@ -1,6 +1,5 @@
-//! Simulates one task with seeded random numbers: workers that die, hang, reject tasks and return, a network that delays and
-//! breaks,
-//! a broker that is killed before and after each of its writes. Every step checks the guarantees.
+//! Simulates one task with seeded random numbers: workers that die, hang, reject tasks and return, a network that delays and breaks, a
+//! broker that is killed before and after each of its writes. Every step checks the guarantees.
 //!
 //! `WEBLOOM_TASK_SIMULATION=seed,lives` selects other simulations.
 
