@@ -101,7 +101,7 @@ impl SchedulerNet {
     }
 }
 
-/// In milliseconds; converted to `actors::house::Times`.
+/// In milliseconds; converted to `actors::context::Times`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Time between two heartbeats of a node.

@@ -22,7 +22,7 @@ pub struct RunView<'a> {
     pub parts: &'a [Part],
     /// The connected workers, and why none of them gets the first instance that waits for a worker.
     pub refusals: &'a [Refusal],
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

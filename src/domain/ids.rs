@@ -162,7 +162,7 @@ fn schema(written: bool) -> schemars::Schema {
     schemars::json_schema!({ "type": "string", "pattern": pattern })
 }
 
-/// A node or a worker: what calls the broker under an id of its own.
+/// A peer that calls the broker under an id of its own: a node or a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerId {
     /// A node.

@@ -118,7 +118,7 @@ pub fn check_proxy(text: &str) -> Result<Url, String> {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum CookieMode {
-    /// Sent with the first request; then the site may change them.
+    /// Set before the first request; then the site may change them.
     #[default]
     Initial,
     /// The same on every request, whatever the site sets.

@@ -23,7 +23,7 @@ pub struct Sought<'a> {
     pub paused_at: Option<Timestamp>,
     /// What was found: the request, then its repetition, then the repetition of that.
     pub found: &'a [Whereabouts],
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -95,7 +95,7 @@ pub struct LateRun {
 /// Runs that are late to begin and not yet reported as late.
 #[derive(Debug, Clone, Copy)]
 pub struct LateRuns {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// At most this many.
     pub limit: usize,
@@ -120,7 +120,7 @@ impl ReadOp for LateRuns {
 pub struct NoteLate {
     /// The runs.
     pub runs: Vec<LateRun>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -154,7 +154,7 @@ pub struct SilentJob {
 /// from the job's last change if that is later.
 #[derive(Debug, Clone, Copy)]
 pub struct SilentJobs {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// At most this many.
     pub limit: usize,
@@ -179,7 +179,7 @@ impl ReadOp for SilentJobs {
 pub struct NoteSilent {
     /// The jobs.
     pub jobs: Vec<SilentJob>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

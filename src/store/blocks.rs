@@ -94,7 +94,7 @@ pub struct PushBlocks {
     pub epoch: i64,
     /// The blocks.
     pub blocks: Vec<NewBlock>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

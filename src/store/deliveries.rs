@@ -72,7 +72,7 @@ pub struct AlertsDue {
 /// See [`AlertsDue`].
 #[derive(Debug, Clone, Copy)]
 pub struct LookForAlerts {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -112,7 +112,7 @@ fn open_deliveries() -> OpenDeliveries {
 pub struct ExpandEvents {
     /// Milliseconds within which similar events are collected into one message.
     pub gather_ms: u64,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -194,7 +194,7 @@ impl ExpandEvents {
 /// Claims due messages for sending; until the attempt is recorded, no events are added to them.
 #[derive(Debug, Clone)]
 pub struct ClaimAlerts {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// At most this many.
     pub limit: usize,
@@ -258,7 +258,7 @@ pub struct SettleAlert {
     pub attempt: u32,
     /// The error, if it failed.
     pub error: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -308,7 +308,7 @@ pub struct InsertTest {
     pub channel: ChannelId,
     /// Its details as JSON.
     pub detail: String,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -128,7 +128,7 @@ pub struct RequeueFailed {
     pub blocks: Vec<NewBlock>,
     /// The failures of the original blocks, with the marks.
     pub marked: Vec<(Seq, Bytes)>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

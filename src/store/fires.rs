@@ -82,7 +82,7 @@ pub struct WriteFires {
     pub rewind: Option<Timestamp>,
     /// Events that cause alerts.
     pub events: Vec<NewEvent>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -168,7 +168,7 @@ pub struct RecordSkip {
     pub rule: &'static str,
     /// The reason.
     pub reason: String,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

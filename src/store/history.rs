@@ -55,7 +55,7 @@ pub struct StoredChange {
     pub action: String,
     /// Who made the change.
     pub by: Option<String>,
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
     /// The job after the change, as JSON.
     pub job: String,

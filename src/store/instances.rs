@@ -50,7 +50,7 @@ pub struct PlaceRun {
     pub peers: Vec<Uuid>,
     /// A remark about the selection.
     pub reason: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -18,7 +18,7 @@ pub struct StoredData {
     pub run: Option<Identity>,
     /// Who set it, if tokens are in use.
     pub by: Option<String>,
-    /// When.
+    /// When it was stored.
     pub update_time: Timestamp,
 }
 
@@ -50,7 +50,7 @@ pub struct PutJobData {
     pub data: Option<String>,
     /// Who sets it.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -144,7 +144,7 @@ pub struct RenewLease {
     pub ttl_ms: u64,
     /// It holds the lock.
     pub is_locked: bool,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

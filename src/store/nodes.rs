@@ -19,7 +19,7 @@ pub struct UpsertNode {
     pub facts: NodeFacts,
     /// The role of its token: stored only the first time.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -54,7 +54,7 @@ pub struct AddNodeStatus {
     pub node: NodeId,
     /// Its load.
     pub load: NodeLoad,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -91,7 +91,7 @@ pub struct SetNodeWork {
     pub reason: Option<String>,
     /// Who gave the order.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

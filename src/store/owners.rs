@@ -37,7 +37,7 @@ pub struct ClaimId {
     pub owner: String,
     /// Identify the other tokens of the broker. An id that belongs to none of them is free.
     pub others: Vec<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -43,7 +43,7 @@ pub struct StoreResult {
     pub failures: Option<Bytes>,
     /// The results.
     pub pack: Bytes,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -68,8 +68,7 @@ impl WriteOp for StoreResult {
     }
 }
 
-/// Acknowledges blocks and stores the blocks that follow from them. Blocks that were acknowledged before, or have no results, do not
-/// change.
+/// Acknowledges blocks and stores the blocks that follow from them. Blocks with an acknowledgement or without results do not change.
 #[derive(Debug, Clone)]
 pub struct Ack {
     /// The run.
@@ -80,7 +79,7 @@ pub struct Ack {
     pub seqs: Vec<Seq>,
     /// The new blocks.
     pub push: Vec<NewBlock>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

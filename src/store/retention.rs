@@ -40,7 +40,7 @@ pub struct OldRuns {
     pub age_ms: u64,
     /// Limits of jobs that this round has seen before: the newest run to delete by number, and by age.
     pub limits: HashMap<String, RunLimit>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

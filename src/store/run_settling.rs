@@ -155,7 +155,7 @@ pub struct SettleRun {
     pub release: Option<Identity>,
     /// Events that cause alerts.
     pub events: Vec<NewEvent>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// Lines for the log of the run that ended.
     pub lines: Vec<NewLine>,

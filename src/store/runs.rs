@@ -111,7 +111,7 @@ pub struct InsertRun {
     pub key: Option<String>,
 }
 
-/// Inserts several runs, all or none. A rejected run is rejected alone.
+/// Inserts several runs in one transaction. Each result is its own: the rejection of a run does not affect the others.
 #[derive(Debug, Clone)]
 pub struct InsertRuns(pub Vec<InsertRun>);
 
@@ -315,7 +315,7 @@ pub struct FinishRun {
     pub follow: bool,
     /// Who ended it, if it was stopped.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

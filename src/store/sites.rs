@@ -15,7 +15,7 @@ pub struct KeepSite {
     pub name: Arc<str>,
     /// Its state; `None`: the default.
     pub state: Option<SiteState>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -105,7 +105,7 @@ impl ReadOp for RobotsOf {
 /// the number; 0: nothing is left.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneSites {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -25,7 +25,7 @@ pub struct SplitBlock {
     pub made: Vec<NewBlock>,
     /// The results of one of these blocks.
     pub result: Option<StoreResult>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

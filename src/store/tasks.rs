@@ -94,7 +94,7 @@ pub struct FinishTask {
     pub by: Option<String>,
     /// Its job, its identity, and the data for the next run, as JSON.
     pub data: Option<(JobId, Identity, String)>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -243,7 +243,7 @@ pub struct EndInstance {
     pub result: Option<String>,
     /// When its last attempt began.
     pub start_time: Option<Timestamp>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -33,7 +33,7 @@ pub struct MeetWorker {
     pub slots: Option<u32>,
     /// The role of its token: stored only the first time.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -83,7 +83,7 @@ pub struct EnterWorker {
     pub tags: Vec<String>,
     /// Who registers it: stored only the first time.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -150,7 +150,7 @@ pub struct OrderWorker {
     pub reason: Option<String>,
     /// Who gave it.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -15,7 +15,7 @@ pub struct WatchClasses {
     pub worker: WorkerId,
     /// All the classes.
     pub class_names: Vec<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -47,7 +47,7 @@ impl WriteOp for WatchClasses {
 pub struct WorkerGone {
     /// The worker.
     pub worker: WorkerId,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -68,7 +68,7 @@ impl WriteOp for WorkerGone {
 /// When a broker starts, no worker is connected: all open watches end now.
 #[derive(Debug, Clone, Copy)]
 pub struct CloseWorkers {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

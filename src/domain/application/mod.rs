@@ -1,6 +1,6 @@
 //! Applications: a program on one node or on many.
 //!
-//! [`ApplicationSettings`] is a job's description of its program; [`choice`] selects the nodes; [`life`] tracks the state of a run
+//! [`ApplicationSettings`] is a job's description of its program; [`choice`] selects the nodes; [`state_machine`] tracks the state of a run
 //! for each instance.
 
 pub mod choice;

@@ -3,8 +3,8 @@
 //! No single message is essential. The broker repeats an order until the node answers; it queries a node that reconnects; a node that is
 //! away too long loses its instance. A report about an instance that is already over here changes nothing: the node is ordered to end it.
 //!
-//! An instance never starts twice: each order contains the attempt, and a node does not start an attempt that it had before. After
-//! a restart, an instance that was stored as running gets no new order until its node has listed it.
+//! An instance never starts twice: each order contains the attempt, and a node does not start an attempt that it had before. The
+//! broker does not even query an instance that was reported as running before its node has listed it.
 
 use super::super::ids::NodeId;
 use super::super::run::RunState;

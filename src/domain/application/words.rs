@@ -77,8 +77,7 @@ pub struct Place<'a> {
     pub arguments: &'a str,
 }
 
-/// Replaces placeholders. This happens after splitting, so that a value never becomes two words; placeholders inside values are not
-/// replaced.
+/// Replaces placeholders. This happens after splitting, so that a value never becomes two words; placeholders inside values stay.
 #[must_use]
 pub fn expand(word: &str, place: &Place<'_>) -> String {
     let (mut out, mut rest) = (String::with_capacity(word.len()), word);

@@ -11,7 +11,7 @@ use crate::domain::time::Timestamp;
 /// How long before its time a fire may be decided, in milliseconds. This is enough for some ten thousand fires at one time.
 pub const AHEAD_MS: i64 = 900;
 /// The minimum gap to the next fire: a job must not have more than one run that has not begun, and a job with short intervals must
-/// not have fires decided already that a withdrawal would have to make up for.
+/// not have fires that are decided already and would have to be made up for.
 const SHORTEST_GAP_MS: i64 = 2 * AHEAD_MS;
 /// The same if runs may not overlap: a run that has not begun blocks others, so this must not be a large part of the time.
 const SHORTEST_GAP_ALONE_MS: i64 = 60_000;

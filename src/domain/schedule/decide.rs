@@ -85,7 +85,7 @@ pub struct Step {
     /// The clock went back: rows after this time that made no run must be withdrawn. Changes of the job that were made after it
     /// take effect from it.
     pub rewind: Option<Timestamp>,
-    /// Fires that made a run before the clock went back are skipped: the plan continues after them.
+    /// Fires that made a run before the clock went back are passed over: the plan continues after them.
     pub passed: bool,
     /// More fires are due than one step handles: call again.
     pub more: bool,
@@ -168,8 +168,7 @@ fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestam
         if given.fired_ahead.contains(&next.at) {
             step.passed = true;
             if next.kind == Kind::Asked {
-                // The run that asked belongs to the time before the clock went back. Without this fire nothing would request the
-                // next time.
+                // The run of this time is from before the clock went back. Without this, nothing would request the next time.
                 state.asked_at = Some(next.at.plus_ms(1));
             }
             if rests {

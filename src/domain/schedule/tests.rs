@@ -283,7 +283,7 @@ fn an_interval_that_was_anchored_in_the_time_that_comes_again_keeps_its_rhythm()
     assert_eq!(anchors, [Some(at(9)), Some(at(200)), Some(at(1)), Some(at(100))]);
 }
 
-/// A fire that made a run before the clock went back is skipped, and the plan continues after it. Otherwise its job would be
+/// A fire that made a run before the clock went back is passed over, and the plan continues after it. Otherwise its job would be
 /// notified repeatedly until the next fire.
 #[test]
 fn what_fired_before_the_clock_went_back_is_passed() {

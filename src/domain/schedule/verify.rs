@@ -40,14 +40,14 @@ pub struct Entry {
 pub enum Discrepancy {
     /// In the plan, but not in the ledger.
     Missing {
-        /// The instant.
+        /// The scheduled time.
         at: Timestamp,
         /// The version of the job whose plan contains it.
         version: i64,
     },
     /// In the ledger, but not in the plan.
     Extra {
-        /// The instant.
+        /// The scheduled time.
         at: Timestamp,
     },
     /// A row covers a number of fires that differs from the plan.

@@ -219,7 +219,7 @@ pub enum Sight {
     Off {
         /// `disabled` or `deleted`.
         how: &'static str,
-        /// Since when.
+        /// The start of that state.
         since: Timestamp,
         /// Who did it.
         by: Option<String>,

@@ -7,8 +7,7 @@
 //!   halves the difference, a slower response takes effect at once, the time is divided by the number of connections, and an error
 //!   never shortens it.
 //! - **Hold-off.** A site that requests it (429, 503 with `Retry-After`) or fails repeatedly gets no requests for a while. This
-//!   time
-//!   doubles up to a limit. The first request after it is sent alone.
+//!   time doubles up to a limit. The first request after it is sent alone.
 //!
 //! All times are durations since the last change, so a clock that goes back never extends a wait.
 
@@ -111,7 +110,7 @@ impl Why {
 pub enum Begin {
     /// At once.
     Yes,
-    /// Not before this instant.
+    /// Not before this time.
     NotBefore(Timestamp, Why),
     /// After one of the requests in progress has ended.
     Full,
@@ -361,7 +360,7 @@ impl SiteState {
             self.rest_ms = self.rest_ms.max(pace.delay_ms).saturating_mul(2).clamp(FIRST_REST_MS, MOST_REST_MS);
         }
         match retry_after_ms {
-            // Only the first request of a hold-off is limited to the time that the site asked for.
+            // After the first failure the site gets exactly the time that it asked for.
             Some(asked) => {
                 let grown = if was_held { 0 } else { grown_ms(self.failures.saturating_sub(1)) };
                 self.hold_off(asked.min(MOST_RETRY_AFTER_MS).max(grown), Why::RetryAfter);

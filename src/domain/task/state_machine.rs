@@ -70,7 +70,7 @@ pub enum Phase {
 /// The time of an event, and a random number between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
-    /// When.
+    /// The current time.
     pub now: Timestamp,
     /// For the random part of pauses.
     pub chance: f64,
