@@ -1,4 +1,4 @@
-//! The addresses of a broker's clients: one, or one for each of several brokers of which one leads.
+//! The broker addresses of a client: one, or several if one of several brokers leads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::Notify;
 use url::Url;
 
-/// Addresses, and which of them is tried at present. Copies share that.
+/// Addresses, and which of them is currently used. Clones share this state.
 #[derive(Clone)]
 pub struct Addresses(Arc<Inner>);
 
@@ -22,25 +22,25 @@ impl Addresses {
         Self(Arc::new(Inner { all, current: AtomicUsize::new(0), left: Notify::new() }))
     }
 
-    /// The address that is tried at present, and its number for [`Addresses::leave`].
+    /// The current address, and its number for [`Addresses::leave`].
     #[must_use]
     pub fn current(&self) -> (usize, &Url) {
         let number = self.0.current.load(Relaxed) % self.0.all.len();
         (number, &self.0.all[number])
     }
 
-    /// The one of this number did not answer or does not lead: the next one is tried from now on, unless somebody else has
-    /// left this one already. Says whether it is the first again, so that all were tried.
+    /// The address with this number did not answer or does not lead: switches to the next one, unless another caller has already
+    /// switched. Returns true when it is back at the first address, so that all were tried.
     pub fn leave(&self, number: usize) -> bool {
         let next = (number + 1) % self.0.all.len();
-        // Another that has left it, or come back to it, knows more.
+        // If another caller switched meanwhile, its choice is newer.
         if next != number && self.0.current.compare_exchange(number, next, Relaxed, Relaxed).is_ok() {
             self.0.left.notify_waiters();
         }
         next == 0
     }
 
-    /// Ready when the one of this number has been left.
+    /// Completes when the address with this number is no longer current.
     pub async fn left(&self, number: usize) {
         loop {
             let left = self.0.left.notified();
@@ -51,7 +51,7 @@ impl Addresses {
         }
     }
 
-    /// All of them.
+    /// All addresses.
     pub fn all(&self) -> impl Iterator<Item = &Url> {
         self.0.all.iter()
     }
@@ -66,8 +66,8 @@ impl Addresses {
 impl FromStr for Addresses {
     type Err = String;
 
-    /// Reads addresses with commas between them. Their paths end in `/` afterwards, and they have no query. The error says which
-    /// is none of HTTP, and why.
+    /// Parses addresses separated by commas. Their paths get a trailing `/`, and their queries are removed. The error contains the
+    /// address that is not HTTP, and the reason.
     fn from_str(text: &str) -> Result<Self, String> {
         let all: Result<Vec<Url>, String> = text.split(',').map(|one| address(one.trim())).collect();
         Ok(Self::of(all?))
@@ -75,7 +75,7 @@ impl FromStr for Addresses {
 }
 
 impl fmt::Display for Addresses {
-    /// The address that is tried at present.
+    /// The current address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.current().1.as_str())
     }
@@ -89,15 +89,15 @@ impl fmt::Debug for Addresses {
 
 fn address(text: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("`{text}`: {why}");
-    const EXPECTED: &str = "a URL is expected, for example http://127.0.0.1:55626";
-    // `host:55626` reads as a URL whose scheme is `host`.
+    const EXPECTED: &str = "expected a URL, for example http://127.0.0.1:55626";
+    // `host:55626` would parse as a URL with the scheme `host`.
     if !text.is_empty() && !text.contains("://") && Url::parse(&format!("http://{text}")).is_ok() {
         return Err(wrong(&format!("{EXPECTED}; did you mean http://{text}?")));
     }
     let mut url = Url::parse(text).map_err(|_| wrong(EXPECTED))?;
     match url.scheme() {
         "http" | "https" if url.username().is_empty() && url.password().is_none() => {}
-        "http" | "https" => return Err(wrong("a user or a password does not belong here: use --token")),
+        "http" | "https" => return Err(wrong("must not contain a user name or password: use --token")),
         other => return Err(wrong(&format!("the scheme must be http or https, not {other}"))),
     }
     url.set_query(None);

@@ -1,7 +1,7 @@
-//! The settings of an agent, under the names that the seeds give them.
+//! The settings of an agent, under the names of the seeds.
 //!
-//! They come in layers: flags over the environment over a file over the defaults. A layer says only what it knows;
-//! [`AgentLayer::over`] puts one on another, [`AgentLayer::validate`] checks the whole.
+//! They come in layers: flags override the environment, which overrides a file, which overrides the defaults. A layer contains only
+//! the values that are set; [`AgentLayer::over`] merges two layers, [`AgentLayer::validate`] checks the result.
 
 use super::addresses::Addresses;
 use super::programs::{AtStop, ProgramLayer, ProgramSettings};
@@ -18,64 +18,64 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The broker of an agent that is told of none.
+/// The broker address if none is set.
 const DEFAULT_BROKER: &str = "http://localhost:55626/";
-/// Characters of a group or a node type, as the broker stores them.
+/// Maximum characters of a group or a node type, as in the broker's tables.
 const MOST_NAME: usize = 50;
 
-/// One layer of settings. In a file its members are in camel case; an unknown one is an error that names it.
+/// One layer of settings. In a file the members are in camel case; an unknown member is an error that names it.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentLayer {
-    /// Blocks at once.
+    /// Maximum number of concurrent blocks.
     pub max_process_count: Option<u32>,
-    /// Sites with a pace of their own at once, besides these blocks.
+    /// Maximum number of concurrent sites with a pace, in addition to these blocks.
     pub max_sites: Option<u32>,
-    /// Requests under way at once, to all sites with a pace.
+    /// Maximum number of concurrent requests to all sites with a pace.
     pub max_connections: Option<u32>,
-    /// MB of memory for large bodies.
+    /// Memory for large bodies, in MB.
     pub memory_mb: Option<u32>,
-    /// Where the broker is: an `http` or `https` address, or several with commas between them.
+    /// The broker address: an `http` or `https` URL, or several separated by commas.
     pub broker: Option<String>,
-    /// What the broker knows its agents by.
+    /// The token that authenticates the agent.
     pub token: Option<String>,
-    /// Seconds between two heartbeats, at most; the broker may ask for more of them.
+    /// Maximum seconds between two heartbeats; the broker may request more frequent ones.
     pub heartbeat: Option<u64>,
-    /// Tries of a download after the first, unless the job says otherwise.
+    /// Default retries of a download; the job may override it.
     pub retry_download: Option<u32>,
-    /// The group that the node belongs to.
+    /// The group of the node.
     pub group: Option<String>,
     /// Console or Web.
     pub node_type: Option<String>,
-    /// What people call the node; the host's name unless said.
+    /// The displayed name of the node; default: the host name.
     pub name: Option<String>,
-    /// The node's id; without one it is kept in the file `node-id` in the data directory.
+    /// The node's id; by default the file `node-id` in the data directory stores it.
     pub node_id: Option<String>,
-    /// Where the agent keeps what it must not forget.
+    /// The directory for persistent data of the agent.
     pub data_dir: Option<PathBuf>,
-    /// Program and arguments that give this machine another IP address. Run without a shell.
+    /// Program and arguments that change the machine's IP address. Run without a shell.
     pub change_ip_command: Option<Vec<String>>,
-    /// The address to be known by, where the broker cannot see it.
+    /// The reported IP address, if the broker cannot see it.
     pub ip: Option<String>,
-    /// Private, loopback and link-local places that downloads may go to.
+    /// Private, loopback and link-local targets that downloads may use.
     pub download_allow: Option<Vec<String>>,
-    /// Places that downloads may not go to.
+    /// Targets that downloads may not use.
     pub download_deny: Option<Vec<String>>,
     /// Whether the broker may start programs here.
     pub applications: Option<bool>,
-    /// Hosts, besides the broker, that packages of programs may come from.
+    /// Hosts, besides the broker, that program packages may come from.
     pub package_hosts: Option<Vec<String>>,
     /// Users that programs may run as, if the agent is root.
     pub application_users: Option<Vec<String>>,
-    /// Most bytes of a package.
+    /// Maximum size of a package in bytes.
     pub max_package_bytes: Option<u64>,
-    /// Most bytes of all kept packages.
+    /// Maximum size of all cached packages in bytes.
     pub cache_bytes: Option<u64>,
-    /// Programs at once; as many as blocks unless said.
+    /// Maximum number of concurrent programs; default: the number of blocks.
     pub max_programs: Option<u32>,
-    /// Upper bounds of what each program may use.
+    /// Upper limits of the resources of each program.
     pub program_limits: Option<ProgramLimits>,
-    /// What becomes of programs when the agent is told to end.
+    /// What happens to programs when the agent stops.
     pub programs_at_stop: Option<AtStop>,
 }
 
@@ -93,7 +93,7 @@ impl AgentLayer {
         }
     }
 
-    /// What this layer says, and where it says nothing, what `below` says.
+    /// Merges this layer over `below`: values that it does not set come from `below`.
     #[must_use]
     pub fn over(mut self, mut below: Self) -> Self {
         let programs = self.programs().over(below.programs());
@@ -129,7 +129,7 @@ impl AgentLayer {
     /// Checks all settings and fills in the defaults.
     ///
     /// # Errors
-    /// A line for each setting that is wrong, its name first.
+    /// One line for each invalid setting, beginning with its name.
     pub fn validate(mut self) -> Result<AgentConfig, Vec<String>> {
         let mut wrong = Vec::new();
         let defaults = AgentConfig::default();
@@ -144,7 +144,7 @@ impl AgentLayer {
         let group = name("group", self.group, defaults.group.clone(), &mut wrong);
         let node_type = name("nodeType", self.node_type, defaults.node_type.clone(), &mut wrong);
         if self.name.as_deref().is_some_and(|name| !is_name(name)) {
-            wrong.push(format!("name: 1 to {} characters are expected, none of them a control character", crate::domain::node::MOST_NAME));
+            wrong.push(format!("name: must be 1 to {} characters without control characters", crate::domain::node::MOST_NAME));
         }
         let node_id = parsed("nodeId", self.node_id.as_deref(), &mut wrong);
         let ip: Option<IpAddr> = parsed("ip", self.ip.as_deref(), &mut wrong);
@@ -155,16 +155,16 @@ impl AgentLayer {
         let token = self.token.filter(|token| !token.is_empty());
         let token = token.map(|text| match own(&text, &["agent", "admin"]) {
             (Some(role @ ("readonly" | "worker")), _) => {
-                wrong.push(format!("token: it is of role {role}; an agent needs one of role agent"));
+                wrong.push(format!("token: it has the role {role}; an agent needs a token of role agent"));
                 String::new()
             }
             (_, token) => token.to_owned(),
         });
         if token.as_ref().is_some_and(|token| !token.bytes().all(|b| b.is_ascii_graphic())) {
-            wrong.push("token: only visible ASCII characters, without blanks, can be sent in a header".to_owned());
+            wrong.push("token: must contain only visible ASCII characters, without blanks".to_owned());
         }
         if self.change_ip_command.as_ref().is_some_and(|command| command.first().is_some_and(String::is_empty)) {
-            wrong.push("changeIpCommand: the first element is to be a program".to_owned());
+            wrong.push("changeIpCommand: the first element must be a program".to_owned());
         }
         if !wrong.is_empty() {
             return Err(wrong);
@@ -202,7 +202,7 @@ fn broker(text: &str, wrong: &mut Vec<String>) -> Addresses {
 fn within<T: PartialOrd + fmt::Display>(key: &str, value: Option<T>, range: RangeInclusive<T>, default: T, wrong: &mut Vec<String>) -> T {
     let value = value.unwrap_or(default);
     if !range.contains(&value) {
-        wrong.push(format!("{key}: {value} is not from {} to {}", range.start(), range.end()));
+        wrong.push(format!("{key}: must be {} to {}, not {value}", range.start(), range.end()));
     }
     value
 }
@@ -210,7 +210,7 @@ fn within<T: PartialOrd + fmt::Display>(key: &str, value: Option<T>, range: Rang
 fn name(key: &str, value: Option<String>, default: String, wrong: &mut Vec<String>) -> String {
     let value = value.unwrap_or(default);
     if value.is_empty() || value.chars().count() > MOST_NAME || value.chars().any(char::is_control) {
-        wrong.push(format!("{key}: 1 to {MOST_NAME} characters are expected"));
+        wrong.push(format!("{key}: must be 1 to {MOST_NAME} characters"));
     }
     value
 }
@@ -223,44 +223,44 @@ fn rules(key: &str, texts: Option<Vec<String>>, wrong: &mut Vec<String>) -> Vec<
     texts.unwrap_or_default().iter().filter_map(|text| parsed(key, Some(text), wrong)).collect()
 }
 
-/// Checked settings. [`AgentConfig::default`] is what `crawl` begins with: a node that is new each time.
+/// Checked settings. `crawl` starts with [`AgentConfig::default`]: a node with a new id each time.
 #[derive(Clone)]
 pub struct AgentConfig {
-    /// Where the broker is, or the brokers of which one leads.
+    /// The address of the broker, or of several brokers of which one leads.
     pub broker: Addresses,
-    /// What the broker knows its agents by.
+    /// The token that authenticates the agent.
     pub token: Option<String>,
-    /// Blocks at once.
+    /// Maximum number of concurrent blocks.
     pub max_process_count: u32,
-    /// Sites with a pace of their own at once.
+    /// Maximum number of concurrent sites with a pace.
     pub max_sites: u32,
-    /// Requests under way at once, to all sites with a pace.
+    /// Maximum number of concurrent requests to all sites with a pace.
     pub max_connections: u32,
-    /// MB of memory for large bodies.
+    /// Memory for large bodies, in MB.
     pub memory_mb: u32,
-    /// The longest time between two heartbeats.
+    /// Maximum time between two heartbeats.
     pub heartbeat: Duration,
-    /// Tries of a download after the first, unless the job says otherwise.
+    /// Default retries of a download; the job may override it.
     pub retry_download: u32,
-    /// The group that the node belongs to.
+    /// The group of the node.
     pub group: String,
     /// Console or Web.
     pub node_type: String,
-    /// What people call the node; none: the host's name.
+    /// The displayed name of the node; `None`: the host name.
     pub name: Option<String>,
     /// The node's id.
     pub node_id: Option<NodeId>,
-    /// Where to keep the id if none is given; without either the id is a new one.
+    /// The directory that stores the id if none is set; without both the id is random.
     pub data_dir: Option<PathBuf>,
-    /// Program and arguments that give this machine another IP address; empty: there is no such program.
+    /// Program and arguments that change the machine's IP address; empty: not available.
     pub change_ip_command: Vec<String>,
-    /// The address to be known by.
+    /// The reported IP address.
     pub ip: Option<IpAddr>,
-    /// Where downloads may go to.
+    /// Allowed targets of downloads.
     pub targets: DownloadTargets,
-    /// What the broker may run here.
+    /// What the broker may run on this machine.
     pub programs: ProgramSettings,
-    /// How long the agent waits for this and that. Not for users; tests shorten it.
+    /// Waiting times of the agent. Not for users; tests shorten them.
     #[doc(hidden)]
     pub waits: Waits,
 }
@@ -269,15 +269,15 @@ pub struct AgentConfig {
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Waits {
-    /// Before the second try of a download; doubled for each further one.
+    /// Before the first retry of a download; doubled for each further one.
     pub retry: Duration,
-    /// Before the second try to reach the broker, by socket or with a report; doubled for each further one.
+    /// Before the first retry to reach the broker, by socket or with a report; doubled for each further one.
     pub reconnect: Duration,
-    /// The longest wait between two tries to reach the broker.
+    /// Maximum wait between two tries to reach the broker.
     pub reconnect_most: Duration,
-    /// What blocks at work are given when the agent stops.
+    /// Time for running blocks to finish when the agent stops.
     pub drain: Duration,
-    /// What the program that changes the IP address is given.
+    /// Time limit of the program that changes the IP address.
     pub change_ip: Duration,
 }
 
@@ -319,7 +319,7 @@ impl Default for AgentConfig {
 }
 
 impl fmt::Debug for AgentConfig {
-    /// Without the token, which must not get into a log.
+    /// Omits the token, which must not get into a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentConfig")
             .field("broker", &self.broker)
@@ -411,7 +411,7 @@ mod tests {
     fn a_brokers_address_ends_in_a_slash_and_the_token_stays_out_of_logs() {
         let config = layer(r#"{"broker":"https://h/loom?x=1","token":"secret7"}"#).validate().expect("valid");
         let of_a_worker = layer(r#"{"token":"worker:secret7"}"#).validate().expect_err("the wrong role");
-        assert_eq!(of_a_worker, ["token: it is of role worker; an agent needs one of role agent"]);
+        assert_eq!(of_a_worker, ["token: it has the role worker; an agent needs a token of role agent"]);
         assert_eq!(config.broker.to_string(), "https://h/loom/");
         assert!(!format!("{config:?}").contains("secret7"));
     }

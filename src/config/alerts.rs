@@ -1,13 +1,13 @@
-//! How word of events leaves the broker.
+//! How alerts are sent.
 
 use url::Url;
 
 /// Checked settings of alerts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AlertConfig {
-    /// Where mail is handed in; none: there is no mail.
+    /// The mail server; `None`: mail is not available.
     pub mail: Option<MailConfig>,
-    /// Milliseconds in which what is alike is told in one message.
+    /// Milliseconds within which similar events are collected into one message.
     pub gather_ms: u64,
 }
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for AlertConfig {
     }
 }
 
-/// Where mail is handed in, and in whose name.
+/// The mail server, and the sender.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MailConfig {
     /// `smtp://user:password@host:port`, or `smtps://` for TLS from the first byte; `?tls=required` asks for STARTTLS.
@@ -33,23 +33,23 @@ pub struct MailConfig {
 }
 
 impl MailConfig {
-    /// From the two settings, which go together.
+    /// Combines the two settings, which require each other.
     ///
     /// # Errors
-    /// One is missing, or is not what it should be. The text holds no password.
+    /// One of them is missing or invalid. The text contains no password.
     pub fn parse(smtp_url: Option<&str>, from: Option<&str>) -> Result<Option<Self>, String> {
         let (smtp_url, from) = match (smtp_url, from) {
             (None, None) => return Ok(None),
             (Some(url), Some(from)) => (url, from),
-            (Some(_), None) => return Err("--smtp-url needs --mail-from: mail without a sender is refused everywhere".to_owned()),
-            (None, Some(_)) => return Err("--mail-from needs --smtp-url: where is mail to be handed in?".to_owned()),
+            (Some(_), None) => return Err("--smtp-url needs --mail-from: mail needs a sender".to_owned()),
+            (None, Some(_)) => return Err("--mail-from needs --smtp-url: mail needs a server".to_owned()),
         };
-        let url = Url::parse(smtp_url).map_err(|e| format!("--smtp-url is no URL: {e}"))?;
+        let url = Url::parse(smtp_url).map_err(|e| format!("--smtp-url is not a URL: {e}"))?;
         if !matches!(url.scheme(), "smtp" | "smtps") || url.host_str().is_none_or(str::is_empty) {
-            return Err("--smtp-url: smtp://host:port or smtps://host:port is expected".to_owned());
+            return Err("--smtp-url: expected smtp://host:port or smtps://host:port".to_owned());
         }
         if from.split_once('@').is_none_or(|(name, host)| name.is_empty() || host.is_empty()) {
-            return Err(format!("--mail-from: `{from}` is no address"));
+            return Err(format!("--mail-from: `{from}` is not an address"));
         }
         Ok(Some(Self { smtp_url: url, from: from.to_owned() }))
     }

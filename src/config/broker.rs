@@ -10,55 +10,55 @@ use crate::domain::zone::Zone;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// [`BrokerConfig::in_flight_bytes`], unless said.
+/// The default of [`BrokerConfig::in_flight_bytes`].
 pub const IN_FLIGHT_BYTES: usize = 1 << 30;
-/// The least that can be said: the largest body of most calls fits into the share of one token.
+/// The minimum: the largest body of most calls must fit into the share of one token.
 pub const LEAST_IN_FLIGHT_BYTES: usize = 64 << 20;
 
 /// Checked settings of a broker.
 #[derive(Debug, Clone)]
 pub struct BrokerConfig {
-    /// Where it listens.
+    /// The address that it listens on.
     pub listen: SocketAddr,
     /// The SQLite file.
     pub database: PathBuf,
-    /// It starts though files beside the database show that something of it was lost.
+    /// Start even if files beside the database show that data was lost.
     pub accept_lost_data: bool,
-    /// It speaks TLS and nothing else.
+    /// Accept TLS connections only.
     pub tls: Option<TlsFiles>,
-    /// Who may do what.
+    /// The tokens and their roles.
     pub tokens: Tokens,
-    /// Threads that serve HTTP.
+    /// Number of HTTP threads.
     pub threads: usize,
-    /// Bytes that are held at once for those who are connected: bodies and frames that come in, answers and frames that are not sent.
+    /// Maximum bytes held at once for all clients: incoming bodies and frames, and unsent responses and frames.
     pub in_flight_bytes: usize,
-    /// Times that the actors go by.
+    /// Timeouts of the actors.
     pub times: Times,
-    /// How word of events leaves the broker.
+    /// How alerts are sent.
     pub alerts: AlertConfig,
-    /// How much of the past is kept.
+    /// How much history is kept.
     pub keep: KeepConfig,
-    /// Where callbacks may go; nothing: to every public address.
+    /// Allowed targets of callbacks; empty: every public address.
     pub callback_allow: Vec<Rule>,
-    /// The operator's limits for sites, which hold for the runs of all jobs.
+    /// The operator's limits for sites, for the runs of all jobs.
     pub site_rules: Vec<SiteRule>,
-    /// How jobs of Scheduler.NET's clients are understood.
+    /// How jobs of Scheduler.NET clients are interpreted.
     pub scheduler_net: SchedulerNet,
     /// How it shares the database with other brokers.
     pub lease: LeaseConfig,
 }
 
-/// What a broker shows to those who connect, both in PEM.
+/// The TLS files of a broker, both in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Its certificate, and those that lead from there to an authority.
+    /// Its certificate, and the intermediate certificates of its chain.
     pub certificate: PathBuf,
-    /// The key that goes with it.
+    /// The matching private key.
     pub key: PathBuf,
 }
 
 impl TlsFiles {
-    /// From the two settings, which go together.
+    /// Combines the two settings, which require each other.
     ///
     /// # Errors
     /// One is missing.
@@ -66,30 +66,30 @@ impl TlsFiles {
         match (certificate, key) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
-            (Some(_), None) => Err("--tls-cert needs --tls-key: a certificate is of no use without its key".to_owned()),
-            (None, Some(_)) => Err("--tls-key needs --tls-cert: a key is of no use without its certificate".to_owned()),
+            (Some(_), None) => Err("--tls-cert needs --tls-key: a certificate needs its key".to_owned()),
+            (None, Some(_)) => Err("--tls-key needs --tls-cert: a key needs its certificate".to_owned()),
         }
     }
 }
 
-/// How jobs of Scheduler.NET's clients are understood.
+/// How jobs of Scheduler.NET clients are interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerNet {
     /// Cron expressions that mean *do not schedule*.
     pub ignored: Vec<String>,
-    /// The IANA name of the zone that their cron expressions are meant in.
+    /// The IANA name of the time zone of their cron expressions.
     pub zone: String,
 }
 
 impl Default for SchedulerNet {
     fn default() -> Self {
-        // The value that its older clients sent.
+        // The value that older clients send.
         Self { ignored: vec!["* * * * 2999".to_owned()], zone: "UTC".to_owned() }
     }
 }
 
 impl SchedulerNet {
-    /// The zone of this machine, as `TZ` or `/etc/localtime` names it; UTC if neither does. Scheduler.NET goes by it.
+    /// The zone of this machine, from `TZ` or `/etc/localtime`; UTC if neither is set. Scheduler.NET uses the machine's zone.
     #[must_use]
     pub fn zone_of_machine() -> String {
         let by_link = || {
@@ -101,16 +101,16 @@ impl SchedulerNet {
     }
 }
 
-/// Milliseconds; see `actors::house::Times`, which they become.
+/// In milliseconds; converted to `actors::context::Times`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// Between two heartbeats of a node.
+    /// Time between two heartbeats of a node.
     pub node_heartbeat: u64,
-    /// Silence after which a node is lost.
+    /// Time without a message after which a node is lost.
     pub node_offline: u64,
-    /// Silence after which a worker is lost.
+    /// Time without a message after which a worker is lost.
     pub worker_offline: u64,
-    /// A peer whose socket closed may come back within this time and finds everything as it was.
+    /// Time for a peer with a closed socket to reconnect and keep its state.
     pub grace: u64,
 }
 
@@ -120,30 +120,30 @@ impl Default for Times {
     }
 }
 
-/// Settings that do not go together.
+/// Settings that conflict.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBrokerConfig {
-    /// Open to the network and without a token: refused.
+    /// It listens on the network without a token.
     #[error(
         "listening on {0} without a token would let anybody on the network run this broker: give --token (or set WEBLOOM_TOKEN), or listen on 127.0.0.1"
     )]
     OpenWithoutToken(IpAddr),
-    /// Open to the network and with a token that is short.
+    /// It listens on the network with a short token.
     #[error("listening on {0}: {1}")]
     WeakToken(IpAddr, String),
-    /// A time that cannot work.
+    /// A time that does not work.
     #[error("{0}")]
     Times(String),
-    /// A time zone that is none.
+    /// An unknown time zone.
     #[error("--scheduler-net-zone: {0}")]
     Zone(String),
 }
 
 impl BrokerConfig {
-    /// Checks what single settings cannot show.
+    /// Checks conditions that involve several settings.
     ///
     /// # Errors
-    /// They do not go together.
+    /// The settings conflict.
     pub fn validate(self) -> Result<Self, InvalidBrokerConfig> {
         if !self.listen.ip().is_loopback() && self.tokens.is_open() {
             return Err(InvalidBrokerConfig::OpenWithoutToken(self.listen.ip()));
@@ -152,7 +152,7 @@ impl BrokerConfig {
         let Times { node_heartbeat, node_offline, .. } = self.times;
         if node_heartbeat == 0 || node_offline <= node_heartbeat {
             let text = format!(
-                "a node that beats every {node_heartbeat} ms cannot be lost after {node_offline} ms: heartbeat < offline is expected"
+                "the heartbeat interval ({node_heartbeat} ms) must be shorter than the time after which a node is lost ({node_offline} ms)"
             );
             return Err(InvalidBrokerConfig::Times(text));
         }
@@ -160,13 +160,14 @@ impl BrokerConfig {
         Ok(self)
     }
 
-    /// Characters that a token must have at least.
+    /// The minimum number of characters of a token.
     #[must_use]
     pub fn least_token(&self) -> usize {
         if self.listen.ip().is_loopback() { 0 } else { LEAST }
     }
 
-    /// Where callbacks may go. A broker without tokens is one that somebody tries out: this machine is open to him anyway.
+    /// Allowed targets of callbacks. A broker without tokens is a trial on a machine that its user can access anyway, so it allows
+    /// loopback.
     #[must_use]
     pub fn targets(&self) -> Targets {
         Targets::new(self.callback_allow.clone(), self.tokens.is_open() && self.callback_allow.is_empty())

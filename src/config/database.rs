@@ -1,14 +1,14 @@
-//! The database as it is named in a setting: the path of a file.
+//! Parses the setting for the database: the path of a file.
 
 use std::path::{Path, PathBuf};
 
-/// Beginnings of names that mean a database elsewhere, or none on a disk.
+/// Prefixes that mean a remote database, or one that is not on disk.
 const NO_PATHS: [&str; 7] = ["postgres:", "postgresql:", "mysql:", "sqlite:", "file:", "jdbc:", ":memory:"];
 
-/// Reads the path of a database file.
+/// Parses the path of a database file.
 ///
 /// # Errors
-/// It is a URL or another name that is no path.
+/// The text is a URL or another name that is not a path.
 pub fn parse_database(named: &Path) -> Result<PathBuf, String> {
     let lower = named.to_string_lossy().trim().to_ascii_lowercase();
     let is_path =
@@ -16,11 +16,11 @@ pub fn parse_database(named: &Path) -> Result<PathBuf, String> {
     if is_path {
         return Ok(named.to_owned());
     }
-    // A URL may carry a password: only what stands before it is repeated.
+    // A URL may contain a password, so only its scheme is shown.
     let shown = match lower.split_once("://") {
-        Some((scheme, _)) => format!("a URL ({scheme}://…) is no path"),
-        None if lower.is_empty() => "an empty text is no path".to_owned(),
-        None => "this is no path".to_owned(),
+        Some((scheme, _)) => format!("a URL ({scheme}://…) is not a path"),
+        None if lower.is_empty() => "an empty text is not a path".to_owned(),
+        None => "this is not a path".to_owned(),
     };
     Err(format!("{shown}: expected the path of an SQLite file, such as /var/lib/webloom/webloom.db. Webloom has no other database yet"))
 }

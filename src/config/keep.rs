@@ -1,17 +1,17 @@
-//! How much of the past is kept.
+//! How much history is kept.
 
-/// Checked settings of the cleaning.
+/// Checked settings of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepConfig {
-    /// Ended runs of a job, the newest.
+    /// Ended runs to keep per job, the newest ones.
     pub runs: u32,
-    /// Milliseconds after which ended runs, the ledger, changes of jobs and alerts go.
+    /// Milliseconds after which ended runs, ledger rows, job changes and alerts are deleted.
     pub age_ms: u64,
-    /// Milliseconds after which what nodes said of themselves goes.
+    /// Milliseconds after which the reported load of nodes is deleted.
     pub node_status_ms: u64,
-    /// Bytes of the logs of runs.
+    /// Maximum bytes of the logs of runs.
     pub log_bytes: u64,
-    /// Milliseconds between two cleanings.
+    /// Milliseconds between two cleanups.
     pub every_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Settings: one struct for each concern, checked before anything starts. What is missing is told from what is wrong.
+//! Settings: one struct for each concern, checked before anything starts. A missing setting is distinguished from a wrong one.
 
 pub mod addresses;
 #[cfg(feature = "agent")]

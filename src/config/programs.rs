@@ -1,8 +1,7 @@
-//! What an agent lets a broker run on its machine.
+//! What an agent allows a broker to run on its machine.
 //!
-//! These are limits that are set at the machine and not by the broker: one that was taken over shall not own every
-//! machine. So programs are off unless somebody who owns the machine turns them on, and packages come from the broker
-//! alone unless other hosts are listed.
+//! These limits are set on the machine and not by the broker, so that a compromised broker does not own every machine. So programs are
+//! disabled unless the owner of the machine enables them, and packages come only from the broker unless other hosts are listed.
 
 use crate::protocol::application::ProgramLimits;
 use serde::Deserialize;
@@ -11,14 +10,14 @@ use url::Url;
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;
 
-/// What becomes of programs when their agent is told to end.
+/// What happens to programs when their agent stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AtStop {
-    /// They are told to end too.
+    /// They are ended too.
     #[default]
     End,
-    /// They go on, and the next agent in this data directory finds them.
+    /// They continue, and the next agent with this data directory takes them over.
     Keep,
 }
 
@@ -33,7 +32,7 @@ impl std::str::FromStr for AtStop {
     }
 }
 
-/// The settings of programs, as one layer says them.
+/// The program settings of one layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramLayer {
     /// Whether the broker may start programs.
@@ -42,57 +41,57 @@ pub struct ProgramLayer {
     pub package_hosts: Option<Vec<String>>,
     /// Users that programs may run as.
     pub application_users: Option<Vec<String>>,
-    /// Most bytes of a package.
+    /// Maximum size of a package in bytes.
     pub max_package_bytes: Option<u64>,
-    /// Most bytes of all kept packages.
+    /// Maximum size of all cached packages in bytes.
     pub cache_bytes: Option<u64>,
-    /// Programs at once.
+    /// Maximum number of concurrent programs.
     pub max_programs: Option<u32>,
     /// Upper bounds of each program's limits.
     pub program_limits: Option<ProgramLimits>,
-    /// What becomes of programs when the agent is told to end.
+    /// What happens to programs when the agent stops.
     pub programs_at_stop: Option<AtStop>,
 }
 
-/// The limits of programs, checked.
+/// The checked program settings.
 #[derive(Debug, Clone)]
 pub struct ProgramSettings {
     /// Whether the broker may start programs at all.
     pub are_allowed: bool,
     /// Hosts, besides the broker, that packages may come from.
     pub package_hosts: Vec<HostPattern>,
-    /// Users that programs may run as, if the agent is root; the first is for programs that name none.
+    /// Users that programs may run as, if the agent is root; the first is the default.
     pub users: Vec<String>,
-    /// Most bytes of a package as it is fetched; four times as many when it is unpacked.
+    /// Maximum size of a downloaded package in bytes; unpacked it may have four times this size.
     pub max_package_bytes: u64,
-    /// Most bytes of all kept packages.
+    /// Maximum size of all cached packages in bytes.
     pub cache_bytes: u64,
-    /// Programs at once.
+    /// Maximum number of concurrent programs.
     pub max_programs: u32,
-    /// Upper bounds: an order may ask for less.
+    /// Upper limits: an order may request less.
     pub limits: ProgramLimits,
-    /// What becomes of programs when the agent is told to end.
+    /// What happens to programs when the agent stops.
     pub at_stop: AtStop,
-    /// What no user needs to set; tests do.
+    /// Settings for tests; users need not set them.
     #[doc(hidden)]
     pub inner: Inner,
 }
 
-/// What no user needs to set.
+/// Settings for tests; users need not set them.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct Inner {
-    /// How the launcher is started: a program and its first arguments.
+    /// The command that starts the launcher: a program and its first arguments.
     pub launcher: Vec<String>,
-    /// Bytes of a program's output that may wait for the broker.
+    /// Maximum bytes of a program's output that wait for the broker.
     pub backlog_bytes: u64,
-    /// Lines that are sent before the first of them is acknowledged.
+    /// Maximum number of lines that are sent before the first of them is acknowledged.
     pub window_lines: u64,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        // By this name it is the binary that runs, also when an update has put another file in its place.
+        // This name refers to the running binary, even if an update has replaced its file.
         let launcher = vec!["/proc/self/exe".to_owned(), "launch".to_owned()];
         Self { launcher, backlog_bytes: 64 * MB, window_lines: 2_000 }
     }
@@ -114,7 +113,7 @@ impl Default for ProgramSettings {
     }
 }
 
-/// A host: `example.com`, `*.example.com` for all below it, each also with `:port`; `*` for every host.
+/// A host pattern: `example.com`, `*.example.com` for all subdomains, each also with `:port`; `*` for every host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern {
     name: String,
@@ -122,27 +121,27 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Reads one.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is no host; says why.
+    /// It is not a host pattern; the text gives the reason.
     pub fn new(text: &str) -> Result<Self, String> {
         let (name, port) = match text.rsplit_once(':') {
-            Some((name, port)) if !text.ends_with(']') => (name, Some(port.parse().map_err(|_| format!("`{text}`: `{port}` is no port"))?)),
+            Some((name, port)) if !text.ends_with(']') => (name, Some(port.parse().map_err(|_| format!("`{text}`: bad port `{port}`"))?)),
             _ => (text, None),
         };
         let host = name.strip_prefix("*.").unwrap_or(name);
-        // Read as a URL has it, so that both are compared in one spelling.
+        // Parsed like the host of a URL, so that both have the same spelling.
         let parsed = if name == "*" { Ok("*".to_owned()) } else { url::Host::parse(host).map(|host| host.to_string()) };
-        let parsed = parsed.map_err(|e| format!("`{text}` is no host: {e}"))?;
+        let parsed = parsed.map_err(|e| format!("`{text}` is not a host: {e}"))?;
         if parsed.contains('*') && name != "*" {
-            return Err(format!("`{text}`: `*` is taken alone or as `*.` before a name"));
+            return Err(format!("`{text}`: `*` must be alone or at the start, as in `*.example.com`"));
         }
         let name = if host.len() < name.len() { format!("*.{parsed}") } else { parsed };
         Ok(Self { name, port })
     }
 
-    /// Whether an address is at this host.
+    /// Whether a URL is on this host.
     #[must_use]
     pub fn fits(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else { return false };
@@ -156,7 +155,7 @@ impl HostPattern {
 }
 
 impl ProgramLayer {
-    /// What this layer says, and where it says nothing, what `below` says.
+    /// Merges this layer over `below`: values that it does not set come from `below`.
     #[must_use]
     pub fn over(self, below: Self) -> Self {
         let limits = match (self.program_limits, below.program_limits) {
@@ -179,7 +178,7 @@ impl ProgramLayer {
         }
     }
 
-    /// Checks the settings; what is wrong is added to the list, a line each.
+    /// Checks the settings; adds one line to `wrong` for each error.
     #[must_use]
     pub fn validate(self, max_process_count: u32, wrong: &mut Vec<String>) -> ProgramSettings {
         let defaults = ProgramSettings::default();
@@ -192,12 +191,12 @@ impl ProgramLayer {
         }
         let users = self.application_users.unwrap_or_default();
         if users.iter().any(|user| user.is_empty() || user.contains(['\0', ':', '/'])) {
-            wrong.push("applicationUsers: names of users are expected".to_owned());
+            wrong.push("applicationUsers: must be names of users".to_owned());
         }
         let mut bytes = |key: &str, value: Option<u64>, default: u64| {
             let value = value.unwrap_or(default);
             if !(1..=1 << 44).contains(&value) {
-                wrong.push(format!("{key}: {value} is not from 1 to 17592186044416"));
+                wrong.push(format!("{key}: must be 1 to 17592186044416, not {value}"));
             }
             value
         };
@@ -205,7 +204,7 @@ impl ProgramLayer {
         let cache_bytes = bytes("cacheBytes", self.cache_bytes, defaults.cache_bytes);
         let max_programs = self.max_programs.unwrap_or(max_process_count.clamp(1, 1_000));
         if !(1..=1_000).contains(&max_programs) {
-            wrong.push(format!("maxPrograms: {max_programs} is not from 1 to 1000"));
+            wrong.push(format!("maxPrograms: must be 1 to 1000, not {max_programs}"));
         }
         let limits = self.program_limits.unwrap_or_default();
         if [limits.memory, limits.cpu_seconds, limits.open_files].contains(&Some(0)) {

@@ -1,4 +1,4 @@
-//! Tokens and what they allow.
+//! Tokens and their permissions.
 
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
@@ -9,21 +9,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
 
-/// The fewest characters of a token that is used on loopback only. The seeds' own example has four.
+/// Minimum characters of a token that is used on loopback only. The seeds' own example has four.
 const LEAST_LOCAL: usize = 4;
-/// The fewest characters of a token that is used over a network.
+/// Minimum characters of a token that is used over a network.
 pub const LEAST: usize = 16;
 
-/// What a token is for.
+/// The role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Everything.
     Admin,
-    /// Looking, not touching.
+    /// Read access only.
     ReadOnly,
-    /// Being a node.
+    /// Access of a node.
     Agent,
-    /// Being a worker.
+    /// Access of a worker.
     Worker,
 }
 
@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-/// Stands for a token while the process lives: its SHA-256, which never leaves the process.
+/// Identifies a token while the process runs: its SHA-256, which never leaves the process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenKey([u8; 32]);
 
@@ -62,36 +62,36 @@ impl std::fmt::Debug for TokenKey {
     }
 }
 
-/// A token that the broker knows.
+/// A valid token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// Which it is.
+    /// Its key.
     pub key: TokenKey,
 }
 
-/// How a node shows that it has a token.
+/// How a node proves that it has a token.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
     /// The node.
     pub node: NodeId,
     /// 64 hexadecimal digits.
     pub sign: &'a str,
-    /// The time that is signed along.
+    /// The signed time.
     pub at: Option<Timestamp>,
 }
 
-/// What a `sign` is worth.
+/// The verdict on a `sign`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It was made with this token.
     Granted(Granted),
-    /// … but so many milliseconds before (or, below 0, after) the broker's time that it may have been copied.
+    /// … but this many milliseconds before (or, if negative, after) the broker's time, so it may have been copied.
     Stale(i64),
-    /// It has no time, and this broker wants one.
+    /// It contains no time, but this broker requires one.
     Timeless,
-    /// It was made with none of the tokens that let a caller be a node.
+    /// It matches no token that allows a caller to be a node.
     Unknown,
 }
 
@@ -101,58 +101,58 @@ struct Entry {
     key: TokenKey,
 }
 
-/// Where the tokens come from, to be read again.
+/// The source of the tokens, kept to read them again.
 #[derive(Default)]
 struct Source {
     texts: Vec<String>,
     file: Option<PathBuf>,
 }
 
-/// The tokens of a broker, shared by all copies of this. None at all: everybody may do everything.
+/// The tokens of a broker; clones share them. Without any token every caller may do everything.
 #[derive(Clone, Default)]
 pub struct Tokens {
     source: Arc<Source>,
     entries: Arc<RwLock<Arc<Vec<Entry>>>>,
-    /// A `sign` without a time is refused.
+    /// Reject a `sign` without a time.
     pub needs_sign_time: bool,
 }
 
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Their number and roles, never their text: settings are logged.
+        // Shows their number and roles, never their text, because settings are logged.
         f.debug_list().entries(self.entries().iter().map(|entry| entry.role.name())).finish()
     }
 }
 
 impl Tokens {
-    /// Reads `role:text` texts; a text without a colon is an admin's.
+    /// Parses `role:text` entries; an entry without a colon is an admin token.
     ///
     /// # Errors
-    /// A role is none, a token is too short or holds a character that no header can carry, or has two roles.
+    /// A role is unknown; a token is too short, contains a character that is not allowed in a header, or has two roles.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, String> {
         Self::read(texts.iter().map(|text| text.as_ref().to_owned()).collect(), None)
     }
 
-    /// Reads them, and those in a file: one `role:text` a line; lines that are empty or begin with `#` are passed over.
+    /// Parses them, and those in a file: one `role:text` per line; empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// As [`Self::parse`], or the file cannot be read or holds no token.
+    /// As [`Self::parse`], or the file cannot be read or contains no token.
     pub fn read(texts: Vec<String>, file: Option<PathBuf>) -> Result<Self, String> {
         let source = Source { texts, file };
         let entries = source.read()?;
         Ok(Self { source: Arc::new(source), entries: Arc::new(RwLock::new(Arc::new(entries))), needs_sign_time: false })
     }
 
-    /// The file that they come from.
+    /// The token file.
     #[must_use]
     pub fn file(&self) -> Option<&PathBuf> {
         self.source.file.as_ref()
     }
 
-    /// Reads the file again. If it is wrong, the tokens stay as they are.
+    /// Reads the file again. On an error the tokens do not change.
     ///
     /// # Errors
-    /// As [`Self::read`], or one has fewer than `least` characters.
+    /// As [`Self::read`], or a token has fewer than `least` characters.
     pub fn reload(&self, least: usize) -> Result<(), String> {
         let entries = self.source.read()?;
         check_length(&entries, least)?;
@@ -160,10 +160,10 @@ impl Tokens {
         Ok(())
     }
 
-    /// Checks that each has so many characters.
+    /// Checks the minimum length of each token.
     ///
     /// # Errors
-    /// The role of one that is shorter.
+    /// The role of a token that is too short.
     pub fn check_length(&self, least: usize) -> Result<(), String> {
         check_length(&self.entries(), least)
     }
@@ -172,13 +172,13 @@ impl Tokens {
         Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// There is none: no caller is asked for one.
+    /// Whether there are no tokens, so that callers need none.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.entries().is_empty()
     }
 
-    /// What a token is for. Written as `role:text` it has to be of that role. Takes the same time whatever the token.
+    /// Looks up a token. With the prefix `role:` it must have that role. Takes constant time for any token.
     #[must_use]
     pub fn find(&self, token: &str) -> Option<Granted> {
         let entries = self.entries();
@@ -199,7 +199,7 @@ impl Tokens {
         }
     }
 
-    /// What a node's `sign` is worth, at this time.
+    /// Checks a node's `sign` at this time.
     #[must_use]
     pub fn judge(&self, signed: Signed<'_>, now: Timestamp) -> Verdict {
         let given = signed.sign.to_ascii_lowercase();
@@ -217,13 +217,13 @@ impl Tokens {
         verdict
     }
 
-    /// Whether it is still one of the broker's.
+    /// Whether the key still belongs to a token of the broker.
     #[must_use]
     pub fn has(&self, key: TokenKey) -> bool {
         self.entries().iter().any(|entry| entry.key == key)
     }
 
-    /// What is stored of the tokens that an id may belong to, with the token that each stands for.
+    /// The stored values that identify the tokens as owners of an id, each with the key of its token.
     #[must_use]
     pub fn owners(&self, id: &str) -> Vec<(TokenKey, String)> {
         self.entries().iter().map(|entry| (entry.key, owner(&entry.text, id))).collect()
@@ -248,28 +248,28 @@ impl Source {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            // The line may hold a token: it is not shown.
+            // The line may contain a token, so it is not shown.
             let at = |what: String| wrong(format!("line {number}: {what}"));
-            let (name, token) = line.split_once(':').ok_or_else(|| at("`role:text` is expected".to_owned()))?;
+            let (name, token) = line.split_once(':').ok_or_else(|| at("expected `role:text`".to_owned()))?;
             add(&mut entries, named(name.trim_end()).map_err(at)?, token.trim_start()).map_err(at)?;
         }
         // A file that was emptied by mistake must not open the broker.
-        if entries.is_empty() { Err(wrong("there is no token in it".to_owned())) } else { Ok(entries) }
+        if entries.is_empty() { Err(wrong("it contains no token".to_owned())) } else { Ok(entries) }
     }
 }
 
 fn named(name: &str) -> Result<Role, String> {
-    // What stands before the colon may be the beginning of a token: a long one is not shown.
-    let shown = if name.chars().count() <= 12 { format!("{name:?}") } else { "what stands before the colon".to_owned() };
+    // The text before the colon may be the beginning of a token: a long one is not shown.
+    let shown = if name.chars().count() <= 12 { format!("{name:?}") } else { "the text before the colon".to_owned() };
     Role::named(name).ok_or_else(|| format!("{shown} is not a role. Use admin, readonly, agent or worker."))
 }
 
 fn add(entries: &mut Vec<Entry>, role: Role, token: &str) -> Result<(), String> {
     if token.len() < LEAST_LOCAL || !token.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(format!("a token of role {} is not usable: at least {LEAST_LOCAL} visible ASCII characters are expected", role.name()));
+        return Err(format!("a token of role {} is not usable: it must have at least {LEAST_LOCAL} visible ASCII characters", role.name()));
     }
     if token.contains(',') {
-        return Err(format!("a token of role {} holds a comma, which stands between tokens", role.name()));
+        return Err(format!("a token of role {} must not contain a comma, which separates tokens", role.name()));
     }
     let key = TokenKey::of(token);
     match entries.iter().find(|entry| entry.key == key) {

@@ -67,7 +67,7 @@ fn a_file_is_read_again_and_a_broken_one_changes_nothing() {
     assert_eq!(role_of(&copy, "by-flag"), Some(Role::Worker), "flags stay");
     for (text, why) in [
         ("boss:secret-text\n", "line 1: \"boss\" is not a role"),
-        ("admin:second-one\nsecret-text\n", "line 2: `role:text` is expected"),
+        ("admin:second-one\nsecret-text\n", "line 2: expected `role:text`"),
         ("admin:second-one\nworker:second-one\n", "line 2: one token has two roles"),
         ("admin:abc\n", "line 1: a token of role admin is not usable"),
         ("admin:shortish\n", "fewer than 16"),

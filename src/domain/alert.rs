@@ -1,20 +1,20 @@
-//! Alerts: who is told of what, when, and how often it is tried.
+//! Alerts: which channel receives which event, when it is sent, and how often sending is retried.
 
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// What a channel may be told of.
+/// Events that a channel can receive.
 pub const EVENTS: [&str; 6] = ["failed", "missed", "late", "silent", "recovered", "disabled"];
-/// Attempts before a message is given up.
+/// Send attempts before a message is dropped.
 pub const MOST_ATTEMPTS: u32 = 12;
-/// Milliseconds in which what is alike is told in one message.
+/// Milliseconds within which similar events are collected into one message.
 pub const GATHER_MS: u64 = 60_000;
 
 const FIRST_PAUSE_MS: i64 = 1_000;
 const LONGEST_PAUSE_MS: i64 = 300_000;
 
-/// Where word goes.
+/// Where messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelKind {
@@ -25,7 +25,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl FromStr for ChannelKind {
     }
 }
 
-/// What a channel wants to hear of. An empty list means all.
+/// The events that a channel receives. An empty list matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Filter {
@@ -59,7 +59,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether an event passes.
+    /// Whether the filter lets an event through.
     #[must_use]
     pub fn passes(&self, event: &str, job_id: &str, job_name: &str, group: Option<&str>) -> bool {
         let any = |list: &[String], fits: &dyn Fn(&str) -> bool| list.is_empty() || list.iter().any(|entry| fits(entry));
@@ -71,14 +71,14 @@ impl Filter {
     /// Checks the lists.
     ///
     /// # Errors
-    /// Which one is wrong, and why.
+    /// The field that is wrong, and why.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if let Some(event) = self.events.iter().find(|event| !EVENTS.contains(&event.as_str())) {
-            return Err(("filter.events", format!("`{event}` is none of {}", EVENTS.join(", "))));
+            return Err(("filter.events", format!("unknown event `{event}`: expected one of {}", EVENTS.join(", "))));
         }
         for (field, list) in [("filter.jobs", &self.jobs), ("filter.groups", &self.groups)] {
             if list.len() > 100 || list.iter().any(|entry| entry.is_empty() || entry.chars().count() > 50) {
-                return Err((field, "at most 100 entries of 1 to 50 characters are taken".to_owned()));
+                return Err((field, "must have at most 100 entries of 1 to 50 characters".to_owned()));
             }
         }
         Ok(())
@@ -88,23 +88,23 @@ impl Filter {
 /// The last message of one kind about one job to one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Last {
-    /// It has not left yet, or is to be tried again.
+    /// It has not been sent yet, or will be retried.
     pub waits: bool,
-    /// When it was or is due.
+    /// When it was or will be due.
     pub due: Timestamp,
 }
 
-/// When an event is told.
+/// When an event is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// In a message of its own, then.
+    /// In a message of its own, at this time.
     At(Timestamp),
-    /// With the message that waits.
+    /// Together with the message that is already pending.
     Joins,
 }
 
-/// One message within `gather_ms` is enough for what is alike: the first event is told at once, those that follow it are
-/// gathered into a second message, and so on. So a job that fails every second is heard of once a minute, with a count.
+/// At most one message per `gather_ms` for similar events: the first event is sent at once; the events that follow are
+/// collected into a second message, and so on. A job that fails every second causes one message a minute, with a count.
 #[must_use]
 pub fn turn(last: Option<Last>, now: Timestamp, gather_ms: u64) -> Turn {
     match last {
@@ -114,7 +114,7 @@ pub fn turn(last: Option<Last>, now: Timestamp, gather_ms: u64) -> Turn {
     }
 }
 
-/// Milliseconds after the failure of this attempt (1 and up) before the next; none if it was the last.
+/// Milliseconds between the failure of this attempt (from 1) and the next attempt; `None` after the last one.
 #[must_use]
 pub fn pause_after(attempt: u32) -> Option<i64> {
     (attempt < MOST_ATTEMPTS).then(|| (FIRST_PAUSE_MS << attempt.saturating_sub(1).min(20)).min(LONGEST_PAUSE_MS))

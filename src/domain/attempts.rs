@@ -1,8 +1,8 @@
-//! Guesses at tokens: how many an address has, and which log lines they are worth.
+//! Guessed tokens: how many wrong tokens each address may send, and which of them are logged.
 //!
-//! Each address may be wrong [`BURST`] times, and once more each second. Beyond that a token that has not been seen from
-//! there before is refused unread, also if it is right: so guessing stops, and an answer tells a guesser nothing. Callers
-//! whose token was right before go on as if nothing had happened.
+//! Each address may send [`BURST`] wrong tokens, and one more each second. Beyond that the broker rejects every token that was
+//! not valid from this address before, without checking it, even if it is right. This stops guessing, because the response
+//! reveals nothing. Callers whose token was valid before are not affected.
 
 use super::time::Timestamp;
 use std::collections::HashMap;
@@ -10,28 +10,28 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Wrong tokens that an address may send at once.
 pub const BURST: u32 = 20;
-/// Milliseconds until it may send one more.
+/// Milliseconds until the address may send one more wrong token.
 const REFILL_MS: i64 = 1_000;
-/// Addresses that are told apart. Those beyond share one allowance.
+/// Addresses that are tracked separately. All further ones share one allowance.
 const MOST_ADDRESSES: usize = 4_096;
-/// Good tokens that are remembered for an address.
+/// Valid tokens that are remembered per address.
 const MOST_KNOWN: usize = 16;
 /// Milliseconds between two log lines about one address, and between any two.
 const LOG_ADDRESS_MS: i64 = 10_000;
 const LOG_MS: i64 = 1_000;
 
-/// What becomes of a token that an address sent.
+/// The verdict on a token that an address sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// It is good.
+    /// It is valid.
     Passes,
-    /// It is wrong. Log the number of refusals of this address since its last line, if there is one.
+    /// It is wrong. Log the number of rejections for this address since its last log line, if there is a number.
     Wrong(Option<u64>),
-    /// The address was wrong too often. Log as above.
+    /// The address sent too many wrong tokens. Log as above.
     TooMany(Option<u64>),
 }
 
-/// All addresses; `T` stands for a token.
+/// All addresses; `T` identifies a token.
 #[derive(Debug)]
 pub struct Attempts<T> {
     by_address: HashMap<IpAddr, Address<T>>,
@@ -40,7 +40,7 @@ pub struct Attempts<T> {
 
 #[derive(Debug)]
 struct Address<T> {
-    /// Wrong tokens that are held against it, and when that was so.
+    /// Wrong tokens counted against the address, as of `since`.
     wrong: u32,
     since: Timestamp,
     known: Vec<T>,
@@ -55,7 +55,7 @@ impl<T> Address<T> {
 
     fn forgive(&mut self, now: Timestamp) {
         let forgiven = now.0.saturating_sub(self.since.0) / REFILL_MS;
-        // A clock that was set back forgives nothing, and holds nobody up for longer.
+        // If the clock was set back, the count does not shrink and the wait does not grow.
         self.since = if forgiven < 0 { now } else { Timestamp(self.since.0 + forgiven * REFILL_MS) };
         self.wrong = self.wrong.saturating_sub(u32::try_from(forgiven.max(0)).unwrap_or(u32::MAX));
     }
@@ -68,13 +68,13 @@ impl<T> Default for Attempts<T> {
 }
 
 impl<T: Copy + PartialEq> Attempts<T> {
-    /// Whether this token was good from this address before: then nothing else has to be asked.
+    /// Whether this token was valid from this address before, so that no other check is needed.
     #[must_use]
     pub fn is_known(&self, from: IpAddr, token: T) -> bool {
         self.by_address.get(&network(from)).is_some_and(|address| address.known.contains(&token))
     }
 
-    /// A token came, and this is what it is; none: it is wrong.
+    /// Judges a received token; `None` means that it is wrong.
     pub fn judge(&mut self, from: IpAddr, token: Option<T>, now: Timestamp) -> Judgement {
         if token.is_some_and(|token| self.is_known(from, token)) {
             return Judgement::Passes;
@@ -106,7 +106,7 @@ impl<T: Copy + PartialEq> Attempts<T> {
         if is_exhausted { Judgement::TooMany(line) } else { Judgement::Wrong(line) }
     }
 
-    /// Under what an address is kept: its own entry while there is room, else the one that all further ones share.
+    /// The key of an address in the map: its own entry while there is capacity, else the entry that all further ones share.
     fn place(&mut self, from: IpAddr, now: Timestamp) -> IpAddr {
         if self.by_address.contains_key(&from) || self.by_address.len() < MOST_ADDRESSES {
             return from;
@@ -119,7 +119,7 @@ impl<T: Copy + PartialEq> Attempts<T> {
     }
 }
 
-/// One machine may have all addresses of an IPv6 network of 64 bits.
+/// One machine may own all addresses of an IPv6 /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits((v6.to_bits() >> 64) << 64)),

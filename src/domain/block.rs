@@ -1,84 +1,84 @@
-//! Blocks as the frontier of a run sees them: where one is, who has it, and what is decided about it.
+//! Blocks as the frontier of a run sees them: state, holder, and verdicts on reports and acknowledgements.
 
 use super::ids::{NodeId, Seq};
 use super::time::Timestamp;
 
-/// Where a block is. `Storing`, `Reporting` and `Acking` wait for a commit.
+/// State of a block. `Storing`, `Reporting` and `Acking` wait for a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Not yet on disk.
     Storing,
-    /// Waits for a node for the first time.
+    /// Waits for its first dispatch to a node.
     Ready,
-    /// Waits for a node again, or for the first time with a priority other than 0.
+    /// Waits for another dispatch, or for its first with a priority other than 0.
     Retry,
     /// Waits in the queue of its site.
     Queued,
-    /// At a node.
+    /// Dispatched to a node.
     Using,
     /// Its results are not yet on disk.
     Reporting,
-    /// Its results wait for a worker.
+    /// Its results are stored and wait for a worker.
     Answered,
-    /// Its results are with a worker.
+    /// Its results were delivered to a worker.
     Delivered,
-    /// That it is done is not yet on disk.
+    /// Its acknowledgement is not yet on disk.
     Acking,
     /// Done.
     Done,
 }
 
-/// A block in the hands of a node.
+/// A block that is dispatched to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose.
+    /// The node that holds the block.
     pub node: NodeId,
-    /// The how manieth hand-out of the block this is, from 1.
+    /// Dispatch attempt of this block, starting at 1.
     pub attempt: u32,
-    /// When it was handed out, or handed over again.
+    /// When it was dispatched, or last sent again.
     pub since: Timestamp,
-    /// When it ends if nothing is heard.
+    /// When the lease expires if the node does not renew it.
     pub until: Timestamp,
-    /// The node has said that it holds it.
+    /// The node has confirmed that it holds the block.
     pub confirmed: bool,
 }
 
-/// What became of a batch of requests.
+/// The result of admitting a batch of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// The blocks to store: number, and which requests of the batch go in.
+    /// The blocks to store: number, and the requests of the batch that each contains.
     pub blocks: Vec<(Seq, Vec<usize>)>,
-    /// Requests taken.
+    /// Requests accepted.
     pub accepted: u64,
-    /// Requests that the run had seen.
+    /// Requests that the run had already seen.
     pub duplicates: u64,
-    /// Requests deeper than the run goes.
+    /// Requests beyond the depth limit of the run.
     pub too_deep: u64,
-    /// Requests past the most that the run takes, in all or of their site.
+    /// Requests beyond the limit of the run or of their site.
     pub over_limit: u64,
-    /// Requests that a guard has stopped.
+    /// Requests rejected by a guard.
     pub trapped: u64,
 }
 
-/// Whether a report of results counts.
+/// Whether a report of results is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportVerdict {
-    /// It does.
+    /// It is.
     Current,
-    /// A later hand-out of the block is out, or it is another node's.
+    /// The block was dispatched again later, or another node holds it.
     Late,
-    /// The block has its results already.
+    /// The block already has its results.
     Finished,
     /// There is no such block.
     Unknown,
 }
 
-/// Whether an acknowledgement counts.
+/// Whether an acknowledgement is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AckVerdict {
-    /// It does.
+    /// It is.
     Current,
-    /// It was given before.
+    /// The block was acknowledged before.
     Already,
     /// The block has no results yet.
     NotAnswered,
@@ -86,32 +86,32 @@ pub enum AckVerdict {
     Unknown,
 }
 
-/// What becomes of a block that its node lost.
+/// What happens to a block that its node lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// It is ready again; this many hand-outs are behind it.
+    /// It is ready again after this many attempts.
     Retry(u32),
-    /// It was handed out too often. The caller reports it as failed.
+    /// It has no attempts left. The caller reports it as failed.
     Exhausted(u32),
 }
 
-/// A block as it was stored, for [`super::frontier::Frontier::restore`].
+/// A block as stored, for [`super::frontier::Frontier::restore`].
 #[derive(Debug, Clone)]
 pub struct StoredBlock {
     /// Its number.
     pub seq: Seq,
-    /// The site that its requests go to, if its pace is kept.
+    /// The site of its requests, if the site has a pace.
     pub site: Option<Box<str>>,
     /// The priority of its requests.
     pub priority: i8,
     /// [`Phase::Ready`], [`Phase::Retry`], [`Phase::Answered`] or [`Phase::Done`].
     pub phase: Phase,
-    /// Hand-outs that were lost.
+    /// Attempts that were lost.
     pub attempts: u32,
     /// Requests in it.
     pub requests: u32,
-    /// … of them answered well.
+    /// Requests that succeeded.
     pub success: u32,
-    /// … and not.
+    /// Requests that failed.
     pub error: u32,
 }

@@ -4,11 +4,11 @@ use super::run::Run;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The longest body and the longest answer that is kept, in bytes.
+/// The maximum size of a request body and of the part of a response that is kept, in bytes.
 pub const MOST_BODY: usize = 65_536;
-/// Headers of one request.
+/// Maximum number of headers in a request.
 pub const MOST_HEADERS: usize = 50;
-/// Headers that the request's own form decides, or that the broker sets.
+/// Headers that HTTP itself determines, or that the broker sets.
 const RESERVED: [&str; 13] = [
     "connection",
     "content-length",
@@ -35,13 +35,13 @@ pub struct Callback {
     /// GET, POST, PUT, PATCH, DELETE or HEAD. POST if there is a body, else GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Sent along.
+    /// Request headers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Sent as it is, once its placeholders are filled in; `application/json` unless a header says otherwise.
+    /// The body, sent after its placeholders are filled in; `application/json` unless a header sets another content type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Statuses that count as success; 200 to 299 if there are none.
+    /// Statuses that count as success; 200 to 299 if the list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<u16>,
     /// Signs each request: header `Webloom-Signature: t=<ms>,v1=<HMAC-SHA256 of "<t>.<body>" in hex>`. Never shown.
@@ -50,13 +50,13 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// The method that is used.
+    /// The request method.
     #[must_use]
     pub fn method(&self) -> &str {
         self.method.as_deref().unwrap_or(if self.body.is_some() { "POST" } else { "GET" })
     }
 
-    /// In lists: the method and the URL without its query, which may hold a secret; at most 100 characters.
+    /// For lists: the method and the URL without its query, which may contain a secret; at most 100 characters.
     #[must_use]
     pub fn title(&self) -> String {
         let url = self.url.split(['?', '#']).next().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Callback {
     /// Checks what can be checked without making the request.
     ///
     /// # Errors
-    /// Which part is wrong, and why.
+    /// The part that is wrong, and why.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let url =
             url::Url::parse(&self.url).map_err(|_| ("url", format!("`{}` is not a URL: https://example.com/path is one", self.url)))?;
@@ -74,48 +74,48 @@ impl Callback {
             return Err(("url", format!("`{}` is not a URL of http or https", self.url)));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(("url", "a URL is shown in lists: a name and a password belong into the header `Authorization`".to_owned()));
+            return Err(("url", "must not contain a user name or password: use the header `Authorization`".to_owned()));
         }
         if url.host_str().is_some_and(|host| host.contains('{')) {
-            return Err(("url", "placeholders stand in the path and the query, not in the host".to_owned()));
+            return Err(("url", "placeholders must be in the path or the query, not in the host".to_owned()));
         }
         if self.url.chars().count() > 2_000 {
-            return Err(("url", "at most 2000 characters are taken".to_owned()));
+            return Err(("url", "must be at most 2000 characters".to_owned()));
         }
         if !["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"].contains(&self.method()) {
             return Err(("method", format!("must be GET, POST, PUT, PATCH, DELETE or HEAD, not `{}`", self.method())));
         }
         if self.headers.len() > MOST_HEADERS {
-            return Err(("headers", format!("at most {MOST_HEADERS} are taken")));
+            return Err(("headers", format!("must be at most {MOST_HEADERS} headers")));
         }
         for (name, value) in &self.headers {
             let is_token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
             if !is_token || value.bytes().any(|b| b < 0x20 && b != b'\t' || b == 0x7f) || name.len() + value.len() > 8_192 {
-                return Err(("headers", format!("`{name}` is no header that can be sent")));
+                return Err(("headers", format!("`{name}` is not a valid header")));
             }
             if RESERVED.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
                 return Err(("headers", format!("`{name}` is set by the broker")));
             }
         }
         if self.body.as_ref().is_some_and(|body| body.len() > MOST_BODY) {
-            return Err(("body", format!("at most {MOST_BODY} bytes are taken")));
+            return Err(("body", format!("must be at most {MOST_BODY} bytes")));
         }
         if let Some(status) = self.expect.iter().find(|status| !(100..=599).contains(*status)) {
             return Err(("expect", format!("must be an HTTP status from 100 to 599, not {status}")));
         }
         if self.secret.as_ref().is_some_and(|secret| secret.len() > 500) {
-            return Err(("secret", "at most 500 bytes are taken".to_owned()));
+            return Err(("secret", "must be at most 500 bytes".to_owned()));
         }
         Ok(())
     }
 
-    /// A status of this kind is success.
+    /// Whether this status counts as success.
     #[must_use]
     pub fn expects(&self, status: u16) -> bool {
         if self.expect.is_empty() { (200..300).contains(&status) } else { self.expect.contains(&status) }
     }
 
-    /// Whether the body is of this kind, by its header; JSON if there is none.
+    /// Whether the body is of this content type according to its header; JSON if there is no header.
     fn is_of(&self, kind: &str) -> bool {
         match self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
             Some((_, value)) => value.to_ascii_lowercase().contains(kind),
@@ -123,8 +123,8 @@ impl Callback {
         }
     }
 
-    /// The request of a run: placeholders filled in, so that no value can be more than a value. In the URL and in a form it
-    /// is percent-encoded, in a body of JSON escaped as a part of a string, in a header without control characters.
+    /// The request of a run with placeholders filled in. Values are escaped so that they cannot change the structure: percent-encoded in
+    /// the URL and in a form, JSON-escaped in a JSON body, without control characters in a header.
     #[must_use]
     pub fn filled(&self, run: &Run) -> Filled {
         let values = Values::of(run);
@@ -150,15 +150,15 @@ impl Callback {
 /// A request whose placeholders are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filled {
-    /// Where to.
+    /// The URL.
     pub url: String,
-    /// Sent along.
+    /// The headers.
     pub headers: Vec<(String, String)>,
-    /// Sent.
+    /// The body.
     pub body: Option<String>,
 }
 
-/// What the placeholders stand for.
+/// Values of the placeholders.
 struct Values([(&'static str, String); 7]);
 
 impl Values {
@@ -174,7 +174,7 @@ impl Values {
         ])
     }
 
-    /// In one pass: what a value holds is not looked at again. Braces around other words stay as they are.
+    /// Replaces in one pass, so placeholders inside values are not replaced. Unknown names in braces stay as they are.
     fn fill(&self, text: &str, escape: impl Fn(&str) -> String) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -196,7 +196,7 @@ impl Values {
     }
 }
 
-/// All but the unreserved characters of RFC 3986.
+/// Percent-encodes all but the unreserved characters of RFC 3986.
 fn percent(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -209,7 +209,7 @@ fn percent(text: &str) -> String {
     out
 }
 
-/// As it stands between the quotes of a JSON string.
+/// Escapes a text for use inside the quotes of a JSON string.
 fn json_part(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()

@@ -1,21 +1,21 @@
-//! Which spellings of a URL a run takes for one page, beyond what every run does ([`super::fingerprint`]).
+//! Which spellings of a URL a run treats as the same page, beyond what every run does ([`super::fingerprint`]).
 //!
-//! It reads the text of a canonical URL ([`super::fingerprint::canonical`]) and parses nothing else.
+//! It works on the text of a canonical URL ([`super::fingerprint::canonical`]) and does not parse it again.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::str::FromStr;
 
-/// What becomes of a slash at the end of a path.
+/// How to treat a slash at the end of a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TrailingSlash {
-    /// It stays as it is.
+    /// Keep it.
     #[default]
     Keep,
-    /// It goes, but for that of the root.
+    /// Remove it, except from the root path.
     Drop,
-    /// It is put where there is none, but behind a name with a dot (`a.html`).
+    /// Add it where it is missing, except after a name with a dot (`a.html`).
     Add,
 }
 
@@ -29,24 +29,24 @@ impl FromStr for TrailingSlash {
     }
 }
 
-/// How a run compares URLs. The default compares them as they are. A page is asked for by the URL that came first.
+/// How a run compares URLs. By default it compares them unchanged. The run downloads a page under the first URL pushed for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Canonicalisation {
-    /// Parameters of the query are put in order: by name, and those of one name stay as they follow each other.
+    /// Sort query parameters by name; parameters with the same name keep their order.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sort_query: bool,
-    /// Parameters that are left out, by their names: `PHPSESSID`, `utm_*`. Compared without case.
+    /// Names of parameters to ignore: `PHPSESSID`, `utm_*`. Compared without case.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drop_parameters: Vec<String>,
-    /// What becomes of a slash at the end of the path.
+    /// How to treat a slash at the end of the path.
     #[serde(skip_serializing_if = "TrailingSlash::is_keep")]
     pub trailing_slash: TrailingSlash,
 }
 
-/// Names of parameters that a job may drop.
+/// Maximum number of parameter names in a job's list.
 pub const MOST_DROPPED: usize = 64;
-/// Characters of such a name.
+/// Maximum length of such a name in characters.
 const MOST_NAME: usize = 100;
 
 impl TrailingSlash {
@@ -66,10 +66,10 @@ impl Canonicalisation {
     /// Checks what a client sent.
     ///
     /// # Errors
-    /// Too many parameters, or a name that is none.
+    /// Too many parameters, or an invalid name.
     pub fn check(&self) -> Result<(), String> {
         if self.drop_parameters.len() > MOST_DROPPED {
-            return Err(format!("at most {MOST_DROPPED} parameters can be dropped"));
+            return Err(format!("must be at most {MOST_DROPPED} parameters"));
         }
         let is_name = |name: &String| {
             let stem = name.strip_suffix('*').unwrap_or(name);
@@ -80,14 +80,14 @@ impl Canonicalisation {
         };
         match self.drop_parameters.iter().find(|name| !is_name(name)) {
             Some(name) => Err(format!(
-                "`{}` is no name of a parameter: a name is expected, perhaps with * at its end",
+                "`{}` is not a parameter name: expected a name, with an optional * at its end",
                 name.chars().take(MOST_NAME).collect::<String>()
             )),
             None => Ok(()),
         }
     }
 
-    /// The URL as the job wants it. Borrowed where nothing changes. Doing it twice changes nothing more.
+    /// The URL in the form that the job's settings define. Borrowed if nothing changes. Idempotent.
     #[must_use]
     pub fn apply<'u>(&self, url: &'u str) -> Cow<'u, str> {
         if self.is_none() {
@@ -112,7 +112,7 @@ impl Canonicalisation {
         let path = &before[root..];
         match self.trailing_slash {
             TrailingSlash::Drop if path.len() > 1 && path.ends_with('/') => {
-                // Several at the end go together, or the second time would take one more.
+                // Remove all trailing slashes; removing one at a time would not be idempotent.
                 let kept = path.trim_end_matches('/').len().max(1);
                 Cow::Borrowed(&before[..root + kept])
             }
@@ -123,7 +123,7 @@ impl Canonicalisation {
         }
     }
 
-    /// `None` if nothing is left of it.
+    /// `None` if no parameter is left.
     fn query<'u>(&self, query: &'u str) -> Option<Cow<'u, str>> {
         let mut kept: Vec<&str> = query.split('&').filter(|parameter| !self.drops(name(parameter))).collect();
         let all = query.split('&').count();

@@ -1,27 +1,27 @@
-//! Where an agent may make requests to. Whoever may push requests, and every site that redirects, would otherwise use the
-//! agent to reach the machine that it runs on, the network behind it and the metadata service of its cloud.
+//! Which targets an agent may send requests to. Without this check anyone who pushes requests, and any site that redirects,
+//! could use the agent to reach its own machine, its network, or the metadata service of its cloud.
 //!
-//! Public addresses are targets. Others are only if the run began there, or the agent's owner allows them. A target is judged
-//! twice: as it is written, and by each address that its name leads to.
+//! Public addresses are allowed. Other addresses are allowed only if the run began there or the agent's owner allows them. A
+//! target is checked twice: as written, and by each address that its name resolves to.
 
 use super::origin::{Began, is_localhost};
 use super::targets::{Place, Rule, place_of, plain};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the agent's owner has set.
+/// Settings of the agent's owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DownloadTargets {
-    /// Places that are targets though they are not public.
+    /// Non-public targets that are allowed.
     pub allow: Vec<Rule>,
-    /// Places that are no targets, whatever else is said.
+    /// Targets that are always denied.
     pub deny: Vec<Rule>,
 }
 
 impl DownloadTargets {
-    /// Judges a host as it is written. What is left open, is judged by the addresses of the name.
+    /// Checks a host as written. What this check cannot decide, the check of the resolved addresses decides.
     ///
     /// # Errors
-    /// Says why requests to it are refused.
+    /// The reason why requests to it are refused.
     pub fn judge_host(&self, host: &str, port: u16, began: &Began) -> Result<(), String> {
         let name = host.trim_end_matches('.');
         if let Some(address) = literal(name) {
@@ -31,17 +31,17 @@ impl DownloadTargets {
             return Err(denied(host, None));
         }
         if is_localhost(name) {
-            // It is enough that one of them is a target.
+            // One allowed address is enough.
             let other = self.judge(host, Ipv6Addr::LOCALHOST.into(), port, began);
             return self.judge(host, Ipv4Addr::LOCALHOST.into(), port, began).or(other);
         }
         Ok(())
     }
 
-    /// Judges an address that a host has.
+    /// Checks an address of a host.
     ///
     /// # Errors
-    /// Says why requests to it are refused.
+    /// The reason why requests to it are refused.
     pub fn judge(&self, host: &str, address: IpAddr, port: u16, began: &Began) -> Result<(), String> {
         let name = host.trim_end_matches('.');
         let address = plain(address);
@@ -51,7 +51,7 @@ impl DownloadTargets {
         let place = place(address);
         let is_allowed = || {
             self.allow.iter().any(|rule| match place {
-                // Nobody's names lead there for a good reason: the address itself must be allowed.
+                // No legitimate name resolves to such an address: the address itself must be allowed.
                 Place::Special => rule.is_special() && rule.holds(address, port),
                 _ => rule.is_written(name, port) || rule.holds(address, port),
             })
@@ -76,12 +76,12 @@ impl DownloadTargets {
         })
     }
 
-    /// Judges the addresses of a name, and keeps those that are targets. `was_public`: the name has led to a public address in
-    /// this run. Then it leads to no other kind of address only because the run began at the name: who owns the name could
-    /// change where it leads.
+    /// Checks the addresses of a name and keeps the allowed ones. `was_public`: the name resolved to a public address earlier in
+    /// this run. Then a non-public address is not allowed merely because the run began at this name: the owner of the name could
+    /// have changed its address.
     ///
     /// # Errors
-    /// Says why none of them is a target.
+    /// The reason why none of them is allowed.
     pub fn judge_all(&self, host: &str, found: &[IpAddr], port: u16, began: &Began, was_public: bool) -> Result<Vec<IpAddr>, String> {
         let is_public = was_public || found.iter().any(|address| place(plain(*address)) == Place::Public);
         let began = match began {
@@ -98,13 +98,13 @@ impl DownloadTargets {
     }
 }
 
-/// Whether an address can be reached from everywhere.
+/// Whether an address is reachable from the public internet.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     place(plain(address)) == Place::Public
 }
 
-/// As for callbacks, but for the unspecified address, by which a connection reaches this machine.
+/// As for callbacks, except that the unspecified address counts as loopback: a connection to it reaches this machine.
 fn place(address: IpAddr) -> Place {
     if address.is_unspecified() { Place::Loopback } else { place_of(address) }
 }

@@ -1,4 +1,4 @@
-//! Where a run stands, and why it is not further.
+//! Explains the state of a run, and why it has not advanced further.
 
 use super::ids::{Identity, WorkerId};
 use super::job::JobKind;
@@ -7,63 +7,63 @@ use super::schedule::Answer;
 use super::task::worker_pool::{Obstacle, Refusal};
 use super::time::Timestamp;
 
-/// What is known around a run.
+/// The inputs for the explanation of a run.
 #[derive(Debug)]
 pub struct RunView<'a> {
-    /// The run, with its counters as they are now.
+    /// The run, with its current counters.
     pub run: &'a Run,
-    /// The runs of its job that are not over and were made before it, the oldest first.
+    /// The unfinished runs of its job that were created before it, the oldest first.
     pub ahead: &'a [Identity],
-    /// Who carries it out.
+    /// The worker that runs it.
     pub worker: Option<WorkerId>,
     /// The classes that workers watch now.
     pub watched: &'a [String],
-    /// Its instances, of a task or an application; empty if they are not known.
+    /// Its instances, for a task or an application; empty if they are not known.
     pub parts: &'a [Part],
-    /// The workers that are there, and why none of them has the first instance that waits for one.
+    /// The connected workers, and why none of them gets the first instance that waits for a worker.
     pub refusals: &'a [Refusal],
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 /// An instance of a run, or its only one.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Counts its attempts from 1.
+    /// The number of its attempt, from 1.
     pub attempt: u32,
-    /// Where it is.
+    /// Its state.
     pub place: Place,
-    /// In percent.
+    /// Progress in percent.
     pub progress: Option<u8>,
-    /// What it says of its progress.
+    /// The progress text that it reported.
     pub text: Option<String>,
-    /// Why it is where it is.
+    /// The reason for its state.
     pub reason: Option<String>,
 }
 
-/// Where an instance is.
+/// State of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Its next attempt waits until then.
+    /// Its next attempt waits until this time.
     Pausing(Timestamp),
     /// It waits for a worker.
     Asking,
-    /// It was ordered there, and no answer has come.
+    /// It was dispatched there and not yet answered.
     Told(String),
-    /// It is there, since when if that is known.
+    /// It runs there, since this time if known.
     At(String, Option<Timestamp>),
-    /// It may be at a worker: until one says so, or until then.
+    /// A worker may have it: until a worker reports it, or until this time.
     Unclear(Timestamp),
-    /// It is asked to end there.
+    /// It was ordered to end there.
     Ending(String),
     /// It is over.
     Over(RunState),
 }
 
-/// Instances and workers that are named one by one.
+/// Maximum number of instances or workers that are listed by name.
 const MOST_NAMED: usize = 20;
 
-/// Explains where a run stands.
+/// Explains the state of a run.
 #[must_use]
 pub fn explain_run(around: &RunView<'_>) -> Answer {
     let mut answer = match around.run.state {
@@ -77,7 +77,7 @@ pub fn explain_run(around: &RunView<'_>) -> Answer {
         if around.run.state == RunState::Running {
             answer = Answer::new("paused", "paused", answer.because);
         }
-        answer.because.insert(1, format!("It is paused since {at}: it hands out no blocks until it is resumed."));
+        answer.because.insert(1, format!("It is paused since {at}: it dispatches no blocks until it is resumed."));
     }
     answer
 }
@@ -87,13 +87,13 @@ fn origin(run: &Run) -> String {
     let again = run.retry_of.map(|other| format!(", to repeat run {other}")).unwrap_or_default();
     match (run.planned_at, run.rules.after) {
         (Some(planned), _) => {
-            format!("It was made at {} for the planned instant {planned}{by}{again}.", run.creation_time)
+            format!("It was created at {} for the scheduled time {planned}{by}{again}.", run.creation_time)
         }
-        (None, Some(after)) => format!("It was made at {} by a workflow, when run {after} ended{again}.", run.creation_time),
+        (None, Some(after)) => format!("It was created at {} by a workflow, when run {after} ended{again}.", run.creation_time),
         (None, None) if run.rules.by.as_deref() == Some(BROKER) => {
-            format!("It was made at {} by the broker, for a run that has no worker{again}.", run.creation_time)
+            format!("It was created at {} by the broker, for a run that has no worker{again}.", run.creation_time)
         }
-        (None, None) => format!("It was made at {} by hand{by}{again}.", run.creation_time),
+        (None, None) => format!("It was created at {} by hand{by}{again}.", run.creation_time),
     }
 }
 
@@ -101,18 +101,18 @@ fn pending(around: &RunView<'_>) -> Answer {
     let run = around.run;
     if run.is_queued() {
         let text = match around.ahead {
-            [] => "It waits for its turn, and no other run of the job is in front of it: it is about to begin.".to_owned(),
-            [one] => format!("It waits for its turn behind run {one}."),
-            [first, rest @ ..] => format!("It waits for its turn behind run {first} and {} more.", rest.len()),
+            [] => "It is queued, and no other run of the job is ahead of it: it is about to begin.".to_owned(),
+            [one] => format!("It is queued behind run {one}."),
+            [first, rest @ ..] => format!("It is queued behind run {first} and {} more.", rest.len()),
         };
         return Answer::new("waiting", "queued", vec![text]);
     }
     if let Some(at) = run.not_before.filter(|at| *at > around.now) {
         if run.is_ahead() {
-            return Answer::new("waiting", "planned", vec![format!("It begins at {at}, the instant that it is planned for.")]);
+            return Answer::new("waiting", "planned", vec![format!("It begins at {at}, its scheduled time.")]);
         }
         let why = run.reason.as_deref().map_or_else(|| format!("attempt {} failed", run.attempt.saturating_sub(1)), str::to_owned);
-        let text = format!("It waits until {at} for attempt {}, since {why}.", run.attempt);
+        let text = format!("It waits until {at} for attempt {}, because {why}.", run.attempt);
         return Answer::new("waiting", "retry", vec![text]);
     }
     if !around.parts.is_empty() {
@@ -129,7 +129,7 @@ fn pending(around: &RunView<'_>) -> Answer {
     }
 }
 
-/// Where the instances of a task or an application are.
+/// Explains where the instances of a task or an application are.
 fn instances(around: &RunView<'_>) -> Answer {
     let parts = around.parts;
     let mut because = Vec::new();
@@ -152,7 +152,7 @@ fn instances(around: &RunView<'_>) -> Answer {
     }
     let rest = open.count() - named;
     if rest > 0 {
-        because.push(format!("{rest} more are not named here."));
+        because.push(format!("{rest} more are not listed."));
     }
     let asks = parts.iter().any(|part| part.place == Place::Asking);
     if asks {
@@ -175,20 +175,20 @@ fn instances(around: &RunView<'_>) -> Answer {
     Answer::new(verdict, rule, because)
 }
 
-/// Where an instance is, in a sentence.
+/// One sentence about an instance.
 fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
     let attempt = part.attempt;
-    let why = part.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(", since {why}")).unwrap_or_default();
+    let why = part.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(", because {why}")).unwrap_or_default();
     match &part.place {
         Place::Pausing(at) => format!("{who} waits until {at} for attempt {attempt}{why}."),
         Place::Asking => format!("{who} waits for a worker, attempt {attempt}{why}."),
-        Place::Told(place) => format!("{who} was ordered at {place}, attempt {attempt}, and no answer has come."),
+        Place::Told(place) => format!("{who} was dispatched to {place}, attempt {attempt}, and has not been confirmed yet."),
         Place::At(place, since) => {
             let since = since.map(|at| format!(" since {at} ({} ms)", now.since_ms(at).max(0))).unwrap_or_default();
             let progress = match (part.progress, part.text.as_deref()) {
                 (Some(percent), Some(text)) => format!("; progress {percent} %: {}", text.trim_end_matches('.')),
                 (Some(percent), None) => format!("; progress {percent} %"),
-                (None, Some(text)) => format!("; it says: {}", text.trim_end_matches('.')),
+                (None, Some(text)) => format!("; progress: {}", text.trim_end_matches('.')),
                 (None, None) => String::new(),
             };
             format!("{who} is at {place}{since}, attempt {attempt}{progress}.")
@@ -203,14 +203,14 @@ fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
     }
 }
 
-/// Why no worker has it.
+/// Explains why no worker has it.
 fn refusals(around: &RunView<'_>) -> Vec<String> {
     let handler = &around.run.class_name;
     if around.refusals.is_empty() {
         return vec![format!("A worker that watches {handler} is needed, and no worker is connected.")];
     }
     let mut out = vec![format!("A worker that watches {handler} is needed, and {} are connected.", around.refusals.len())];
-    // Those that watch it come first: of the others there may be many.
+    // List workers that watch the class first: there may be many others.
     let is_far = |refusal: &&Refusal| matches!(&refusal.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
     let (far, near): (Vec<_>, Vec<_>) = around.refusals.iter().partition(is_far);
     for refusal in near.iter().chain(&far).take(MOST_NAMED) {
@@ -219,12 +219,12 @@ fn refusals(around: &RunView<'_>) -> Vec<String> {
         out.push(format!("Worker {}{name}: {why}.", refusal.worker));
     }
     if let Some(rest) = around.refusals.len().checked_sub(MOST_NAMED).filter(|rest| *rest > 0) {
-        out.push(format!("{rest} more are not named here."));
+        out.push(format!("{rest} more are not listed."));
     }
     out
 }
 
-/// Nobody is there who could carry it out.
+/// An answer if no connected worker can run it.
 fn nobody(around: &RunView<'_>) -> Option<Answer> {
     let class = &around.run.class_name;
     if around.worker.is_some() || around.watched.contains(class) && around.refusals.is_empty() {
@@ -237,7 +237,7 @@ fn nobody(around: &RunView<'_>) -> Option<Answer> {
         return Some(Answer::new("waiting", "noWorker", because));
     }
     let watched = match around.watched {
-        [] => "No worker watches anything now.".to_owned(),
+        [] => "No worker watches any class now.".to_owned(),
         names => {
             let shown = names.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = names.len().checked_sub(20).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
@@ -254,11 +254,11 @@ fn scheduled(around: &RunView<'_>) -> Answer {
     }
     match (around.worker, nobody(around)) {
         (Some(worker), _) => {
-            let text = format!("Worker {worker} was told to start it, and has not said yet that its first requests are pushed.");
+            let text = format!("Worker {worker} was ordered to start it, and has not reported yet that its first requests are pushed.");
             Answer::new("scheduled", "startTold", vec![text])
         }
         (None, Some(answer)) if around.run.kind == JobKind::Block => answer,
-        (None, _) => Answer::new("scheduled", "starting", vec!["It was told to start, and has not said yet that it works.".to_owned()]),
+        (None, _) => Answer::new("scheduled", "starting", vec!["Its start was ordered, but it is not running yet.".to_owned()]),
     }
 }
 
@@ -271,17 +271,17 @@ fn running(around: &RunView<'_>) -> Answer {
         return answer;
     }
     let since = run.start_time.map(|at| format!(" since {at}")).unwrap_or_default();
-    let mut because = vec![format!("It works{since}, attempt {}.", run.attempt)];
+    let mut because = vec![format!("It is running{since}, attempt {}.", run.attempt)];
     if run.kind == JobKind::Block {
         let c = run.counters;
-        because.push(format!("Of {} requests {} are left, {} are answered well, {} are not.", c.total, c.left, c.success, c.error));
+        because.push(format!("Of {} requests {} are left, {} succeeded, {} failed.", c.total, c.left, c.success, c.error));
         match around.worker {
-            Some(worker) => because.push(format!("Worker {worker} carries it out.")),
+            Some(worker) => because.push(format!("Worker {worker} runs it.")),
             None => because.extend(nobody(around).map_or(vec!["A worker for it is being chosen.".to_owned()], |answer| answer.because)),
         }
     }
     if run.kind == JobKind::Callback {
-        because.push("Its request is under way, and the answer has not come.".to_owned());
+        because.push("Its request is under way, and no response has arrived yet.".to_owned());
     }
     Answer::new("running", "running", because)
 }
@@ -289,7 +289,7 @@ fn running(around: &RunView<'_>) -> Answer {
 fn over(run: &Run) -> Answer {
     let at = run.finish_time.map(|at| format!(" at {at}")).unwrap_or_default();
     let (rule, how) = match run.state {
-        RunState::Success => ("success", "It ended well"),
+        RunState::Success => ("success", "It succeeded"),
         RunState::Stopped => ("stopped", "It was stopped"),
         _ => ("failed", "It failed"),
     };
@@ -362,7 +362,7 @@ mod tests {
         let waits = Run { reason: Some("run 7 of the job `starter` is to start one".into()), ..run(RunState::Pending) };
         let (of_rule, text) = rule(&waits, &[], None, &["a.C"]);
         assert!(of_rule == "noWorker" && text.contains("Watched now: a.C. Its reason: run 7 of the job `starter`"), "{text}");
-        // Who watches it is closed by an operator.
+        // An operator is draining the worker that watches it.
         let why = Obstacle::Unsuitable("an operator has it draining: a new version".into());
         let refusals = [Refusal { worker: WorkerId::random(), name: "w".into(), why }];
         let watched = ["a.B".to_owned()];
@@ -416,7 +416,7 @@ mod tests {
         assert!(text.contains("watches sum is needed, and no worker is connected"), "{text}");
         let mut all = vec![refusal("a", Obstacle::Unsuitable("it does not watch sum".into()))];
         assert_eq!(of_task(RunState::Pending, &parts, &all).1, "noWorker");
-        all.push(refusal("b", Obstacle::Busy("it is full: 4 of 4 places are taken".into())));
+        all.push(refusal("b", Obstacle::Busy("it is full: 4 of 4 slots are used".into())));
         let (_, rule, text) = of_task(RunState::Pending, &parts, &all);
         assert_eq!(rule, "workersFull");
         let (near, far) = (text.find("(b): it is full").expect("b"), text.find("(a): it does not watch").expect("a"));
@@ -441,7 +441,7 @@ mod tests {
         let again = Run { not_before: Some(Timestamp(5_000)), attempt: 2, reason: Some("attempt 1 failed: x".into()), ..run(Pending) };
         let (word, text) = rule(&again, &[], None, &[]);
         assert_eq!(word, "retry");
-        assert!(text.contains("until 1970-01-01T00:00:05.000Z for attempt 2, since attempt 1 failed: x"), "{text}");
+        assert!(text.contains("until 1970-01-01T00:00:05.000Z for attempt 2, because attempt 1 failed: x"), "{text}");
         let (word, text) = rule(&run(Pending), &[], None, &["c.D"]);
         assert_eq!(word, "noWorker");
         assert!(text.contains("a.B") && text.contains("Watched now: c.D."), "{text}");

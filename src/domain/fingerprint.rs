@@ -1,4 +1,4 @@
-//! What makes two requests the same request.
+//! Request identity: which requests count as the same.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest, Sha256};
@@ -7,8 +7,7 @@ use url::Url;
 
 /// 96 bits that stand for a request within its run; as text, 24 hexadecimal digits: the `requestId`.
 ///
-/// The first 12 bytes of a SHA-256. Among ten million requests the chance that any two differ and yet collide is about
-/// 6e-16 (n²/2 / 2^96).
+/// The first 12 bytes of a SHA-256. Among ten million requests the chance that two different ones collide is about 6e-16 (n²/2 / 2^96).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 12]);
 
@@ -16,25 +15,25 @@ impl Fingerprint {
     /// Bytes of one fingerprint.
     pub const LEN: usize = 12;
 
-    /// Of a request by what it asks for: `method LF canonical-url LF body`.
+    /// Fingerprint of a request from its content: `method LF canonical-url LF body`.
     #[must_use]
     pub fn of(method: &str, canonical_url: &str, body: &[u8]) -> Self {
         Self::hash(&[method.as_bytes(), canonical_url.as_bytes(), body])
     }
 
-    /// Of a request whose sender says itself what makes it unique: `key LF text`.
+    /// Fingerprint of a request whose sender supplies its unique key: `key LF text`.
     #[must_use]
     pub fn of_key(key: &str) -> Self {
         Self::hash(&[b"key", key.as_bytes()])
     }
 
-    /// Of nothing else: for a request that asked not to be compared with others.
+    /// A fingerprint that equals no other, for a request that must not be deduplicated.
     #[must_use]
     pub fn unique() -> Self {
         Self::hash(&[b"unique", uuid::Uuid::new_v4().as_bytes()])
     }
 
-    /// Of a deliberate repetition of the request with this one. The same each time, so that nothing is repeated twice.
+    /// Fingerprint of a deliberate repetition of this request. It is deterministic, so that nothing is repeated twice.
     #[must_use]
     pub fn repeated(self) -> Self {
         Self::hash(&[b"again", &self.0])
@@ -66,28 +65,28 @@ impl Fingerprint {
     }
 }
 
-/// The URL as it is sent: parsed by the WHATWG rules (lower-case scheme and host, no default port, dot segments resolved),
-/// without its fragment. Nothing else is changed: neither the order of the query, nor a trailing slash, nor the case of the
-/// path. Requests are compared by its [`normalized`] text.
+/// The URL as sent: parsed by the WHATWG rules (lower-case scheme and host, no default port, dot segments resolved), without its
+/// fragment. Nothing else changes: not the order of the query, a trailing slash, or the case of the path. Requests are compared
+/// by its [`normalized`] text.
 #[must_use]
 pub fn canonical(mut url: Url) -> Url {
     url.set_fragment(None);
     url
 }
 
-/// The text of a canonical URL with its percent-encodings normalised (RFC 3986, section 6.2.2): digits in capitals, and no
-/// encoding of what needs none (letters, digits, `-._~`). Both spellings mean the same everywhere in a URL.
+/// The text of a canonical URL with normalised percent-encodings (RFC 3986, section 6.2.2): upper-case digits, and unreserved
+/// characters (letters, digits, `-._~`) decoded. Both spellings mean the same everywhere in a URL.
 #[must_use]
 pub fn normalized(url: &str) -> Cow<'_, str> {
     let escapes = || url.match_indices('%').map(|(at, _)| &url.as_bytes()[at..]);
-    // Where one is no escape, what follows it could become one.
+    // If a `%` does not start an escape, decoding what follows could create one.
     if escapes().all(escape_stands) || escapes().any(|text| escaped(text).is_none()) {
         return Cow::Borrowed(url);
     }
     let mut parts = url.split('%');
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // Each begins with two digits, as all were escapes.
+        // Each part begins with two hexadecimal digits, because every `%` starts an escape.
         let byte = escaped(format!("%{part}").as_bytes()).unwrap_or_default();
         if is_unreserved(byte) {
             out.push(char::from(byte));
@@ -100,7 +99,7 @@ pub fn normalized(url: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The byte that a text which begins with `%` stands for.
+/// The byte that an escape at the start of the text encodes.
 fn escaped(text: &[u8]) -> Option<u8> {
     let digit = |i: usize| text.get(i).and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
     Some(digit(1)? << 4 | digit(2)?)
@@ -110,13 +109,13 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Whether a text that begins with `%` is as [`normalized`] would have it.
+/// Whether the text, which begins with `%`, is already as [`normalized`] would write it.
 fn escape_stands(text: &[u8]) -> bool {
     escaped(text).is_none_or(|byte| !is_unreserved(byte) && !text[1..3].iter().any(u8::is_ascii_lowercase))
 }
 
-/// Whether a text is certainly an `http` or `https` URL in its canonical form already, and [`normalized`], so that parsing it
-/// would give it back unchanged: most links are, and looking is several times cheaper than parsing. `false` says nothing.
+/// Whether a text is certainly an `http` or `https` URL in canonical and [`normalized`] form, so that parsing would not change
+/// it. Most links are, and this check is several times cheaper than parsing. `false` means unknown.
 #[must_use]
 pub fn is_canonical(text: &str) -> bool {
     let (rest, default_port) = match text.strip_prefix("http://") {
@@ -143,7 +142,7 @@ fn is_canonical_host(host: &str) -> bool {
         return false;
     }
     if last.starts_with(|c: char| c.is_ascii_lowercase()) {
-        // Punycode has rules of its own.
+        // Punycode has its own rules.
         return !host.split('.').any(|label| label.starts_with("xn--"));
     }
     host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.to_string() == host)
@@ -156,10 +155,10 @@ fn is_canonical_path(path: &[u8]) -> bool {
         let stands = match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => true,
             b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' => true,
-            // A segment that begins with a dot may be one of those that are taken away, and so may one that hides it.
+            // A segment that begins with a dot, or that hides one, may be a dot segment that parsing removes.
             b'.' => in_query || before != b'/',
             b'%' => escape_stands(&path[i..]),
-            // A query hides its quotes, a path does not.
+            // Parsing percent-encodes quotes in a query, but not in a path.
             b'\'' => !in_query,
             b'?' => {
                 in_query = true;
@@ -205,7 +204,7 @@ impl fmt::Debug for Fingerprint {
 impl FromStr for Fingerprint {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || format!("`{}` is no request id: 24 hexadecimal digits are expected", text.chars().take(80).collect::<String>());
+        let invalid = || format!("`{}` is not a request id: expected 24 hexadecimal digits", text.chars().take(80).collect::<String>());
         let digits = text.as_bytes();
         if digits.len() != 24 {
             return Err(invalid());
@@ -253,7 +252,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig { cases: 4_000, ..Default::default() })]
 
-        /// The look must never pass what parsing would change.
+        /// The check must never accept a URL that parsing would change.
         #[test]
         fn what_looks_canonical_is(
             text in "https?://([a-z0-9.-]{0,6}|[a-z]{1,3}\\.[a-z]{2}|[0-9]{1,3}(\\.[0-9x]{1,3}){1,3}|xn--[a-z]{2,4})(:[0-9]{0,5})?/[a-zA-Z0-9%2eE./?'#:@!~ \\\\|^`{}\"<>é-]{0,12}"
@@ -264,7 +263,7 @@ mod tests {
             }
         }
 
-        /// What was normalised once stays as it is, also when it is parsed again.
+        /// Normalising is idempotent, also after the result is parsed again.
         #[test]
         fn normalising_comes_to_an_end(path in "[a-zA-Z0-9%2eE./?~-]{0,20}") {
             if let Ok(url) = Url::parse(&format!("http://a/{path}")) {

@@ -1,11 +1,11 @@
-//! The frontier of a run: which requests are new, which blocks are ready, out, answered, delivered, done.
+//! The frontier of a run: which requests are new, and which blocks are ready, dispatched, downloaded, delivered or done.
 //!
-//! It decides and remembers; it never stores, sends or waits. Whatever must be on disk before the world may know goes in
-//! two steps: `begin…` when the write is sent, `…stored` when it is committed. A write that failed is not undone here:
-//! the frontier is thrown away and restored from what is stored.
+//! It decides and remembers; it never stores, sends or waits. A change that must be on disk before it becomes visible takes two
+//! steps: `begin…` when the write is sent, `…stored` when it is committed. A failed write is not undone here: the frontier is
+//! discarded and restored from the store.
 //!
-//! One byte a block is all that is kept for ever, so that ten million requests in blocks of fifty cost 200 kB; what is
-//! larger is bounded by what is out at nodes and workers.
+//! Only one byte per block is kept for the whole run, so ten million requests in blocks of fifty cost 200 kB. Everything larger
+//! is bounded by the blocks that nodes and workers hold.
 
 #[path = "frontier_delivery.rs"]
 mod delivery;
@@ -40,16 +40,16 @@ pub struct Frontier {
     settings: QueueSettings,
     seen: SeenSet,
     phases: Vec<Phase>,
-    /// Below it no block is `Ready`.
+    /// No block below it is `Ready`.
     cursor: Seq,
     ready: usize,
     /// Blocks in the phase `Retry`.
     ranks: ranks::Ranks,
-    /// Of blocks that are not `Done`; absent: 0.
+    /// Priorities of blocks that are not `Done`; a block without an entry has 0.
     priorities: HashMap<Seq, i8>,
-    /// Of blocks that were handed out and are not answered.
+    /// Attempts of blocks that were dispatched and have no results yet.
     attempts: HashMap<Seq, u32>,
-    /// Of these, the hand-outs after which a node gave the block back.
+    /// How many of these attempts ended with the node giving the block back.
     given_back: HashMap<Seq, u32>,
     leases: HashMap<Seq, Lease>,
     leased_by_node: HashMap<NodeId, BTreeSet<Seq>>,
@@ -66,7 +66,7 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// The frontier of a run that begins.
+    /// The frontier of a new run.
     #[must_use]
     pub fn new(settings: QueueSettings) -> Self {
         Self {
@@ -93,15 +93,15 @@ impl Frontier {
         }
     }
 
-    /// The frontier of a run that goes on. What was out at a node is ready again, what was with a worker is answered
-    /// again: neither is written when it happens. `blocks` come in the order of their numbers.
+    /// The frontier of a run after a restart. Blocks that a node held are ready again, blocks that a worker held wait for delivery
+    /// again: neither state is stored. `blocks` must be ordered by number.
     #[must_use]
     pub fn restore(settings: QueueSettings, start_returned: bool, blocks: &[StoredBlock], seen: SeenSet) -> Self {
         let mut this = Self::new(settings);
         this.start_returned = start_returned;
         this.seen = seen;
         for block in blocks {
-            // A gap is a block whose write failed while a later one's did not; it was never answered.
+            // A gap is a block whose write failed while a later one succeeded; its push was never acknowledged.
             this.phases.resize(this.phases.len().max(block.seq as usize), Phase::Done);
             this.phases.push(block.phase);
             if block.attempts > 0 {
@@ -140,14 +140,14 @@ impl Frontier {
         this
     }
 
-    // --- requests come in
+    // --- accepting requests
 
-    /// Decides what of a batch is new and packs it into blocks, those to one site and of one priority together. `site_of` names the site of a
-    /// request by its place in the batch; none: its pace is no one's concern. They count as seen from now on, and are ready
-    /// once [`Self::stored`] is told.
+    /// Selects the new requests of a batch and packs them into blocks, grouped by site and priority. `site_of` returns the site of
+    /// a request by its index in the batch, or `None` if its site has no pace. The requests count as seen from now on; they are
+    /// ready once [`Self::stored`] is called.
     pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
         let mut out = Admission::default();
-        // The block that each site and priority is being packed into, in the order in which they were begun.
+        // The open block of each site and priority, in the order in which the blocks were begun.
         let mut begun: Vec<(Kind, Vec<usize>)> = Vec::new();
         let mut places: HashMap<Kind, usize> = HashMap::new();
         for (i, request) in batch.requests.iter().enumerate() {
@@ -158,14 +158,14 @@ impl Frontier {
             } else if self.settings.max_requests.is_some_and(|most| self.admitted >= most) || self.is_full(site_of(i)) {
                 *(if self.seen.contains(request.id) { &mut out.duplicates } else { &mut out.over_limit }) += 1;
             } else if !self.seen.insert(request.id) {
-                // A deliberate repetition has an id of its own, and so is never here.
+                // A deliberate repetition has its own id, so it never gets here.
                 out.duplicates += 1;
             } else {
                 self.admitted += 1;
                 out.accepted += 1;
                 let site = site_of(i);
                 self.count_at(site, 1);
-                // Requests to one site come together.
+                // Requests to one site usually follow each other.
                 let kind = (site, request.priority);
                 let place = match begun.last() {
                     Some((last, _)) if *last == kind => begun.len() - 1,
@@ -211,7 +211,7 @@ impl Frontier {
             self.wait(seq);
         } else {
             self.set(seq, Phase::Ready);
-            // Commits may be told out of order: a later block may have gone out before this one was ready.
+            // Commits may be reported out of order: a later block may have been dispatched before this one was ready.
             self.cursor = self.cursor.min(seq);
             self.ready += 1;
         }
@@ -219,30 +219,30 @@ impl Frontier {
         self.counters.total += u64::from(requests);
     }
 
-    /// Whether a block waits for its commit: then even an answer that changes nothing must wait, since it may speak of
-    /// a request that is not on disk yet.
+    /// Whether a block waits for its commit. Then even a response that changes nothing must wait, because it may refer to a request
+    /// that is not on disk yet.
     #[must_use]
     pub fn is_storing(&self) -> bool {
         self.storing > 0
     }
 
-    // --- blocks go out to nodes
+    // --- dispatching blocks to nodes
 
-    /// Blocks that a node could have now; those that wait for their site are not among them.
+    /// Blocks that a node could get now, without those that wait for their site.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready + self.ranks.len()
     }
 
-    /// The blocks that will be handed out next, first ones first: what is worth reading ahead.
+    /// The next blocks to dispatch, in order: candidates for reading ahead.
     pub fn upcoming(&self, most: usize) -> impl Iterator<Item = Seq> + '_ {
         let fresh = (self.cursor..self.phases.len() as Seq).filter(|seq| self.phases[*seq as usize] == Phase::Ready);
-        // Where none is ready, none is looked for.
+        // If no block is ready, do not scan for one.
         let fresh = fresh.take(self.ready);
         self.ranks.iter(|priority| priority >= 0).chain(fresh).chain(self.ranks.iter(|priority| priority < 0)).take(most)
     }
 
-    /// Hands a block to a node, one that belongs to no site.
+    /// Dispatches a block that belongs to no site to a node.
     pub fn lease(&mut self, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
         let seq = match self.ranks.pop(0) {
             Some(seq) => seq,
@@ -308,7 +308,7 @@ impl Frontier {
         Some(lease)
     }
 
-    /// A node said that it holds a block: its lease begins anew. False if it is not its holder (any more).
+    /// A node reported that it holds a block: renews its lease. Returns false if the node does not hold it (any more).
     pub fn renew(&mut self, seq: Seq, node: NodeId, now: Timestamp) -> bool {
         match self.leases.get_mut(&seq) {
             Some(lease) if lease.node == node => {
@@ -320,8 +320,8 @@ impl Frontier {
         }
     }
 
-    /// A node says that it holds a block which is ready here, from an earlier hand-out: it may keep it. So a restart of
-    /// the broker costs no download twice. False if the block is not ready.
+    /// A node reports that it holds a block, from an earlier attempt, which is ready here: the node keeps it. So a restart of the
+    /// broker does not repeat downloads. Returns false if the block is not ready.
     pub fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
         match self.phase(seq) {
             Some(Phase::Ready) => self.ready -= 1,
@@ -336,14 +336,14 @@ impl Frontier {
         true
     }
 
-    /// The block was sent to its node once more: the same hand-out, since the node never got the first.
+    /// The block was sent to its node again. It is the same attempt, because the node never received the first message.
     pub fn sent_again(&mut self, seq: Seq, now: Timestamp) {
         if let Some(lease) = self.leases.get_mut(&seq) {
             lease.since = now;
         }
     }
 
-    /// A node lost a block. `None` if the block is not in that node's hands in this attempt.
+    /// A node lost a block. `None` if the node does not hold the block in this attempt.
     pub fn lost(&mut self, seq: Seq, node: NodeId, attempt: u32) -> Option<Lost> {
         self.leases.get(&seq).filter(|lease| lease.node == node && lease.attempt == attempt)?;
         self.remove_lease(seq);
@@ -355,7 +355,7 @@ impl Frontier {
         Some(Lost::Retry(attempt))
     }
 
-    /// A block that had left its queue waits for a node again.
+    /// Returns a block to its queue.
     pub fn wait_again(&mut self, seq: Seq) {
         if let Some(site) = self.queue_of(seq) {
             return self.enqueue(seq, site, true);
@@ -369,16 +369,16 @@ impl Frontier {
         self.ranks.push(self.priority_of(seq), seq);
     }
 
-    /// The leases that have run out.
+    /// The expired leases.
     #[must_use]
     pub fn expired_leases(&self, now: Timestamp) -> Vec<(Seq, Lease)> {
         self.leases().filter(|(_, lease)| lease.until <= now).map(|(seq, lease)| (seq, *lease)).collect()
     }
 
-    // --- results come in
+    // --- receiving results
 
-    /// Whether a report counts. A report that names no attempt is taken for its node's current one. A block that is
-    /// ready takes the results of an earlier hand-out: they are as good, and nobody else works on it.
+    /// Whether a report is accepted. A report without an attempt counts for the node's current one. A ready block accepts results of an
+    /// earlier attempt: they are valid, and no other node works on the block.
     #[must_use]
     pub fn check_report(&self, seq: Seq, node: NodeId, attempt: Option<u32>) -> ReportVerdict {
         match self.phase(seq) {
@@ -395,7 +395,7 @@ impl Frontier {
         }
     }
 
-    /// The results of a block are on their way to the disk. Gives back the lease, if a node held it.
+    /// The results of a block are being written. Returns the lease, if a node held the block.
     pub fn begin_report(&mut self, seq: Seq) -> Option<Lease> {
         match self.phase(seq) {
             Some(Phase::Ready) => self.ready -= 1,
@@ -432,15 +432,15 @@ impl Frontier {
         self.start_returned
     }
 
-    /// Nothing is ready, out, unanswered, undelivered or unacknowledged, and nothing more can come: the run is over.
+    /// No block is ready, dispatched, undelivered or unacknowledged, and none can follow: the run is over.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.start_returned && self.open == 0
     }
 
-    // --- what it knows
+    // --- reading its state
 
-    /// Where a block is.
+    /// The state of a block.
     #[must_use]
     pub fn phase(&self, seq: Seq) -> Option<Phase> {
         self.phases.get(seq as usize).copied()
@@ -457,19 +457,19 @@ impl Frontier {
         Counters { left: total - success - error, success, error, total }
     }
 
-    /// Blocks by where they are: ready, using, answered and not acknowledged, all.
+    /// Block counts: ready, dispatched, downloaded and not acknowledged, all.
     #[must_use]
     pub fn block_counts(&self) -> (usize, usize, usize, usize) {
         (self.ready(), self.leases.len(), self.answered_open + self.deliveries.len(), self.phases.len())
     }
 
-    /// URLs seen, and the memory that this takes.
+    /// Number of seen URLs, and the bytes of memory that they use.
     #[must_use]
     pub fn seen_size(&self) -> (usize, usize) {
         (self.seen.len(), self.seen.bytes())
     }
 
-    /// Whether it has seen a request.
+    /// Whether a request was seen.
     #[must_use]
     pub fn has_seen(&self, id: Fingerprint) -> bool {
         self.seen.contains(id)

@@ -1,11 +1,11 @@
-//! Results on their way to workers, until they are acknowledged.
+//! Delivery of results to workers, until they are acknowledged.
 
 use super::super::block::{AckVerdict, Phase};
 use super::super::ids::{Seq, WorkerId};
 use super::super::time::Timestamp;
 use super::Frontier;
 
-/// Blocks that may be delivered and not acknowledged at a time; a worker that only polls gets no more.
+/// Maximum number of blocks that are delivered and not yet acknowledged; a worker that only polls gets no more.
 pub const MOST_DELIVERED: usize = 1_024;
 
 #[derive(Debug, Clone, Copy)]
@@ -15,18 +15,18 @@ pub(super) struct Delivery {
 }
 
 impl Frontier {
-    /// Whether a poll would find something.
+    /// Whether a poll would return a block.
     #[must_use]
     pub fn has_answered(&self) -> bool {
         self.answered_open > 0 && self.deliveries.len() < MOST_DELIVERED
     }
 
-    /// Hands results to a worker; `None` if there are none, or too many out.
+    /// Delivers results to a worker; `None` if there are none, or too many are unacknowledged.
     pub fn deliver(&mut self, worker: Option<WorkerId>, now: Timestamp) -> Option<Seq> {
         if self.deliveries.len() >= MOST_DELIVERED {
             return None;
         }
-        // An entry whose block was acknowledged meanwhile is stale.
+        // An entry is stale if its block was acknowledged meanwhile.
         let seq = loop {
             let seq = self.answered.pop_front()?;
             if self.phase(seq) == Some(Phase::Answered) {
@@ -39,7 +39,7 @@ impl Frontier {
         Some(seq)
     }
 
-    /// Results that a worker did not get after all, go to the front again.
+    /// Returns undelivered results to the front of the queue.
     pub fn take_back(&mut self, seq: Seq) {
         if self.phase(seq) == Some(Phase::Delivered) {
             self.deliveries.remove(&seq);
@@ -49,25 +49,25 @@ impl Frontier {
         }
     }
 
-    /// As [`Self::take_back`], if the delivery is still the one that lasts until then.
+    /// As [`Self::take_back`], if the delivery is still the one with this deadline.
     pub fn take_back_of(&mut self, seq: Seq, until: Timestamp) {
         if self.deliveries.get(&seq).is_some_and(|delivery| delivery.until == until) {
             self.take_back(seq);
         }
     }
 
-    /// A worker is gone: what it had and did not acknowledge is there for others. True if there was any.
+    /// A worker is gone: its unacknowledged blocks become available to other workers. Returns true if there were any.
     pub fn worker_gone(&mut self, worker: WorkerId) -> bool {
         self.take_back_where(|delivery| delivery.worker == Some(worker))
     }
 
-    /// Deliveries that were not acknowledged in time are there for others. True if there was any.
+    /// Makes blocks that were not acknowledged in time available again. Returns true if there were any.
     pub fn expire_deliveries(&mut self, now: Timestamp) -> bool {
         self.take_back_where(|delivery| delivery.until <= now)
     }
 
-    /// Deliveries of before `since` to workers that are not (or no longer) there are there for others: a worker that
-    /// polls and never connects is one that nobody misses. True if there was any.
+    /// Makes deliveries older than `since` available again if their worker is not connected: the loss of a worker that polls
+    /// and never connects is not detected otherwise. Returns true if there were any.
     pub fn forget_strangers(&mut self, since: Timestamp, is_there: impl Fn(WorkerId) -> bool) -> bool {
         let latest = since.plus_ms(self.settings.ack_wait as i64);
         self.take_back_where(|delivery| delivery.until <= latest && delivery.worker.is_some_and(|worker| !is_there(worker)))
@@ -82,7 +82,7 @@ impl Frontier {
         !back.is_empty()
     }
 
-    /// Whether an acknowledgement counts.
+    /// Whether an acknowledgement is accepted.
     #[must_use]
     pub fn check_ack(&self, seq: Seq) -> AckVerdict {
         match self.phase(seq) {
@@ -93,13 +93,13 @@ impl Frontier {
         }
     }
 
-    /// Whether it is on its way to the disk that a block is done.
+    /// Whether the acknowledgement of a block is being written.
     #[must_use]
     pub fn is_acking(&self, seq: Seq) -> bool {
         self.phase(seq) == Some(Phase::Acking)
     }
 
-    /// That a block is done is on its way to the disk.
+    /// The acknowledgement of a block is being written.
     pub fn begin_ack(&mut self, seq: Seq) {
         if self.phase(seq) == Some(Phase::Answered) {
             self.answered_open -= 1;
@@ -108,7 +108,7 @@ impl Frontier {
         self.set(seq, Phase::Acking);
     }
 
-    /// That a block is done is on disk.
+    /// The acknowledgement of a block is on disk.
     pub fn acked(&mut self, seq: Seq) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Acking));
         self.set(seq, Phase::Done);

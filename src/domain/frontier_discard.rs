@@ -1,11 +1,11 @@
-//! Results that are lost after they were stored.
+//! Loss of results that were already stored.
 
 use super::super::block::{Lost, Phase};
 use super::super::ids::Seq;
 use super::Frontier;
 
 impl Frontier {
-    /// The results of a delivered block are lost, which is on its way to the disk. False if it is not delivered (any more).
+    /// The results of a delivered block are lost; this is being written. Returns false if the block is not delivered (any more).
     pub fn begin_discard(&mut self, seq: Seq) -> bool {
         let is_delivered = self.phase(seq) == Some(Phase::Delivered);
         if is_delivered {
@@ -15,8 +15,7 @@ impl Frontier {
         is_delivered
     }
 
-    /// That the results of a block are lost is on disk, with what they had counted for: it is ready again, unless it was
-    /// handed out as often as it may be.
+    /// The loss of a block's results is on disk, and the counters exclude them: the block is ready again, unless it has no attempts left.
     pub fn discarded(&mut self, seq: Seq, success: u32, error: u32, attempt: u32) -> Lost {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));
         self.counters.success -= u64::from(success);

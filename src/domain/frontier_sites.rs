@@ -1,8 +1,8 @@
-//! Blocks that wait for their site: a queue for each site, and when a site may be asked again.
+//! Blocks that wait for their site: one queue per site, and the earliest time of the next check of each site.
 //!
-//! All requests of such a block go to one site, and one block of a site is out at a time: a *turn*. So whoever has the block
-//! keeps the pace of the site alone. Whether a site is free for this run is not known here, but to whom it belongs: the
-//! caller asks there, and notes the answer with [`Frontier::site_waits`].
+//! All requests of such a block go to one site, and only one block of a site is dispatched at a time: a *turn*. So the holder of
+//! the block can keep the pace of the site alone. The frontier does not know whether a site is free for this run: the caller asks
+//! the owner of the site, and records the answer with [`Frontier::site_waits`].
 
 use super::super::block::{Lease, Phase};
 use super::super::ids::{NodeId, Seq};
@@ -18,19 +18,19 @@ pub type SiteNo = u32;
 /// The block belongs to no site.
 const NONE: SiteNo = SiteNo::MAX;
 
-/// One site of a run. With its name, its place in the index and in the list of those that wait it takes some 200 bytes.
+/// One site of a run. With its name and its entries in the index and the waiting list it takes some 200 bytes.
 #[derive(Debug)]
 struct Site {
     name: Arc<str>,
-    /// Blocks that wait, the first one first.
+    /// Waiting blocks in order.
     queue: VecDeque<Seq>,
-    /// As far as it is known here.
+    /// The site is not free before this time, as far as this run knows.
     not_before: Timestamp,
-    /// A block of it is at a node.
+    /// A node holds a block of it.
     is_out: bool,
-    /// Its blocks do not wait for it any more: it has no pace.
+    /// Its blocks no longer wait for it: it has no pace.
     is_free: bool,
-    /// Requests that the run has taken of it.
+    /// Requests to it that the run has accepted.
     taken: u32,
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Sites {
     numbers: HashMap<Arc<str>, SiteNo>,
     /// The site of each block; empty in a run without sites.
     of_block: Vec<SiteNo>,
-    /// Sites with a block that waits and none that is out, by the time at which they may be asked.
+    /// Sites with a waiting block and no dispatched one, by the time at which the caller may ask for them.
     waiting: BTreeSet<(Timestamp, SiteNo)>,
-    /// Blocks in all queues.
+    /// Number of blocks in all queues.
     queued: usize,
 }
 
@@ -52,7 +52,7 @@ impl Sites {
         self.of_block.get(seq as usize).copied().filter(|site| *site != NONE)
     }
 
-    /// Lists a site among those that wait, or takes it off the list.
+    /// Updates the waiting list for a site.
     fn list(&mut self, no: SiteNo) {
         let site = &self.all[no as usize];
         let entry = (site.not_before, no);
@@ -74,7 +74,7 @@ impl Sites {
 }
 
 impl Frontier {
-    /// The number of a site; it gets one if it has none yet.
+    /// The number of a site; assigns one to a new site.
     pub fn site_number(&mut self, name: &str) -> SiteNo {
         if let Some(no) = self.sites.numbers.get(name) {
             return *no;
@@ -112,20 +112,20 @@ impl Frontier {
         sites[seq as usize] = site;
     }
 
-    /// So many requests of a site were taken.
+    /// Counts accepted requests of a site.
     pub(super) fn count_at(&mut self, site: Option<SiteNo>, requests: u32) {
         if let Some(site) = site.and_then(|no| self.sites.all.get_mut(no as usize)) {
             site.taken = site.taken.saturating_add(requests);
         }
     }
 
-    /// Whether the run takes no more of a site.
+    /// Whether the run accepts no more requests of a site.
     pub(super) fn is_full(&self, site: Option<SiteNo>) -> bool {
         let taken = site.and_then(|no| self.sites.all.get(no as usize)).map_or(0, |site| u64::from(site.taken));
         self.settings.max_per_site.is_some_and(|most| taken >= most)
     }
 
-    /// A block joins the queue of its site, as the last one of its priority; `first`: as the first one.
+    /// Adds a block to the queue of its site, as the last one of its priority; `first`: as the first one.
     pub(super) fn enqueue(&mut self, seq: Seq, site: SiteNo, first: bool) {
         self.set(seq, Phase::Queued);
         let (priority, priorities) = (self.priority_of(seq), &self.priorities);
@@ -139,7 +139,7 @@ impl Frontier {
         });
     }
 
-    /// The blocks of a site do not wait for it any more, neither those that do now nor those to come.
+    /// Blocks of this site no longer wait for it, neither the queued nor the future ones.
     pub fn set_free(&mut self, no: SiteNo) {
         let mut blocks = VecDeque::new();
         self.sites.change(no, |site| {
@@ -151,18 +151,18 @@ impl Frontier {
         }
     }
 
-    /// Whether a block of a site is out, so that others of it wait.
+    /// Whether a block of a site is dispatched, so that its other blocks wait.
     #[must_use]
     pub fn is_out(&self, no: SiteNo) -> bool {
         self.sites.all[no as usize].is_out
     }
 
-    /// A block that is out keeps no others of its site waiting.
+    /// A dispatched block no longer blocks the others of its site.
     pub fn let_others_pass(&mut self, seq: Seq) {
         self.set_out(seq, false);
     }
 
-    /// A block that was leased was not sent: it waits for this site, whose blocks do so from now on. It was never handed out.
+    /// A leased block was not sent: it now waits for this site, as all further blocks of the site do. The attempt does not count.
     pub fn wait_for_site(&mut self, seq: Seq, no: SiteNo) -> Option<Lease> {
         let lease = self.unlease(seq)?;
         self.set_site(seq, Some(no));
@@ -171,12 +171,12 @@ impl Frontier {
         Some(lease)
     }
 
-    /// The blocks of a site wait for it, those to come as well.
+    /// Blocks of this site wait for it, including future ones.
     pub fn set_waiting(&mut self, no: SiteNo) {
         self.sites.change(no, |site| site.is_free = false);
     }
 
-    /// A block is taken back from its node: it is the next one again. Some of its requests may have been sent, so this hand-out
+    /// Takes a block back from its node and puts it first in its queue. Some of its requests may have been sent, so this attempt
     /// counts as lost.
     pub fn recall(&mut self, seq: Seq) -> Option<Lease> {
         let lease = self.remove_lease(seq)?;
@@ -203,35 +203,35 @@ impl Frontier {
         self.sites.all[no as usize].is_free
     }
 
-    /// A block that was leased was not sent: it is the next one again, and was never handed out.
+    /// A leased block was not sent: it is first in its queue again, and the attempt does not count.
     pub fn put_back(&mut self, seq: Seq) -> Option<Lease> {
         let lease = self.unlease(seq)?;
         self.wait_again(seq);
         Some(lease)
     }
 
-    /// A block leaves the queue of its site.
+    /// Removes a block from the queue of its site.
     pub(super) fn dequeue(&mut self, seq: Seq) {
         if let Some(site) = self.sites.of(seq) {
             self.sites.change(site, |site| site.queue.retain(|other| *other != seq));
         }
     }
 
-    /// Whether a block of a site is out.
+    /// Sets whether a block of a site is dispatched.
     pub(super) fn set_out(&mut self, seq: Seq, is_out: bool) {
         if let Some(site) = self.sites.of(seq) {
             self.sites.change(site, |site| site.is_out = is_out);
         }
     }
 
-    /// Hands the next block of a site to a node.
+    /// Dispatches the next block of a site to a node.
     pub fn lease_at(&mut self, site: SiteNo, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
         let seq = *self.sites.all.get(site as usize)?.queue.front()?;
         self.dequeue(seq);
         Some((seq, self.new_lease(seq, node, now)))
     }
 
-    /// The site that a block waits for, and how many blocks come first.
+    /// The site that a block waits for, and the number of blocks before it.
     #[must_use]
     pub fn queue_place(&self, seq: Seq) -> Option<(SiteNo, usize)> {
         let site = self.sites.of(seq).filter(|_| self.phase(seq) == Some(Phase::Queued))?;
@@ -239,48 +239,48 @@ impl Frontier {
         Some((site, ahead))
     }
 
-    /// When a site may be asked, as far as it is known here.
+    /// When the caller may ask for a site, as far as this run knows.
     #[must_use]
     pub fn site_at(&self, no: SiteNo) -> Timestamp {
         self.sites.all[no as usize].not_before
     }
 
-    /// A site may not be asked before this time.
+    /// Do not ask for a site before this time.
     pub fn site_waits(&mut self, no: SiteNo, until: Timestamp) {
         self.sites.change(no, |site| site.not_before = until);
     }
 
-    /// The site whose time has come first, as far as it is known here.
+    /// The site that has been due longest, as far as this run knows.
     #[must_use]
     pub fn next_site(&self, now: Timestamp) -> Option<SiteNo> {
         self.sites.waiting.first().filter(|(at, _)| *at <= now).map(|(_, no)| *no)
     }
 
-    /// When the first site that waits may be asked.
+    /// When the first waiting site is due.
     #[must_use]
     pub fn next_site_at(&self) -> Option<Timestamp> {
         self.sites.waiting.first().map(|(at, _)| *at)
     }
 
-    /// Sites with a block that waits, whose time has come; `most` are counted.
+    /// Number of due sites with a waiting block; counts to `most`.
     #[must_use]
     pub fn sites_ready(&self, now: Timestamp, most: usize) -> usize {
         self.sites.waiting.range(..=(now, SiteNo::MAX)).take(most).count()
     }
 
-    /// Blocks that wait for their site.
+    /// Number of blocks that wait for their site.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.sites.queued
     }
 
-    /// The sites of the run from this number on: number, name, blocks that wait, and until when as far as it is known here.
+    /// The sites from this number on: number, name, waiting blocks, and the time until which they wait, as far as this run knows.
     pub fn sites(&self, from: SiteNo) -> impl Iterator<Item = (SiteNo, &Arc<str>, usize, Timestamp)> {
         let sites = self.sites.all.iter().enumerate().skip(from as usize);
         sites.map(|(no, site)| (no as SiteNo, &site.name, site.queue.len(), site.not_before))
     }
 
-    /// The sites that were held under this name may be asked again.
+    /// The sites held under this name may be asked for again.
     pub fn site_freed(&mut self, name: &str, now: Timestamp) {
         let freed: Vec<SiteNo> = (0..).zip(&self.sites.all).filter(|(_, site)| is_hold_of(name, &site.name)).map(|(no, _)| no).collect();
         for no in freed {

@@ -1,4 +1,4 @@
-//! The frontier against its promises: examples, then a seeded walk with a store that loses what was not committed.
+//! Checks the guarantees of the frontier: examples, then a seeded random walk with a store that loses uncommitted writes.
 
 use super::*;
 use crate::domain::block::AckVerdict;
@@ -207,7 +207,7 @@ fn requests_of_one_priority_share_a_block() {
     assert_eq!(blocks, [vec![0, 2], vec![1, 3], vec![4]]);
 }
 
-/// What a store would hold: blocks by number.
+/// The contents of a store: blocks by number.
 #[derive(Default)]
 struct Disk {
     blocks: BTreeMap<Seq, (StoredBlock, Vec<Fingerprint>)>,
@@ -222,7 +222,7 @@ impl Disk {
         self.blocks.insert(seq, (StoredBlock { seq, site, priority, phase, attempts: 0, requests, success, error: 0 }, prints));
     }
 
-    /// The requests of a block from this place on leave it.
+    /// Moves the requests from this index on out of the block.
     fn cut(&mut self, seq: Seq, at: usize) -> Vec<Fingerprint> {
         let (block, prints) = self.blocks.get_mut(&seq).expect("stored");
         let cut = prints.split_off(at);
@@ -231,7 +231,7 @@ impl Disk {
     }
 }
 
-/// A node takes a block, of any kind.
+/// A node gets a block of any kind.
 fn lease_any(frontier: &mut Frontier, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
     match frontier.next_site(now) {
         Some(site) => frontier.lease_at(site, node, now),
@@ -269,10 +269,10 @@ enum Step {
     Report(u8),
     /// Some of its requests have results.
     Part(u8, u8),
-    /// Some of its requests have results, the others come back.
+    /// Some of its requests have results, the others return to the queue.
     Back(u8, u8),
     Lose(u8),
-    /// Somebody holds its site: a block that was sent is taken back, one of no site waits for one.
+    /// A hold of its site: a sent block is recalled; a block without a site waits for one.
     Hold(u8),
     Poll,
     Ack(u8, Vec<u64>),
@@ -319,8 +319,8 @@ fn pick<T: Copy>(from: &[T], n: u8) -> Option<T> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever happens, each key that was answered is in exactly one block, the counters are those of the disk, and
-    /// when everything is let run to its end every block is acknowledged and the run is over.
+    /// In every sequence each downloaded key is in exactly one block, the counters equal those of the disk, and
+    /// when everything runs to its end every block is acknowledged and the run is over.
     #[test]
     fn nothing_is_lost_and_nothing_doubled(steps in steps(), size in 1_u32..5) {
         let mut frontier = Frontier::new(QueueSettings { block_attempts: 1_000, ..settings(size) });
@@ -449,7 +449,7 @@ fn a_free_site_can_be_bound_again() {
     assert_eq!((frontier.ready(), frontier.sites_ready(T, 9)), (1, 1), "it waits for its site again");
     let (seq, _) = frontier.lease_at(site, node(1), T).expect("its turn has come");
     assert_eq!(frontier.sites_ready(T, 9), 0);
-    // Found at a node after a restart, where nothing keeps others waiting.
+    // Reported by a node after a restart, when no block keeps others waiting.
     assert!(frontier.is_out(site));
     frontier.let_others_pass(seq);
     assert!(!frontier.is_out(site));

@@ -1,11 +1,11 @@
-//! Guards against endless sites: URLs that grow, or whose path repeats itself.
+//! Guards against endless sites: URLs that grow, or whose path repeats.
 
 use serde::{Deserialize, Serialize};
 
-/// Path segments that may repeat together.
+/// Maximum length in segments of a repeated sequence.
 const MOST_ROW: usize = 8;
 
-/// What the guards look at in a URL. It is found once, when a request comes in.
+/// The properties of a URL that the guards check. Computed once, when a request arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shape {
     length: u32,
@@ -13,25 +13,25 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a canonical URL.
+    /// The shape of a canonical URL.
     #[must_use]
     pub fn of(url: &str) -> Self {
         Self { length: u32::try_from(url.len()).unwrap_or(u32::MAX), repetitions: repetitions(path_of(url)) }
     }
 }
 
-/// The guards of a run. 0 stands for no limit.
+/// The guards of a run. 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Guards {
-    /// Bytes of a URL.
+    /// Maximum length of a URL in bytes.
     pub url_length: u32,
-    /// How often one segment, or a row of segments, may stand in a path one after the other: `/a/b/a/b/a/b` has three.
+    /// How often a segment, or a sequence of segments, may repeat in a row in a path: `/a/b/a/b/a/b` has three repetitions.
     pub repeated_segments: u32,
 }
 
 impl Default for Guards {
-    /// Sites that people read stay far below. Scrapy takes URLs of 2,083 bytes as well (`URLLENGTH_LIMIT`); Heritrix stops a
+    /// Ordinary sites stay far below. Scrapy also accepts URLs of up to 2,083 bytes (`URLLENGTH_LIMIT`); Heritrix rejects a
     /// path that repeats more than twice (`PathologicalPathDecideRule`).
     fn default() -> Self {
         Self { url_length: 2_083, repeated_segments: 3 }
@@ -39,7 +39,7 @@ impl Default for Guards {
 }
 
 impl Guards {
-    /// Whether a request is not let in. A request that no link led to (depth 0) always is.
+    /// Whether a request is rejected. A request that no link led to (depth 0) never is.
     #[must_use]
     pub fn stops(&self, shape: Shape, depth: u32) -> bool {
         let is_over = |limit: u32, count: u32| limit > 0 && count > limit;
@@ -54,12 +54,12 @@ fn path_of(url: &str) -> &str {
     url[authority..].find('/').map_or("", |slash| &url[authority + slash..])
 }
 
-/// How often the row of segments that repeats most follows itself.
+/// How often the most repeated sequence of segments follows itself.
 fn repetitions(path: &str) -> u32 {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let mut most = 1;
     for row in 1..=MOST_ROW.min(segments.len() / 2) {
-        // Segments that equal the one a row before, without a gap.
+        // Number of consecutive segments that equal the one `row` before.
         let mut same = 0;
         for (later, earlier) in segments[row..].iter().zip(&segments) {
             same = if later == earlier { same + 1 } else { 0 };

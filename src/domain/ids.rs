@@ -1,5 +1,5 @@
-//! Ids. All are 128 bits and travel as 32 hexadecimal digits; the dashed form is accepted on input. A number of 60 bits
-//! stands for each of them where no more than 64 fit.
+//! Ids. All have 128 bits and are sent as 32 hexadecimal digits; the dashed form is accepted on input. A 60-bit number
+//! stands for each of them where at most 64 bits fit.
 
 mod number;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
-/// A text that is no id.
+/// The text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an id: 32 hexadecimal digits, with or without dashes, are expected")]
 pub struct InvalidId(pub String);
 
-/// Digits that ids begin or end with, as people write them for short: 4 to 32 hexadecimal digits.
+/// The first or last digits of an id, used as a short form: 4 to 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct IdPart(String);
@@ -27,7 +27,7 @@ impl IdPart {
         &self.0
     }
 
-    /// Whether this id, in its form of 32 digits, begins or ends with them.
+    /// Whether this id, in its 32-digit form, begins or ends with them.
     #[must_use]
     pub fn is_of(&self, id: &str) -> bool {
         id.starts_with(&self.0) || id.ends_with(&self.0)
@@ -90,7 +90,7 @@ macro_rules! id {
         impl FromStr for $name {
             type Err = InvalidId;
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                // Braced and URN forms, which the parser would take too, are nobody's wire format.
+                // The parser would also accept the braced and URN forms, but the protocol does not use them.
                 match text.len() {
                     32 | 36 => Uuid::try_parse(text).map(Self).map_err(|_| InvalidId(text.to_owned())),
                     _ => Err(InvalidId(text.chars().take(80).collect())),
@@ -131,8 +131,8 @@ macro_rules! id {
 macro_rules! made_here {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The next id of this process, made now: see [`Counter`]. Ids that are made one after the other lie side by side
-            /// in an index, so that many new rows change few of its pages.
+            /// The next id of this process, from the current time: see [`Counter`]. Ids that are made in sequence are adjacent in an
+            /// index, so that many new rows change few of its pages.
             #[must_use]
             pub fn at(now: Timestamp) -> Self {
                 Self(MADE.next_id(now))
@@ -144,7 +144,7 @@ macro_rules! made_here {
                 Self(Uuid::new_v4())
             }
 
-            /// The number that stands for it.
+            /// The number for this id.
             #[must_use]
             pub fn number(self) -> Number {
                 Number::of(self.0)
@@ -155,14 +155,14 @@ macro_rules! made_here {
 
 made_here!(Identity, JobId, GroupId, NodeId, WorkerId, ChannelId, BrokerId);
 
-/// An id in the OpenAPI document: what is read in both forms is written in one.
+/// An id in the OpenAPI document: both forms are accepted, one is written.
 #[cfg(feature = "broker")]
 fn schema(written: bool) -> schemars::Schema {
     let pattern = if written { "^[0-9a-f]{32}$" } else { "^([0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$" };
     schemars::json_schema!({ "type": "string", "pattern": pattern })
 }
 
-/// A node or a worker: what calls the broker under an id of its own.
+/// A peer that calls the broker under an id of its own: a node or a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerId {
     /// A node.
@@ -172,10 +172,10 @@ pub enum PeerId {
 }
 
 impl PeerId {
-    /// The word for a worker.
+    /// The kind name of a worker.
     pub const WORKER: &str = "worker";
 
-    /// Which of the two, in a word.
+    /// The kind of the peer.
     #[must_use]
     pub fn kind(self) -> &'static str {
         match self {
@@ -223,12 +223,12 @@ id!(
     BrokerId
 );
 id!(
-    /// The trace of a run, as W3C has it: 32 hexadecimal digits.
+    /// The trace id of a run in the W3C format: 32 hexadecimal digits.
     TraceId
 );
 id!(
     /// A block: its upper half is the upper half of the run's identity, its lower half the block's number in the run,
-    /// so that a block's id needs no index to be found by.
+    /// so that finding a block by its id needs no index.
     BlockId
 );
 
@@ -243,7 +243,7 @@ impl BlockId {
         Self(Uuid::from_u128(upper | u128::from(seq)))
     }
 
-    /// The block's number, if the id belongs to the run `identity`; `None` if it is another run's, or no block's.
+    /// The block's number if the id belongs to the run `identity`; `None` if it belongs to another run or is not a block id.
     #[must_use]
     pub fn seq_in(self, identity: Identity) -> Option<Seq> {
         let (upper, lower) = self.0.as_u64_pair();

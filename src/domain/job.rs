@@ -23,7 +23,7 @@ use std::str::FromStr;
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
-    /// Nodes download, a worker says what and reads what came.
+    /// Nodes download pages; a worker supplies the requests and processes the results.
     Block,
     /// A program on a group of nodes.
     Application,
@@ -34,7 +34,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,23 +52,23 @@ impl FromStr for JobKind {
         [Self::Block, Self::Application, Self::Callback, Self::Task]
             .into_iter()
             .find(|kind| kind.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("`{text}` is no kind of job: block, task, application or callback is expected"))
+            .ok_or_else(|| format!("unknown job kind `{text}`: expected block, task, application or callback"))
     }
 }
 
 /// The longest texts that a job may hold, in characters.
 pub mod limits {
-    /// Of a name.
+    /// Characters of a name.
     pub const NAME: usize = 50;
-    /// Of a description.
+    /// Characters of a description.
     pub const DESCRIPTION: usize = 500;
-    /// Of a property's key.
+    /// Characters of a property's key.
     pub const KEY: usize = 50;
-    /// Of a property's value. The seeds say 500; a value that is a `Site` or a set of cookies needs more.
+    /// Characters of a property's value. The seeds say 500; a `Site` value or a set of cookies needs more.
     pub const VALUE: usize = 8_192;
-    /// Of a class name.
+    /// Characters of a class name.
     pub const CLASS: usize = 100;
-    /// Properties of one job.
+    /// Number of properties of one job.
     pub const PROPERTIES: usize = 100;
 }
 
@@ -84,26 +84,26 @@ pub struct Job {
     pub name: String,
     /// Its kind.
     pub job_type: JobKind,
-    /// For people.
+    /// Free text for people.
     pub description: Option<String>,
-    /// The group that it belongs to.
+    /// The group of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Whether a trigger starts it.
+    /// Whether triggers start it.
     pub is_enabled: bool,
-    /// Why it is disabled, if somebody or something said so.
+    /// Why it is disabled, if a reason was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
     /// Whether it was deleted; its history stays.
     pub is_deleted: bool,
-    /// Higher goes first.
+    /// A higher value runs first.
     pub priority: i32,
-    /// Everything else, by key. Keys that nobody knows are kept.
+    /// All other settings, by key. Unknown keys are kept.
     pub properties: Properties,
-    /// When it runs by itself.
+    /// When it runs automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
-    /// What becomes of fires that are late or find it at work, and of runs that fail.
+    /// How to handle fires that are late or overlap with a run, and runs that fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policies: Option<Policies>,
     /// The request of a callback job. Its secret is never shown.
@@ -115,9 +115,9 @@ pub struct Job {
     /// Jobs that begin when a run of this one ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub successors: Vec<Successor>,
-    /// Counts the changes; a change may name the version it was made for.
+    /// Incremented by each change; a change request may name the version that it is based on.
     pub version: i64,
-    /// Who made it: the role of a token, if tokens are in use.
+    /// Who created it: the role of a token, if tokens are in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
     /// Who changed it last.
@@ -135,31 +135,31 @@ pub struct Job {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Successor {
-    /// Which: its name or its id.
+    /// The successor's name or id.
     pub job: String,
-    /// After which ends.
+    /// The run ends after which it begins.
     #[serde(default)]
     pub on: AfterEnd,
 }
 
-/// The ends of a run after which a successor begins.
+/// The run ends after which a successor begins.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum AfterEnd {
-    /// It ended well.
+    /// The run succeeded.
     #[default]
     Success,
     /// It failed for good.
     Failure,
-    /// Whatever became of it, also if it was stopped.
+    /// Any end, including a stop.
     Always,
 }
 
 #[cfg(feature = "broker")]
 impl Job {
-    /// The rules in force: its policies, and where they say nothing the properties of older clients.
+    /// The effective rules: its policies, completed by the properties of older clients.
     ///
     /// # Errors
     /// A property does not parse.
@@ -177,7 +177,7 @@ impl Job {
         self.task.as_ref().and_then(|task| task.handler.as_deref()).or_else(|| self.properties.class_name())
     }
 
-    /// As it may be shown and kept for the record: without secrets.
+    /// A copy without secrets, for display and for the audit log.
     #[must_use]
     pub fn without_secrets(mut self) -> Self {
         if let Some(callback) = &mut self.callback {
@@ -187,24 +187,24 @@ impl Job {
     }
 }
 
-/// A property that does not say what it should.
+/// A property with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct InvalidProperty {
-    /// The key, as it was given.
+    /// The key as given.
     pub key: String,
     /// What is wrong.
     pub detail: String,
 }
 
-/// Key and value texts. Keys are found whatever their case, with underscores or without (`NODE_COUNT` is `NodeCount`).
+/// Keys and text values. Key lookup ignores case and underscores (`NODE_COUNT` is `NodeCount`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Properties(pub BTreeMap<String, String>);
 
 fn same_key(a: &str, b: &str) -> bool {
-    // Letter by letter: this is asked some thirty times for each run.
+    // Compares characters without allocation: this runs some thirty times for each run.
     fn letters(text: &str) -> impl Iterator<Item = char> {
         text.chars().filter(|c| *c != '_').flat_map(char::to_lowercase)
     }
@@ -222,7 +222,7 @@ impl Properties {
         self.0.iter().find(|(k, _)| same_key(k, key)).map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Replaces the value of a key, however the key was spelt before; none takes it away.
+    /// Replaces the value of a key in any spelling; `None` removes it.
     pub fn put(&mut self, key: &str, value: Option<String>) {
         self.0.retain(|known, _| !same_key(known, key));
         if let Some(value) = value {
@@ -230,10 +230,10 @@ impl Properties {
         }
     }
 
-    /// A value that must parse.
+    /// Parses the value of a key.
     ///
     /// # Errors
-    /// The value is there and is no `T`, or `T` out of `range`.
+    /// The value is present but not a `T`, or out of `range`.
     pub(super) fn parsed<T: FromStr + PartialOrd + std::fmt::Display>(
         &self,
         key: &str,
@@ -249,17 +249,17 @@ impl Properties {
         }
     }
 
-    /// The class whose worker carries out a block job.
+    /// The class whose worker runs a block job.
     #[must_use]
     pub fn class_name(&self) -> Option<&str> {
-        // 002 has a column *Application* that holds the class of a block job.
+        // In seed 002 the column *Application* holds the class of a block job.
         self.get("FullClassName").or_else(|| self.get("Application")).filter(|name| !name.is_empty())
     }
 
-    /// How the nodes are to download.
+    /// How the nodes download.
     ///
     /// # Errors
-    /// A property that is there does not parse.
+    /// A property is invalid.
     pub fn download(&self) -> Result<DownloadSettings, InvalidProperty> {
         let mut out = DownloadSettings::default();
         if let Some(n) = self.parsed("ThreadNum", 1..=1_024)? {
@@ -301,7 +301,7 @@ impl Properties {
         Ok(out)
     }
 
-    /// Which URLs a run takes for one page: `SortQuery`, `DropParameters`, `TrailingSlash`.
+    /// Which URLs count as the same page in a run: `SortQuery`, `DropParameters`, `TrailingSlash`.
     fn canonicalisation(&self) -> Result<Canonicalisation, InvalidProperty> {
         let mut out = Canonicalisation::default();
         let invalid = |key: &str, detail| InvalidProperty { key: key.to_owned(), detail };
@@ -319,13 +319,13 @@ impl Properties {
         Ok(out)
     }
 
-    /// How the sites of a run are asked: `SiteBy`, `Delay`, `PerSite`, `Robots`.
+    /// The politeness settings for the sites of a run: `SiteBy`, `Delay`, `PerSite`, `Robots`.
     fn sites(&self) -> Result<SitePolicy, InvalidProperty> {
         let mut out = SitePolicy::default();
         if let Some((key, text)) = self.entry("SiteBy") {
             out.by = text.parse().map_err(|detail| InvalidProperty { key: key.to_owned(), detail })?;
         }
-        // The seeds' pause between requests is a delay by another name.
+        // `SleepTime` of the seeds is the same as a delay.
         let pause: Option<u32> = self.parsed("SleepTime", 0..=3_600_000)?;
         out.limits.delay_ms = self.parsed("Delay", 0..=MOST_DELAY_MS)?.or(pause.filter(|ms| *ms > 0));
         out.limits.connections = self.parsed("PerSite", 1..=MOST_CONNECTIONS)?;
@@ -340,10 +340,10 @@ impl Properties {
         Ok(out)
     }
 
-    /// Whether a trigger makes a run while another one of the job is not over (`Overlap`: allow or skip).
+    /// Whether a trigger starts a run while another run of the job is not over (`Overlap`: allow or skip).
     ///
     /// # Errors
-    /// It is neither.
+    /// The value is not allow or skip.
     pub fn allows_overlap(&self) -> Result<bool, InvalidProperty> {
         match self.entry("Overlap") {
             None => Ok(true),
@@ -353,33 +353,33 @@ impl Properties {
         }
     }
 
-    /// Milliseconds after its planned instant at which a fire is stale and makes no run (`StaleAfter`); none: never.
+    /// Milliseconds after its scheduled time at which a fire is stale and starts no run (`StaleAfter`); `None`: never.
     ///
     /// # Errors
-    /// It is no such number.
+    /// The value is not a number in range.
     pub fn stale_after(&self) -> Result<Option<i64>, InvalidProperty> {
         self.parsed("StaleAfter", 1..=31_536_000_000)
     }
 
-    /// The job that starts a worker where nobody watches the class (`WorkerJob`: its name or id), and how many milliseconds
-    /// that worker may take to come (`WorkerWait`).
+    /// The job that starts a worker when no worker watches the class (`WorkerJob`: its name or id), and the milliseconds to wait for that
+    /// worker (`WorkerWait`).
     ///
     /// # Errors
-    /// The name is too long, or the time no such number.
+    /// The name is too long, or the time is not a number in range.
     pub fn worker_job(&self) -> Result<Option<(&str, i64)>, InvalidProperty> {
         let wait = self.parsed("WorkerWait", 1_000..=3_600_000)?.unwrap_or(60_000);
         match self.entry("WorkerJob").filter(|(_, name)| !name.is_empty()) {
             Some((key, name)) if name.chars().count() > limits::NAME => {
-                Err(InvalidProperty { key: key.to_owned(), detail: "the name or the id of a job is expected".to_owned() })
+                Err(InvalidProperty { key: key.to_owned(), detail: "expected the name or the id of a job".to_owned() })
             }
             named => Ok(named.map(|(_, name)| (name, wait))),
         }
     }
 
-    /// What becomes of a run whose class no worker watches: `NoWorker`, `fail` unless said, or `wait`.
+    /// What happens to a run whose class no worker watches: `NoWorker` is `fail` (the default) or `wait`.
     ///
     /// # Errors
-    /// It is neither.
+    /// The value is not `fail` or `wait`.
     pub fn no_worker(&self) -> Result<super::task::NoWorker, InvalidProperty> {
         use super::task::NoWorker;
         match self.entry("NoWorker").map(|(key, value)| (key, value.trim())) {
@@ -390,10 +390,10 @@ impl Properties {
         }
     }
 
-    /// How the queue of a run is to behave.
+    /// The settings of a run's queue.
     ///
     /// # Errors
-    /// A property that is there does not parse.
+    /// A property is invalid.
     pub fn queue(&self) -> Result<QueueSettings, InvalidProperty> {
         let mut out = QueueSettings::default();
         if let Some(n) = self.parsed("BlockSize", 1..=1_000)? {

@@ -1,31 +1,31 @@
-//! Which of several brokers leads: what a standby makes of what it sees, and what a leader makes of its own silence.
+//! Leader election among several brokers: what a standby concludes from the lease, and what a leader concludes when it cannot renew.
 //!
-//! No clock that can be set is asked. A standby counts on its own steady clock how long the lease of the leader has not
-//! moved; that the leader is dead it sees at once by a lock that the system gives back. Both only say when to *try*: taking
-//! over is one transaction on the lease as it was seen, and every write of a leader checks its term. So whoever is wrong
-//! about the other costs time, and never a write (lease with fencing token: Kleppmann, How to do distributed locking, 2016).
+//! It never uses a clock that can be set. A standby measures with its own monotonic clock how long the lease has not changed; it
+//! detects a dead leader at once by a lock that the operating system releases. Both only decide when to *try*: a takeover is one
+//! transaction on the lease as observed, and every write of a leader checks its term. A wrong conclusion therefore costs time, but
+//! never a lost write (lease with fencing token: Kleppmann, How to do distributed locking, 2016).
 
-/// The lease, as far as it decides anything.
+/// The fields of the lease that matter for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Counted up by each that takes over.
+    /// Incremented by each takeover.
     pub term: i64,
-    /// Counted up by the leader.
+    /// Incremented by the leader at each renewal.
     pub renewals: i64,
-    /// Milliseconds without a renewal after which the leader may be taken for gone.
+    /// Milliseconds without a renewal after which others may treat the leader as gone.
     pub ttl_ms: u64,
-    /// The leader holds the lock.
+    /// The leader holds the file lock.
     pub is_locked: bool,
-    /// The leader ended well.
+    /// The leader shut down cleanly.
     pub is_released: bool,
 }
 
-/// Who has the lock.
+/// Who holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// Whoever looks has just got it.
+    /// The observer has just acquired it.
     Ours,
-    /// Another, or it was not asked for.
+    /// Another process holds it, or the observer did not try.
     Theirs,
 }
 
@@ -34,23 +34,23 @@ pub enum Lock {
 pub enum Reason {
     /// There has never been a leader.
     First,
-    /// The last one ended well.
+    /// The last leader shut down cleanly.
     Released,
-    /// The lock that the leader held is free: its process is dead.
+    /// The lock of the leader is free: its process is dead.
     Dead,
-    /// The lease has not moved for as long as it holds: its process hangs.
+    /// The lease was not renewed for its whole time to live: its process hangs.
     Silent,
 }
 
 impl Reason {
-    /// In words.
+    /// A text for logs.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             Self::First => "there is no leader yet",
-            Self::Released => "the last leader ended well",
+            Self::Released => "the last leader shut down cleanly",
             Self::Dead => "the leader is dead",
-            Self::Silent => "the leader is silent",
+            Self::Silent => "the leader does not renew its lease",
         }
     }
 }
@@ -58,13 +58,13 @@ impl Reason {
 /// What a standby does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Looks again, soon.
+    /// Check again soon.
     Wait,
-    /// Tries to take over what it has seen.
+    /// Try to take over the lease as observed.
     TakeOver(Reason),
 }
 
-/// What a standby remembers from look to look.
+/// What a standby remembers between checks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watch {
     last: Option<Look>,
@@ -74,22 +74,23 @@ pub struct Watch {
 struct Look {
     at: u64,
     seen: (i64, i64),
-    /// Since when it has been seen so.
+    /// Since when the lease has not changed.
     since: u64,
 }
 
 impl Watch {
-    /// Whether a free lock would say anything. A leader that took over from one that hangs has none, and lives.
+    /// Whether a free lock is evidence. A leader that took over from a hanging one does not hold the lock, but it is alive.
     #[must_use]
     pub fn minds_the_lock(lease: Option<&Lease>) -> bool {
         lease.is_none_or(|lease| lease.is_locked || lease.is_released)
     }
 
-    /// Looks. `now` is in milliseconds of a clock that is never set.
+    /// Checks the lease. `now` is in milliseconds of a monotonic clock.
     pub fn look(&mut self, lease: Option<&Lease>, lock: Lock, now: u64) -> Decision {
         let Some(lease) = lease else {
             self.last = None;
-            // Who has the lock without a lease is about to write one, or is of a version that has none: it cannot be fenced.
+            // A process that holds the lock without a lease is about to write one, or is an old version without leases, which
+            // cannot be fenced.
             return if lock == Lock::Ours { Decision::TakeOver(Reason::First) } else { Decision::Wait };
         };
         if lease.is_released {
@@ -100,7 +101,7 @@ impl Watch {
         }
         let seen = (lease.term, lease.renewals);
         let since = match self.last {
-            // Whoever was held up himself has not watched: it may be that the whole machine stood still.
+            // If this standby was delayed itself, it did not observe the lease: the whole machine may have been suspended.
             Some(last) if last.seen == seen && now.saturating_sub(last.at) <= lease.ttl_ms / 2 => last.since,
             _ => now,
         };
@@ -109,20 +110,20 @@ impl Watch {
     }
 }
 
-/// What a leader knows of its own lease.
+/// What a leader knows about its own lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Tenure {
     ttl_ms: u64,
     renewed: u64,
-    /// When it was seen to be ours, though it was not renewed.
+    /// When it was last read and still ours, although not renewed.
     seen: u64,
 }
 
 impl Tenure {
-    /// Renewals in the time after which others may take over: two may be late.
+    /// Renewals within the time to live: two may be late.
     const RENEWALS: u64 = 3;
 
-    /// Taken over, or renewed for the first time, at `now`.
+    /// After a takeover, or the first renewal, at `now`.
     #[must_use]
     pub fn new(ttl_ms: u64, now: u64) -> Self {
         Self { ttl_ms, renewed: now, seen: now }
@@ -134,23 +135,23 @@ impl Tenure {
         (self.ttl_ms / Self::RENEWALS).max(1)
     }
 
-    /// A renewal that began at `began` is on disk. What others have seen of it they saw after that.
+    /// A renewal that began at `began` is on disk. Other brokers saw it only after `began`.
     pub fn renewed(&mut self, began: u64) {
         self.renewed = self.renewed.max(began);
     }
 
-    /// It is ours still at `now`: that was read.
+    /// The lease was read at `now` and is still ours.
     pub fn seen(&mut self, now: u64) {
         self.seen = self.seen.max(now);
     }
 
-    /// Others may have taken over: the leader does not know, and has to look.
+    /// Another broker may have taken over: the leader must read the lease.
     #[must_use]
     pub fn is_doubtful(&self, now: u64) -> bool {
         now.saturating_sub(self.renewed) >= self.ttl_ms
     }
 
-    /// It could be neither renewed nor read for two leases: the leader must take itself for deposed.
+    /// The lease was neither renewed nor read for twice its time to live: the leader must treat itself as deposed.
     #[must_use]
     pub fn is_over(&self, now: u64) -> bool {
         now.saturating_sub(self.renewed.max(self.seen)) >= 2 * self.ttl_ms

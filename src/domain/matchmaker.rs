@@ -1,12 +1,12 @@
-//! Who gets work: matches nodes that have room with runs that have blocks.
+//! Matches nodes that have free slots with runs that have ready blocks.
 //!
-//! Runs are taken by priority, the highest first; among equals the one that has had the fewest blocks (seed 002's
-//! *Priority desc, BlockTimes asc*). A run that comes later would be served alone until it had caught up with the
-//! others, so it starts level with the least served of them (the start rule of fair queueing: Goyal, Vin and Cheng,
-//! *Start-time fair queueing*, 1996). Nodes are taken by room, the emptiest first.
+//! Runs are served by priority, highest first; within a priority the run with the fewest dispatched blocks comes first (seed 002's
+//! *Priority desc, BlockTimes asc*). A later run would be served alone until it had caught up with the others, so it
+//! starts level with the least served of them (the start rule of fair queueing: Goyal, Vin and Cheng, *Start-time fair
+//! queueing*, 1996). Nodes are served by free slots, the emptiest first.
 //!
-//! Runs that ask the same of a node (group and system) share a *demand*, which keeps the idle nodes that suit it in order.
-//! So a node or a run that changes costs the demands that it concerns, and never the number of nodes times that of runs.
+//! Runs with the same requirements for a node (group and operating system) share a *demand*, which keeps its suitable idle nodes in
+//! order. So a change of a node or a run costs only the demands concerned, never nodes times runs.
 
 use super::ids::{Identity, NodeId};
 use super::node::{NodeFacts, Room};
@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RunKey {
-    // Reversed, so that the highest priority comes first.
+    // Negated so that the highest priority sorts first.
     minus_priority: i64,
     served: u64,
     identity: Identity,
@@ -28,7 +28,7 @@ struct RunSlot {
     demand: DemandNo,
 }
 
-/// An idle node in the order in which nodes are served.
+/// An idle node, in serving order.
 type Idle = (Reverse<u32>, NodeId);
 
 #[derive(Debug)]
@@ -39,16 +39,16 @@ struct NodeSlot {
 }
 
 impl NodeSlot {
-    /// Its place among the idle nodes, if it takes work and has room.
+    /// Its position among the idle nodes, if it accepts work and has a free slot.
     fn idle(&self) -> Option<Idle> {
         (self.open && self.free > 0).then_some((Reverse(self.free), self.facts.node_id))
     }
 }
 
-/// The number of a demand; none is used twice.
+/// The number of a demand; numbers are never reused.
 type DemandNo = u64;
 
-/// What some runs ask of a node. It is kept as long as there is such a run.
+/// The requirements that some runs have for a node. Kept while such a run exists.
 #[derive(Debug, Default)]
 struct Demand {
     /// In lower case.
@@ -56,15 +56,15 @@ struct Demand {
     /// In lower case.
     os: Option<String>,
     runs: usize,
-    /// Its runs that have something ready, in the order in which they are served.
+    /// Its runs with ready blocks, in serving order.
     waiting: BTreeSet<RunKey>,
-    /// Idle nodes that suit it.
+    /// Idle nodes that meet it.
     idle: BTreeSet<Idle>,
-    /// How it stands in [`Matchmaker::possible`].
+    /// Its current entry in [`Matchmaker::possible`].
     possible: Option<Idle>,
 }
 
-/// One decision: this run is to hand one block to this node.
+/// One decision: this run dispatches one block to this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// The run.
@@ -73,29 +73,29 @@ pub struct Grant {
     pub node: NodeId,
 }
 
-/// The state that decisions are made from: about one kind of room.
+/// The state for decisions about one kind of slot.
 #[derive(Debug)]
 pub struct Matchmaker {
     room: Room,
     runs: HashMap<Identity, RunSlot>,
-    /// Runs that have something ready, in the order in which they are served.
+    /// Runs with ready blocks, in serving order.
     waiting: BTreeSet<RunKey>,
     nodes: HashMap<NodeId, NodeSlot>,
-    /// Idle nodes by their group in lower case: what a new demand begins with.
+    /// Idle nodes by lower-case group: the initial set for a new demand.
     idle_by_group: HashMap<String, BTreeSet<Idle>>,
     demands: HashMap<DemandNo, Demand>,
-    /// Demands by the group that they ask for.
+    /// Demands by required group.
     demands_by_group: HashMap<Option<String>, Vec<DemandNo>>,
     last_demand: DemandNo,
     /// Demands with a waiting run and an idle node, by their first node.
     possible: BTreeSet<(Idle, DemandNo)>,
-    /// Demands and nodes looked at, for a test that bounds them.
+    /// Number of demands and nodes examined, for a test that bounds it.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
 
 impl Matchmaker {
-    /// One that knows of nobody yet.
+    /// A matchmaker without nodes and runs.
     #[must_use]
     pub fn new(room: Room) -> Self {
         Self {
@@ -113,13 +113,13 @@ impl Matchmaker {
         }
     }
 
-    /// Whether a run is known here.
+    /// Whether the run is registered.
     #[must_use]
     pub fn knows(&self, run: Identity) -> bool {
         self.runs.contains_key(&run)
     }
 
-    /// A run has this many blocks ready. It is made known by this, and renewed.
+    /// A run has this many blocks ready. Registers or updates the run.
     pub fn run_ready(&mut self, identity: Identity, priority: i32, ready: usize, node_group: Option<&str>, os: Option<&str>) {
         let minus_priority = -i64::from(priority);
         let level = self.level(minus_priority);
@@ -130,7 +130,7 @@ impl Matchmaker {
         let Some(slot) = self.runs.get_mut(&identity) else { return };
         let (before, demand) = (slot.key, slot.demand);
         if slot.ready == 0 {
-            // It may have rested: what it did not use it does not get back.
+            // It may have been idle: it does not get unused service back.
             slot.key.served = slot.key.served.max(level);
         }
         slot.key.minus_priority = minus_priority;
@@ -139,13 +139,13 @@ impl Matchmaker {
         self.requeue(demand, before, now);
     }
 
-    /// The least that a waiting run of this priority has been served.
+    /// The lowest served count of the waiting runs of this priority.
     fn level(&self, minus_priority: i64) -> u64 {
         let first = RunKey { minus_priority, served: 0, identity: Identity(uuid::Uuid::nil()) };
         self.waiting.range(first..).next().filter(|key| key.minus_priority == minus_priority).map_or(0, |key| key.served)
     }
 
-    /// A run is over, or its actor is.
+    /// A run is over, or its actor ended.
     pub fn run_gone(&mut self, identity: Identity) {
         if let Some(slot) = self.runs.remove(&identity) {
             self.requeue(slot.demand, slot.key, None);
@@ -153,7 +153,7 @@ impl Matchmaker {
         }
     }
 
-    /// A node is there, or what is known of it has changed. `open`: it takes work that is sent to it.
+    /// A node connected, or its facts changed. `open`: it accepts dispatched work.
     pub fn node_changed(&mut self, facts: NodeFacts, free: u32, open: bool) {
         let node = facts.node_id;
         if self.nodes.get(&node).is_some_and(|slot| slot.facts == facts) {
@@ -164,17 +164,17 @@ impl Matchmaker {
         self.node_free(node, free);
     }
 
-    /// A node has this much room.
+    /// Sets the number of free slots of a node.
     pub fn node_free(&mut self, node: NodeId, free: u32) {
         self.change_node(node, |slot| slot.free = free);
     }
 
-    /// A place of a node is taken by a block that was not granted here.
+    /// A block that was not granted here takes a slot of a node.
     pub fn debit(&mut self, node: NodeId) {
         self.change_node(node, |slot| slot.free = slot.free.saturating_sub(1));
     }
 
-    /// A block has left a node: it has room for one more.
+    /// A block has left a node: one more slot is free.
     pub fn credit(&mut self, node: NodeId) {
         let room = self.room;
         self.change_node(node, |slot| slot.free = (slot.free + 1).min(slot.facts.room(room)));
@@ -209,8 +209,7 @@ impl Matchmaker {
         }
     }
 
-    /// The next decision, if there is one. It is counted as carried out: one place less at the node, one block less in
-    /// the run.
+    /// The next decision, if there is one. It counts as carried out: one slot fewer at the node, one block fewer in the run.
     pub fn next_grant(&mut self) -> Option<Grant> {
         let ((_, node), _) = *self.possible.first()?;
         let run = self.first_run_for(&self.nodes.get(&node)?.facts, &HashSet::new())?;
@@ -219,7 +218,7 @@ impl Matchmaker {
         Some(Grant { run, node })
     }
 
-    /// The run that a node which asks should have a block of; those that it names are left out. Counted as carried out.
+    /// The run whose block a requesting node should get, except the runs in `without`. Counts as carried out.
     pub fn pull(&mut self, facts: &NodeFacts, without: &[Identity]) -> Option<Identity> {
         let run = self.first_run_for(facts, &without.iter().copied().collect())?;
         self.serve(run);
@@ -231,7 +230,7 @@ impl Matchmaker {
         demands.filter_map(|demand| demand.waiting.iter().find(|key| !without.contains(&key.identity))).min().map(|key| key.identity)
     }
 
-    /// The demands that a node suits.
+    /// The demands that a node meets.
     fn suiting(&self, facts: &NodeFacts) -> Vec<DemandNo> {
         let group = Some(facts.group.to_ascii_lowercase());
         let candidates = [&None, &group].into_iter().filter_map(|group| self.demands_by_group.get(group)).flatten();
@@ -244,7 +243,7 @@ impl Matchmaker {
         facts.in_group(demand.node_group.as_deref()) && facts.has_os(demand.os.as_deref())
     }
 
-    /// One more run asks for this.
+    /// Adds a run to the demand with these requirements.
     fn join_demand(&mut self, node_group: Option<&str>, os: Option<&str>) -> DemandNo {
         let (node_group, os) = (node_group.map(str::to_ascii_lowercase), os.map(str::to_lowercase));
         let known = self.demands_by_group.get(&node_group).into_iter().flatten().copied();
@@ -265,7 +264,7 @@ impl Matchmaker {
         self.last_demand
     }
 
-    /// One run less asks for this.
+    /// Removes a run from its demand.
     fn leave_demand(&mut self, no: DemandNo) {
         let Some(demand) = self.demands.get_mut(&no) else { return };
         demand.runs -= 1;
@@ -281,7 +280,7 @@ impl Matchmaker {
         }
     }
 
-    /// A run waits with another key than before, or no more.
+    /// Updates the position of a waiting run; `None`: it no longer waits.
     fn requeue(&mut self, no: DemandNo, before: RunKey, now: Option<RunKey>) {
         exchange(&mut self.waiting, Some(before), now);
         if let Some(demand) = self.demands.get_mut(&no) {
@@ -290,7 +289,7 @@ impl Matchmaker {
         self.show(no);
     }
 
-    /// Keeps the list of demands that can be served.
+    /// Updates the entry of a demand in the list of those that can be served.
     fn show(&mut self, no: DemandNo) {
         let Some(demand) = self.demands.get_mut(&no) else { return };
         let now = if demand.waiting.is_empty() { None } else { demand.idle.first().copied() };
@@ -310,7 +309,7 @@ impl Matchmaker {
     }
 }
 
-/// Puts another element in the place of one.
+/// Replaces one element of a set.
 fn exchange<T: Ord>(set: &mut BTreeSet<T>, before: Option<T>, now: Option<T>) {
     if let Some(before) = before {
         set.remove(&before);
@@ -361,7 +360,7 @@ mod tests {
         let order = grants(&mut m, 22);
         assert_eq!(order[..2], [3, 3]);
         assert_eq!(order[2..].iter().filter(|r| **r == 1).count(), 10, "{order:?}");
-        // One that comes late is not served alone until it has caught up.
+        // A late run is not served alone until it has caught up.
         m.run_ready(run(4), 0, 50, None, None);
         let order = grants(&mut m, 9);
         for n in [1, 2, 4] {

@@ -1,4 +1,4 @@
-//! The matchmaker against the plain rule, and the work that it does.
+//! Compares the matchmaker with a naive implementation, and bounds its work.
 
 use super::*;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn facts(n: u128, group: &str, os: &str) -> NodeFacts {
     }
 }
 
-/// The rule in its plainest form: all idle nodes, and for each all waiting runs.
+/// The naive rule: for each idle node, all waiting runs.
 #[derive(Default)]
 struct Plain {
     runs: HashMap<Identity, PlainRun>,
@@ -124,7 +124,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Ready(r, priority, ready, group, os) => {
-                    // What a run asks for does not change in its life.
+                    // The requirements of a run never change.
                     let (group, os) = (GROUPS[(group + r as usize) % 4], SYSTEMS[(os * (r as usize % 2)) % 4]);
                     plain.run_ready(run(r), priority, ready, group, os);
                     quick.run_ready(run(r), priority, ready, group, os);
@@ -182,8 +182,8 @@ proptest! {
     }
 }
 
-/// 10,000 nodes and 64 runs that none of them may take, each of another group: what one event looks at does not grow with
-/// the number of nodes, nor with the number of runs that it does not concern.
+/// 10,000 nodes and 64 runs that no node may serve, each of another group: the work per event does not grow with the number of
+/// nodes, nor with the number of unrelated runs.
 #[test]
 fn the_work_of_an_event_does_not_grow_with_nodes_times_runs() {
     const NODES: u128 = 10_000;
@@ -209,7 +209,7 @@ fn the_work_of_an_event_does_not_grow_with_nodes_times_runs() {
         let looks = most(&mut m, &mut |m| m.run_ready(run(1_000 + r), 0, 1, Some(&groups[r as usize]), None));
         assert!(looks <= 2, "a run that comes looks at {looks}");
     }
-    // A run that asks for nothing is served at once; a run like it costs no look at all nodes.
+    // A run without requirements is served at once; another run like it does not scan all nodes.
     let looks = most(&mut m, &mut |m| m.run_ready(run(5_000), 0, 1, None, None));
     assert!(looks <= NODES as u64 + 8, "the first run of its kind looks at each idle node once, and not at {looks}");
     let looks = most(&mut m, &mut |m| m.run_ready(run(5_001), 0, 1, None, None));

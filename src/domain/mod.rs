@@ -1,7 +1,7 @@
-//! Values and decisions: what the program talks about, and the pure cores that decide.
+//! Values and pure decision logic.
 //!
-//! Nothing here does I/O, reads a clock or knows an actor: time comes in as a [`time::Timestamp`], what to do goes out
-//! as a value. This is where property tests and simulations live.
+//! Nothing here does I/O, reads a clock or depends on an actor: time is passed in as a [`time::Timestamp`], and decisions are
+//! returned as values. Property tests and simulations test this code.
 
 #[cfg(feature = "broker")]
 pub mod alert;

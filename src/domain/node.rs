@@ -1,22 +1,22 @@
-//! Nodes: what is known of a machine, and what it says of itself now and then.
+//! Nodes: facts about a machine, and the load that it reports.
 
 use super::ids::NodeId;
 use super::time::Timestamp;
 use serde::Serialize;
 
-/// What a node says of itself when it connects.
+/// Facts that a node reports when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFacts {
     /// Its id.
     pub node_id: NodeId,
-    /// Its name, for people; none: it sent none. [`shown_name`] is what others see.
+    /// Its name, for people; `None` if it sent none. [`shown_name`] is the displayed name.
     #[serde(skip)]
     pub name: Option<String>,
     /// Console or Web.
     pub node_type: String,
-    /// Where it is.
+    /// Its IP address.
     pub ip_address: String,
     /// Processors.
     pub processor_count: u32,
@@ -24,15 +24,15 @@ pub struct NodeFacts {
     pub group: String,
     /// windows, linux …
     pub operating_system: String,
-    /// MB.
+    /// Memory in MB.
     pub memory: u64,
-    /// Blocks that it takes at once.
+    /// Maximum number of concurrent blocks.
     pub max_process_count: u32,
-    /// Sites that it works on at once, keeping their pace: blocks of sites that it takes besides the others. Absent: it knows
-    /// nothing of pace, and is given one request of a site at a time.
+    /// Maximum number of sites that it works on at once with a pace: slots for blocks of sites, in addition to the others. Absent: it does
+    /// not support pacing, and gets one request of a site at a time.
     #[serde(skip)]
     pub max_sites: Option<u32>,
-    /// Programs that it takes at once, as it said when it connected: 0 if it takes none at all; absent: it did not say.
+    /// Maximum number of concurrent programs as reported at connect: 0 if it accepts none; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_programs: Option<u32>,
 }
@@ -40,51 +40,51 @@ pub struct NodeFacts {
 /// The longest name of a node, in characters.
 pub const MOST_NAME: usize = 100;
 
-/// Digits of a node's id that stand for its name while it has none.
+/// Number of id digits that are shown when a node has no name.
 const SHORT_ID: usize = 8;
 /// Digits of an id.
 const ID_DIGITS: usize = 32;
 
-/// What people see of a node: its name, or the last digits of its id.
+/// The displayed name of a node: its name, or the last digits of its id.
 #[must_use]
 pub fn shown_name(id: NodeId, name: Option<&str>) -> String {
     name.map_or_else(|| id.to_string().split_off(ID_DIGITS - SHORT_ID), str::to_owned)
 }
 
-/// Whether a text can be the name of a node.
+/// Whether a text is a valid node name.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= MOST_NAME && !text.chars().any(char::is_control)
 }
 
-/// Which start of an agent it is that has a node's id: so two agents with one id are told from one that comes again.
+/// Identifies one start of an agent, to distinguish two agents with the same id from one that reconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance {
-    /// A mark that it made when it started.
+    /// A random mark that the agent made when it started.
     pub id: uuid::Uuid,
-    /// The mark of the start before, in the same data folder.
+    /// The mark of the previous start with the same data folder.
     pub after: Option<uuid::Uuid>,
 }
 
 impl Instance {
-    /// It is the same agent as the one with this mark, which may have been started again since.
+    /// Whether it is the agent with this mark, possibly restarted since.
     #[must_use]
     pub fn continues(&self, other: uuid::Uuid) -> bool {
         self.id == other || self.after == Some(other)
     }
 }
 
-/// What of a node a block takes up.
+/// The kinds of slots of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Room {
-    /// One of its places for blocks.
+    /// A slot for a block.
     Block,
-    /// One of its places for blocks of a site whose pace is kept: they are many, since such a block mostly waits.
+    /// A slot for a block of a paced site: there are many, because such a block mostly waits.
     Site,
 }
 
 impl NodeFacts {
-    /// How much of this it has.
+    /// The number of its slots of this kind.
     #[must_use]
     pub fn room(&self, room: Room) -> u32 {
         match room {
@@ -99,29 +99,29 @@ impl NodeFacts {
         shown_name(self.node_id, self.name.as_deref())
     }
 
-    /// Whether it is in a group; none means any.
+    /// Whether it is in the group; `None` matches every node.
     #[must_use]
     pub fn in_group(&self, group: Option<&str>) -> bool {
         group.is_none_or(|group| self.group.eq_ignore_ascii_case(group))
     }
 
-    /// Whether its operating system is the one asked for: a part of its name, without case; none means any.
+    /// Whether its operating system's name contains this text, ignoring case; `None` matches every node.
     #[must_use]
     pub fn has_os(&self, os: Option<&str>) -> bool {
         os.is_none_or(|os| self.operating_system.to_lowercase().contains(&os.to_lowercase()))
     }
 }
 
-/// How busy a node is.
+/// The load of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeLoad {
-    /// Blocks and programs at work.
+    /// Running blocks and programs.
     pub process_count: u32,
-    /// Percent of all processors.
+    /// CPU use in percent of all processors.
     pub cpu: u32,
-    /// MB.
+    /// Free memory in MB.
     pub free_memory: u64,
 }
 
@@ -130,49 +130,49 @@ pub struct NodeLoad {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecord {
-    /// What it said of itself.
+    /// Facts that it reported.
     #[serde(flatten)]
     pub facts: NodeFacts,
-    /// The operator's word: whether it gets work.
+    /// The operator's setting: whether it gets work.
     pub is_enabled: bool,
-    /// It gets nothing new, and ends when it has nothing left.
+    /// It gets no new work, and shuts down when it has finished.
     pub is_draining: bool,
-    /// It is told to end.
+    /// It has to shut down.
     pub is_leaving: bool,
     /// Why it is disabled, draining or leaving.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who came first with it: the role of its token, if tokens are in use.
+    /// Who first connected it: the role of its token, if tokens are in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
-    /// Who said the last word on it.
+    /// Who last changed its settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_by: Option<String>,
-    /// When; as long as nobody has, when it was first seen.
+    /// When; until the first change, when it was first seen.
     pub update_time: Timestamp,
     /// When it was first seen.
     pub creation_time: Timestamp,
-    /// When it was last heard.
+    /// When it last sent something.
     pub last_online_time: Timestamp,
 }
 
 impl NodeRecord {
-    /// It may be given work.
+    /// It may get work.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_enabled && !self.is_draining && !self.is_leaving
     }
 }
 
-/// What an operator wants of a node.
+/// The operator's setting for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeWork {
     /// It gets work.
     Enabled,
-    /// It finishes what it has, and gets nothing more.
+    /// It finishes what it has, and gets nothing new.
     Disabled,
-    /// It finishes what it has, and ends.
+    /// It finishes what it has, and shuts down.
     Draining,
-    /// It ends, at once.
+    /// It shuts down at once.
     Leaving,
 }

@@ -1,4 +1,4 @@
-//! Where requests go to, and which of the places are the job's own.
+//! Where requests go, and which targets belong to the job.
 
 use super::settings::DownloadSettings;
 use super::targets::Rule;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use url::{Host, Url};
 
-/// Origins of first requests that are kept of a run. Of a run that begins at more places, those that come later do not count as its own.
+/// Maximum number of start origins that are kept per run. Origins beyond this number do not count as the run's own.
 pub const MOST_ORIGINS: usize = 256;
 
 /// Scheme, host and port of a URL (RFC 6454).
@@ -20,7 +20,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of an `http` or `https` URL.
+    /// The origin of an `http` or `https` URL.
     #[must_use]
     pub fn of(url: &Url) -> Option<Self> {
         let is_https = match url.scheme() {
@@ -39,8 +39,8 @@ impl Origin {
         &canonical_url[..end]
     }
 
-    /// Whether what was meant for this origin may go to the other: it is the same, or the same host at the usual port of
-    /// TLS, where a site at the usual port of HTTP sends everybody.
+    /// Whether data for this origin may also go to the other: it is the same origin, or the same host at the default TLS port, where most
+    /// sites redirect from the default HTTP port.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let is_upgrade = !self.is_https && self.port == 80 && other.is_https && other.port == 443;
@@ -51,12 +51,12 @@ impl Origin {
         self.has_port(port) && url.host().is_some_and(|host| host == self.host)
     }
 
-    /// HTTP and HTTPS at their usual ports are one place.
+    /// HTTP and HTTPS at their default ports count as one place.
     fn has_port(&self, port: u16) -> bool {
         self.port == port || matches!((self.port, port), (80, 443) | (443, 80))
     }
 
-    /// The addresses that its host certainly has.
+    /// The addresses that are known from the host text alone.
     fn addresses(&self) -> Vec<IpAddr> {
         match &self.host {
             Host::Ipv4(address) => vec![(*address).into()],
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Origin {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         let url = Url::parse(&text).map_err(D::Error::custom)?;
-        Self::of(&url).ok_or_else(|| D::Error::custom("the origin of an http or https URL is expected"))
+        Self::of(&url).ok_or_else(|| D::Error::custom("expected the origin of an http or https URL"))
     }
 }
 
@@ -110,22 +110,22 @@ impl schemars::JsonSchema for Origin {
     }
 }
 
-/// What is known of the place that a request goes to: whether the run began there.
+/// Whether the run began at the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Began {
-    /// The broker is an older one, and does not say where the run began.
+    /// The broker is an older version that does not report where the run began.
     Unknown,
-    /// What the first requests of the run say.
+    /// Taken from the first requests of the run.
     Known {
-        /// They name this host and port.
+        /// They contain this host and port.
         by_name: bool,
-        /// Addresses that they name with this port.
+        /// Addresses that they contain with this port.
         addresses: Vec<IpAddr>,
     },
 }
 
 impl Began {
-    /// For no run: only the owner's settings count.
+    /// For a request without a run: only the owner's settings apply.
     #[must_use]
     pub const fn elsewhere() -> Self {
         Self::Known { by_name: false, addresses: Vec::new() }
@@ -142,12 +142,12 @@ impl Began {
     }
 }
 
-/// The places that the cookies and headers of a job are for.
+/// The targets that the cookies and headers of a job are sent to.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
-    /// As the job lists them.
+    /// The targets that the job lists.
     listed: Option<Vec<HostPattern>>,
-    /// Else where the run began; `None` if that is not known.
+    /// Without a list: where the run began; `None` if unknown.
     origins: Option<Arc<[Origin]>>,
 }
 
@@ -161,7 +161,7 @@ fn patterns(hosts: &[String]) -> Result<Vec<HostPattern>, String> {
     let pattern = |text: &String| match text.trim() {
         "*" => Ok(HostPattern::All),
         text => text.parse().map(HostPattern::Like).map_err(|_| {
-            format!("`{}` is no host: example.com, *.example.com, host:port or * is expected", text.chars().take(80).collect::<String>())
+            format!("`{}` is not a host: expected example.com, *.example.com, host:port or *", text.chars().take(80).collect::<String>())
         }),
     };
     hosts.iter().map(pattern).collect()
@@ -170,25 +170,25 @@ fn patterns(hosts: &[String]) -> Result<Vec<HostPattern>, String> {
 /// Checks a list of hosts (`Site.hosts`).
 ///
 /// # Errors
-/// One of them is none.
+/// One of them is not a host.
 pub fn check_hosts(hosts: &[String]) -> Result<(), String> {
     if hosts.len() > MOST_ORIGINS {
-        return Err(format!("at most {MOST_ORIGINS} hosts are taken"));
+        return Err(format!("must be at most {MOST_ORIGINS} hosts"));
     }
     patterns(hosts).map(drop)
 }
 
 impl Scope {
-    /// Of a job's settings.
+    /// The scope of a job's settings.
     ///
     /// # Errors
-    /// A host in them is none.
+    /// A listed host is invalid.
     pub fn of(settings: &DownloadSettings) -> Result<Self, String> {
         let listed = settings.site.hosts.as_deref().map(patterns).transpose()?;
         Ok(Self { listed, origins: settings.start_origins.clone() })
     }
 
-    /// Whether they go to `target`, when `asked` is what the request asked for.
+    /// Whether they are sent to `target` if the request was for `asked`.
     #[must_use]
     pub fn holds(&self, target: &Origin, asked: &Origin) -> bool {
         if let Some(listed) = &self.listed {
@@ -200,7 +200,7 @@ impl Scope {
         }
         match &self.origins {
             Some(origins) => origins.iter().any(|origin| origin.covers(target)),
-            // As it was before brokers said where a run began, but not along redirects.
+            // The behaviour before brokers sent the start of a run, except for redirects.
             None => asked.covers(target),
         }
     }

@@ -1,4 +1,4 @@
-//! Requests as the frontier sees them: an id, a depth, and a place in the bytes that they came in.
+//! Requests as the frontier sees them: an id, a depth, and the position of their JSON in the received bytes.
 
 use super::fingerprint::Fingerprint;
 use super::guards::Shape;
@@ -6,33 +6,33 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// A checked batch of requests. The texts stay where they came in; nothing is copied until a block is packed.
+/// A checked batch of requests. The texts stay in the received buffer; nothing is copied until a block is packed.
 #[derive(Debug, Clone, Default)]
 pub struct RequestBatch {
-    /// What the client sent.
+    /// The body that the client sent.
     pub text: Bytes,
     /// The requests found in it.
     pub requests: Vec<NewRequest>,
-    /// The origins of those that no link led to, each once, as the beginning of a URL.
+    /// The distinct origins of requests that no link led to, each as the beginning of a URL.
     pub origins: Vec<Box<str>>,
-    /// The origins of all, each once.
+    /// The distinct origins of all requests.
     pub all_origins: Vec<Box<str>>,
 }
 
 /// One checked request of a [`RequestBatch`].
 #[derive(Debug, Clone)]
 pub struct NewRequest {
-    /// Its id within the run. A deliberate repetition has one of its own.
+    /// Its id within the run. A deliberate repetition has its own id.
     pub id: Fingerprint,
-    /// Where its JSON object stands in the batch's text, from `{` to `}`.
+    /// The position of its JSON object in the batch's text, from `{` to `}`.
     pub span: Range<u32>,
-    /// Links between it and a first request.
+    /// Number of links between a first request and this one.
     pub depth: u32,
-    /// The higher one is dispatched first.
+    /// A request with a higher priority is dispatched first.
     pub priority: i8,
-    /// What guards look at.
+    /// The properties that guards check.
     pub shape: Shape,
-    /// The place of its origin in the batch's [`RequestBatch::all_origins`].
+    /// Index of its origin in the batch's [`RequestBatch::all_origins`].
     pub origin: u32,
 }
 
@@ -43,8 +43,7 @@ impl RequestBatch {
         &self.text[request.span.start as usize..request.span.end as usize]
     }
 
-    /// Packs some of its requests into the text of a block: a JSON array of the objects as they were sent, each with
-    /// its `requestId` put in front.
+    /// Packs some requests into the text of a block: a JSON array of the objects as sent, each with its `requestId` inserted in front.
     #[must_use]
     pub fn pack(&self, chosen: &[usize]) -> Vec<u8> {
         let bytes: usize = chosen.iter().map(|&i| self.requests[i].span.len() + ID.len() + 27).sum();
@@ -65,20 +64,20 @@ impl RequestBatch {
     }
 }
 
-/// What stands before the id of a request in the text of a block.
+/// The text before the id of a request in a block.
 const ID: &str = "{\"requestId\":\"";
-/// What stands after it if the request was tried before.
+/// The text after the id if the request was tried before.
 const TRIES: &str = "\",\"tries\":";
 
-/// The requests that stand in the text of a block.
+/// The requests in the text of a block.
 ///
 /// # Errors
-/// It is no text that [`RequestBatch::pack`] has made.
+/// The text was not made by [`RequestBatch::pack`].
 pub fn unpack(text: &[u8]) -> Result<Vec<&RawValue>, String> {
     serde_json::from_slice(text).map_err(|e| format!("the requests of a block: {e}"))
 }
 
-/// What stands after the id of a request, and after the number of its tries if there is one: its other members.
+/// The other members of a request, after its id and its number of tries.
 fn members(after_id: &str) -> &str {
     match after_id.strip_prefix(TRIES) {
         Some(rest) => rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(','),
@@ -86,14 +85,14 @@ fn members(after_id: &str) -> &str {
     }
 }
 
-/// A request as it stands in the text of a block, without its id and the number of its tries; none if it has no id.
+/// A request of a block without its id and number of tries; `None` if it has no id.
 #[must_use]
 pub fn without_id(request: &str) -> Option<String> {
     let (_, after_id) = request.strip_prefix(ID)?.split_at_checked(Fingerprint::LEN * 2)?;
     Some(format!("{{{}", members(after_id)))
 }
 
-/// The text of a block with these requests; each comes with the number of its tries so far, if that is to be set.
+/// The text of a block with these requests; each comes with its number of tries so far, if it should be set.
 #[must_use]
 pub fn repack<'a>(requests: impl Iterator<Item = (&'a RawValue, Option<u32>)>) -> Vec<u8> {
     let mut out = vec![b'['];
@@ -104,7 +103,7 @@ pub fn repack<'a>(requests: impl Iterator<Item = (&'a RawValue, Option<u32>)>) -
         let text = request.get();
         match (tries, text.strip_prefix(ID).and_then(|rest| rest.split_at_checked(Fingerprint::LEN * 2))) {
             (Some(tries), Some((id, rest))) => {
-                // The broker alone writes it, and always here.
+                // Only the broker writes this member, and always at this position.
                 let rest = members(rest);
                 out.extend_from_slice(format!("{ID}{id}{TRIES}{tries},{rest}").as_bytes());
             }

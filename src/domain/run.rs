@@ -14,33 +14,33 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "broker")]
 use std::sync::Arc;
 
-/// The name under which the broker itself stands where somebody else's would.
+/// The name that stands for the broker where otherwise a person or token is named.
 #[cfg(feature = "broker")]
 pub const BROKER: &str = "broker";
 
-/// Where a run is.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Made, and nothing of it begun: no worker has been told.
+    /// Created; no worker was ordered to start it.
     Pending,
-    /// A worker has been told to start it.
+    /// A worker was ordered to start it.
     Scheduled,
     /// It works.
     Running,
-    /// It ended, and not well; the reason is said.
+    /// It failed; `reason` says why.
     Failed,
-    /// It ended.
+    /// It ended successfully.
     Success,
-    /// Somebody ended it.
+    /// A person or the broker stopped it.
     Stopped,
 }
 
 impl RunState {
     const ALL: [Self; 6] = [Self::Pending, Self::Scheduled, Self::Running, Self::Failed, Self::Success, Self::Stopped];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,47 +53,47 @@ impl RunState {
         }
     }
 
-    /// The state of this name.
+    /// The state with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// It is over.
+    /// Whether it is over.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Failed | Self::Success | Self::Stopped)
     }
 }
 
-/// Requests of a run, by what became of them. `left = total - success - error` at every moment.
+/// Requests of a run by result. `left = total - success - error` always holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
     /// Not yet downloaded.
     pub left: u64,
-    /// Answered by their site with a status below 400, body and all.
+    /// Downloaded completely with a status below 400.
     pub success: u64,
-    /// Answered with a status of 400 and above, or not at all.
+    /// Answered with a status of 400 or above, or not answered.
     pub error: u64,
-    /// Taken into the run.
+    /// Accepted by the run.
     pub total: u64,
 }
 
-/// What a run takes along from its job when it is made: a job that changes does not change its runs. And what a person has
-/// decided since of this run alone.
+/// Settings that a run copies from its job at creation, so that changes to the job do not affect it; and later decisions of
+/// an operator about this run alone.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunRules {
-    /// Milliseconds that an attempt may take.
+    /// Time limit of an attempt in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// How it is tried again.
+    /// How it is retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<super::schedule::Retry>,
-    /// Milliseconds after its planned instant at which it is worth an alert that it has not begun.
+    /// Milliseconds after its scheduled time after which there is an alert if it has not begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_after: Option<u64>,
     /// The request of a callback.
@@ -108,13 +108,13 @@ pub struct RunRules {
     /// The program of an application job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<Arc<super::application::ApplicationSettings>>,
-    /// What the last run of the job left for this one: JSON.
+    /// Data that the last run of the job stored for this one: JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Arc<str>>,
-    /// The run whose end began this one.
+    /// The run whose end started this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Identity>,
-    /// Since when a block run hands out no blocks, by order of a person.
+    /// Since when an operator has paused the dispatch of blocks (block runs only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
 }
@@ -129,18 +129,18 @@ impl RunRules {
     }
 }
 
-/// The longest pause after an attempt that was lost, in milliseconds.
+/// The longest pause after a lost attempt, in milliseconds.
 pub const LONGEST_LOST_PAUSE_MS: i64 = 32_000;
 
-/// What a run waits for that does not wait for its turn.
+/// How long a run waits that is not queued behind others.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
     /// Nothing.
     None,
-    /// So many milliseconds.
+    /// This many milliseconds.
     For(u64),
-    /// Longer than any pause is: the clock went back since it was decided. Its time may have come before that.
+    /// Longer than any allowed pause: the clock was set back after the decision. The time may already have passed before that.
     FromLater,
 }
 
@@ -150,77 +150,77 @@ pub enum Pause {
 pub struct Run {
     /// Its id.
     pub identity: Identity,
-    /// A small number that stands for it in the keys of its blocks.
+    /// A small number that represents the run in the keys of its blocks.
     pub no: i64,
     /// Its job.
     pub job_id: JobId,
     /// The job's name when the run began.
     pub job_name: String,
-    /// The class whose worker carries it out.
+    /// The class whose worker runs it.
     pub class_name: String,
-    /// For the worker.
+    /// Arguments for the worker.
     pub arguments: Option<String>,
-    /// Where it is.
+    /// Its state.
     pub state: RunState,
-    /// Why it is there, if there is more to say than the state does.
+    /// The reason for the state, if there is one.
     pub reason: Option<String>,
-    /// Higher goes first.
+    /// A higher value runs first.
     pub priority: i32,
-    /// For the nodes.
+    /// Settings for the nodes.
     pub download: DownloadSettings,
-    /// For its queue.
+    /// Settings of its queue.
     pub queue: QueueSettings,
-    /// The worker has pushed its first requests and said so.
+    /// The worker has pushed its first requests and reported that.
     pub start_returned: bool,
-    /// Blocks handed out; the fewer, the sooner it is next among runs of its priority.
+    /// Dispatched blocks; with fewer of them the run is served earlier among runs of its priority.
     pub block_times: i64,
-    /// At its end; while it works its actor knows.
+    /// Counters at its end; while it runs its actor has the current ones.
     pub counters: Counters,
     /// What kind of work it is.
     pub kind: JobKind,
-    /// What it took along from its job.
+    /// Settings copied from its job.
     pub rules: RunRules,
-    /// Counts its attempts from 1.
+    /// The number of its attempt, from 1.
     pub attempt: u32,
-    /// A run that waits for its next attempt: until then. [`Run::QUEUED`]: behind another run of its job.
+    /// Earliest start of the next attempt. [`Run::QUEUED`]: it waits behind another run of its job.
     pub not_before: Option<Timestamp>,
-    /// What it brought, as JSON.
+    /// Its result as JSON.
     pub result: Option<String>,
-    /// What its end means to its job has still to be dealt with.
+    /// The effect of its end on its job is not yet applied.
     pub follow: bool,
-    /// The run that it repeats.
+    /// The run that it retries.
     pub retry_of: Option<Identity>,
     /// W3C trace id: 32 hexadecimal digits.
     pub trace_id: Option<String>,
-    /// The instant that it was planned for.
+    /// Its scheduled time.
     pub planned_at: Option<Timestamp>,
     /// When its first attempt began.
     pub start_time: Option<Timestamp>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
     /// When it ended.
     pub finish_time: Option<Timestamp>,
     /// Who stopped it: the role of a token, or [`BROKER`].
     pub update_by: Option<String>,
-    /// The worker that carries it out, or carried out its last attempt; none for programs, callbacks and runs on several workers.
+    /// The worker that runs it or ran its last attempt; `None` for programs, callbacks and runs on several workers.
     pub worker_id: Option<WorkerId>,
 }
 
 #[cfg(feature = "broker")]
 impl Run {
-    /// The epoch of a run that was just made; each adoption counts it up.
+    /// The epoch of a new run; each adoption increments it.
     pub const FIRST_EPOCH: i64 = 1;
     /// The `not_before` of a run that waits until the other runs of its job are over.
     pub const QUEUED: Timestamp = Timestamp(i64::MAX);
 
-    /// It has an instant that it may begin too late after, for whoever wants to hear of that.
+    /// It has a scheduled time and a limit for a late start, so it can cause a `late` alert.
     #[must_use]
     pub fn may_be_late(&self) -> bool {
         self.planned_at.is_some() && self.rules.late_after.is_some()
     }
 
-    /// Who made it: the role of the token that triggered it by hand, `workflow` if the end of another run did, `scheduler`
-    /// if its plan did or another scheduler that told an instant of it; none: somebody without a token.
+    /// Who created it: the role of the token that triggered it by hand, `workflow` if the end of another run did, `scheduler` if its plan
+    /// or an external scheduler did; `None`: a caller without a token.
     #[must_use]
     pub fn create_by(&self) -> Option<&str> {
         match (&self.rules.by, self.rules.after, self.planned_at) {
@@ -231,14 +231,14 @@ impl Run {
         }
     }
 
-    /// When its row last said something new, as far as its times tell.
+    /// When its row last changed, according to its timestamps.
     #[must_use]
     pub fn last_change(&self) -> Timestamp {
         let times = [self.start_time, self.finish_time];
         times.into_iter().flatten().fold(self.creation_time, Timestamp::max)
     }
 
-    /// Since when it hands out no blocks, by order of a person.
+    /// Since when an operator has paused the dispatch of blocks.
     #[must_use]
     pub fn paused_at(&self) -> Option<Timestamp> {
         self.rules.paused_at.filter(|_| !self.state.is_final())
@@ -250,19 +250,19 @@ impl Run {
         self.not_before == Some(Self::QUEUED)
     }
 
-    /// It was made ahead of the instant that it is planned for.
+    /// It was created ahead of its scheduled time.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         Self::waits_for_plan(self.attempt, self.planned_at, self.not_before)
     }
 
-    /// What a run of this attempt waits for is the instant that it is planned for.
+    /// Whether a run in this attempt waits for its scheduled time.
     #[must_use]
     pub fn waits_for_plan(attempt: u32, planned_at: Option<Timestamp>, not_before: Option<Timestamp>) -> bool {
         attempt == 1 && planned_at.is_some() && not_before == planned_at
     }
 
-    /// How long it waits from now on, for the instant that it is planned for or for its next attempt.
+    /// How long it still waits, for its scheduled time or for its next attempt.
     #[must_use]
     pub fn pause(&self, now: Timestamp) -> Pause {
         let ms = self.not_before.filter(|_| !self.is_queued()).map_or(0, |at| at.since_ms(now));
@@ -275,7 +275,7 @@ impl Run {
         }
     }
 
-    /// From when on it was to begin: its planned instant, or when it was made.
+    /// When it should have begun: its scheduled time, or its creation time if that is later.
     #[must_use]
     pub fn wanted_at(&self) -> Timestamp {
         self.planned_at.map_or(self.creation_time, |planned| planned.max(self.creation_time))

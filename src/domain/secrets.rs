@@ -1,7 +1,7 @@
-//! Where a job may hold secrets, how they are shown to those who may not see them, and how they come back unharmed.
+//! Where a job may contain secrets, how they are masked for readers, and how they survive a round trip.
 //!
-//! Whoever may look but not change gets [`MASK`] in their place. A document with masks that is sent back keeps what is
-//! stored there; a mask where nothing is stored is an error, never a value.
+//! Callers that may read but not change get [`MASK`] instead of secrets. When a document with masks is sent back, each mask
+//! keeps the stored value; a mask without a stored value is an error.
 
 use super::callback::Callback;
 use super::job::Properties;
@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use url::Url;
 
-/// Stands for a secret.
+/// Replaces a secret.
 pub const MASK: &str = "**hidden**";
 
-/// Headers that tell nothing.
+/// Headers that are never secret.
 const PLAIN_HEADERS: [&str; 7] = ["accept", "accept-encoding", "accept-language", "cache-control", "content-type", "referer", "user-agent"];
-/// Words in the key of a property that make its value a secret.
+/// A property whose key contains one of these words is a secret.
 const SECRET_WORDS: [&str; 10] =
     ["password", "passwd", "secret", "token", "apikey", "accesskey", "privatekey", "credential", "authorization", "cookie"];
-/// Properties that begin with one of these words, and are none.
+/// Exceptions: property keys that begin with one of these are not secret.
 const PLAIN_KEYS: [&str; 1] = ["cookiemode"];
 
-/// What is wrong: the place of a mask that stands for nothing.
+/// The error: the path of a mask without a stored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown(pub String);
 
-/// What a secret is part of.
+/// Which part of a text is secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It is the whole text.
+    /// The whole text.
     Whole,
-    /// It is the password, or a value of the query.
+    /// The password or the query values of a URL.
     InUrl,
 }
 
@@ -47,27 +47,27 @@ type Visit<'a> = &'a mut dyn FnMut(&str, Kind, &mut String);
 /// The secrets of a job.
 #[derive(Debug)]
 pub struct Secrets<'a> {
-    /// Its request.
+    /// The request of a callback job.
     pub callback: Option<&'a mut Callback>,
-    /// Its properties.
+    /// The properties of the job.
     pub properties: &'a mut Properties,
 }
 
 impl Secrets<'_> {
-    /// Puts the mask in the place of each.
+    /// Replaces each secret with the mask.
     pub fn hide(&mut self) {
         self.visit(&mut |_, kind, text| *text = kind.mask(text));
     }
 
-    /// Puts what is stored in the place of each mask.
+    /// Replaces each mask with the stored value.
     ///
     /// # Errors
-    /// A mask stands where nothing is stored.
+    /// A mask has no stored value.
     pub fn restore(&mut self, mut stored: Secrets<'_>) -> Result<(), Unknown> {
         if !self.has_mask() {
             return Ok(());
         }
-        // A property that comes back whole is the very text that is stored, blanks and all.
+        // A property that comes back unchanged keeps the exact stored text, including whitespace.
         for (key, text) in &mut self.properties.0 {
             if let Some(old) = stored.properties.0.get(key).filter(|_| text.contains(MASK)) {
                 let mut hidden = old.clone();
@@ -85,7 +85,7 @@ impl Secrets<'_> {
                 return;
             }
             match by_path.get(path).filter(|old| kind.mask(old) == *text) {
-                // What is stored may hold the mask itself only if it was stored before there was one.
+                // The stored text can contain the mask itself only if it was stored before masks existed.
                 Some(old) => text.clone_from(old),
                 None => drop(unknown.get_or_insert_with(|| path.to_owned())),
             }
@@ -161,7 +161,7 @@ fn visit_site(members: &mut Map<String, Value>, path: &str, visit: Visit<'_>) {
     }
 }
 
-/// A property that is a JSON object; one that is none, and so cannot be looked into, counts as a secret as a whole.
+/// Visits a property that is a JSON object. If the text cannot be parsed, it is a secret as a whole.
 fn visit_json(text: &mut String, path: &str, visit: Visit<'_>, members: impl FnOnce(&mut Map<String, Value>, &str, Visit<'_>)) {
     let Ok(Value::Object(mut object)) = serde_json::from_str(text) else { return visit(path, Kind::Whole, text) };
     let before = object.clone();
@@ -171,8 +171,8 @@ fn visit_json(text: &mut String, path: &str, visit: Visit<'_>, members: impl FnO
     }
 }
 
-/// A URL without its password and without the values of its query; placeholders stay. What is no URL is hidden as a whole if it
-/// may hold either.
+/// A URL without its password and the values of its query; placeholders stay. A text that is not a URL is masked as a whole if it
+/// may contain either.
 #[must_use]
 pub fn mask_url(text: &str) -> String {
     let (before, query) = text.split_once('?').map_or((text, None), |(before, query)| (before, Some(query)));
@@ -207,7 +207,7 @@ fn is_placeholder(text: &str) -> bool {
         || text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphabetic()))
 }
 
-/// The URL of a webhook: of many the path is the secret, so only where it leads is shown.
+/// A webhook URL for display: only its host, because the path is often the secret.
 #[must_use]
 pub fn mask_webhook(text: &str) -> String {
     match Url::parse(text) {

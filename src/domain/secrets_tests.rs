@@ -82,7 +82,7 @@ fn a_mask_that_stands_for_nothing_is_no_value() {
     };
     assert_eq!(path(|_, _| {}), None);
     assert_eq!(path(|c, _| drop(c.headers.insert("X-New".into(), MASK.into()))).as_deref(), Some("callback.headers.x-new"));
-    // The secret does not go to another host.
+    // The secret must not go to another host.
     let url = |c: &mut Callback, _: &mut Properties| c.url = format!("https://other.example/?key={MASK}");
     assert_eq!(path(url).as_deref(), Some("callback.url"));
     let proxy =

@@ -1,15 +1,14 @@
-//! What a run has seen: an exact set of fingerprints in about fourteen bytes each.
+//! The set of requests that a run has seen: an exact set of fingerprints in about fourteen bytes each.
 //!
-//! A fingerprint is a uniform hash, so a sorted array with gaps is a hash table: the place of a fingerprint is its value
-//! scaled to the length of the array, and collisions are put in order beside it (linear probing with ordered clusters;
-//! Amble and Knuth, *Ordered hash tables*, 1974). The order ends an unsuccessful search early, and lets a table grow in
-//! one pass without hashing anything. The set is cut into parts that grow one at a time, by an eighth, so that growing
-//! never needs a second copy of the whole.
+//! A fingerprint is a uniform hash, so a sorted array with gaps is a hash table: the position of a fingerprint is its value scaled to the
+//! length of the array, and collisions are kept in order next to it (linear probing with ordered clusters; Amble and Knuth, *Ordered hash
+//! tables*, 1974). The order ends an unsuccessful search early, and a table can grow in one pass without hashing. The set is split into
+//! parts that grow one at a time, by an eighth, so that growing never needs a second copy of the whole set.
 
 use super::fingerprint::Fingerprint;
 
 const PARTS: usize = 256;
-/// Full enough to save memory, loose enough that a search looks at a handful of entries: at 0.9, (1 + 1/(1-0.9))/2 = 5.5.
+/// A load factor that saves memory while a search still reads few entries: at 0.9, (1 + 1/(1-0.9))/2 = 5.5.
 const FULL_PER_1000: usize = 900;
 const NONE: [u8; Fingerprint::LEN] = [0xff; Fingerprint::LEN];
 
@@ -22,7 +21,7 @@ pub struct SeenSet {
 
 #[derive(Debug, Default, Clone)]
 struct Part {
-    /// Ordered, with gaps of `NONE`; the last entries are an overflow that keeps the scan from running out.
+    /// Ordered, with gaps of `NONE`; the last entries are an overflow area that ends the scan.
     slots: Vec<[u8; Fingerprint::LEN]>,
     len: usize,
 }
@@ -38,38 +37,38 @@ impl FromIterator<Fingerprint> for SeenSet {
 }
 
 impl SeenSet {
-    /// An empty set. It takes no memory until something is put in.
+    /// An empty set. It allocates nothing until the first insert.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many it holds.
+    /// The number of fingerprints.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let slots: usize = self.parts.iter().map(|part| part.slots.capacity()).sum();
         slots * Fingerprint::LEN + self.parts.capacity() * size_of::<Part>()
     }
 
-    /// Whether it holds this one.
+    /// Whether it contains a fingerprint.
     #[must_use]
     pub fn contains(&self, print: Fingerprint) -> bool {
         self.parts.get(usize::from(print.0[0])).is_some_and(|part| !part.slots.is_empty() && part.find(&storable(print)).is_ok())
     }
 
-    /// Puts one in; false if it was there.
+    /// Inserts a fingerprint; returns false if it was present.
     pub fn insert(&mut self, print: Fingerprint) -> bool {
         if self.parts.is_empty() {
             self.parts = vec![Part::default(); PARTS];
@@ -80,7 +79,7 @@ impl SeenSet {
     }
 }
 
-/// The one value that marks a gap is folded onto its neighbour: a chance of 2^-96 that anyone ever meets it.
+/// The value that marks a gap is mapped to its neighbour. The chance that a real fingerprint has this value is 2^-96.
 fn storable(print: Fingerprint) -> [u8; Fingerprint::LEN] {
     let mut bytes = print.0;
     if bytes == NONE {
@@ -90,20 +89,20 @@ fn storable(print: Fingerprint) -> [u8; Fingerprint::LEN] {
 }
 
 impl Part {
-    /// Where the array's proper places end and its overflow begins.
+    /// Number of regular slots; the overflow area begins there.
     fn places(&self) -> usize {
         self.slots.len() - overflow(self.slots.len())
     }
 
     fn home(print: &[u8; Fingerprint::LEN], places: usize) -> usize {
-        // The first byte chose the part; the next eight choose the place.
+        // The first byte selects the part; the next eight select the slot.
         let mut eight = [0; 8];
         eight.copy_from_slice(&print[1..9]);
         let scaled = u128::from(u64::from_be_bytes(eight)) * places as u128;
         (scaled >> 64) as usize
     }
 
-    /// `Ok(place)` if it is there, else `Err(place)` where it belongs.
+    /// `Ok(index)` if it is present, else `Err(index)` where to insert it.
     fn find(&self, print: &[u8; Fingerprint::LEN]) -> Result<usize, usize> {
         let mut at = Self::home(print, self.places());
         loop {
@@ -124,7 +123,7 @@ impl Part {
         }
         loop {
             let Err(at) = self.find(&print) else { return false };
-            // Make room: everything up to the next gap moves one place to the right.
+            // Make space: shift everything up to the next gap one slot to the right.
             if let Some(gap) = self.slots[at..].iter().position(|slot| *slot == NONE) {
                 self.slots.copy_within(at..at + gap, at + 1);
                 self.slots[at] = print;
@@ -142,7 +141,7 @@ impl Part {
         }
     }
 
-    /// Moves everything into an array of `places`; false if its overflow would run over.
+    /// Moves everything into an array with `places` regular slots; returns false if its overflow area is too small.
     fn rebuilt(&mut self, places: usize) -> bool {
         let mut slots = Vec::new();
         slots.reserve_exact(places + overflow_for(places));
@@ -165,7 +164,7 @@ fn overflow_for(places: usize) -> usize {
 }
 
 fn overflow(slots: usize) -> usize {
-    // The inverse of `places + overflow_for(places)`, near enough; only that it depends on nothing but the length counts.
+    // Approximate inverse of `places + overflow_for(places)`; it only has to be a function of the length.
     16 + (slots.saturating_sub(16)) / 257
 }
 
@@ -205,7 +204,7 @@ mod tests {
         for end in ends {
             assert!(seen.insert(end) && !seen.insert(end) && seen.contains(end));
         }
-        // Many that share the last place must spill into the overflow, and past it.
+        // Many fingerprints with the same last slot must spill into the overflow area, and beyond it.
         for n in 0..2_000_u16 {
             let mut bytes = [0xff; 12];
             bytes[10..].copy_from_slice(&n.to_be_bytes());
@@ -219,7 +218,7 @@ mod tests {
         fn it_is_a_set(steps in proptest::collection::vec(0_u64..400, 0..2_000)) {
             let (mut seen, mut model) = (SeenSet::new(), HashSet::new());
             for n in steps {
-                // Few leading bits, so that clusters are long.
+                // Few leading bits differ, so clusters are long.
                 let mut bytes = [0; 12];
                 bytes[9] = (n % 3) as u8;
                 bytes[10..].copy_from_slice(&(n as u16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! How the requests of a run are to be downloaded: read from a job's properties once, when the run begins.
+//! How the requests of a run are downloaded: read from a job's properties once, when the run begins.
 
 use super::canonical::Canonicalisation;
 use super::guards::Guards;
@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
 
-/// What every block of a run tells the node that downloads it.
+/// Settings sent with every block of a run to the node that downloads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct DownloadSettings {
-    /// Requests of one block that are downloaded at the same time.
+    /// Concurrent downloads within one block.
     pub thread_num: u32,
-    /// A regular expression; a body that matches it makes the node change its IP address and ask again.
+    /// A regular expression; if a body matches it, the node changes its IP address and retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change_ip_pattern: Option<String>,
-    /// What holds for the whole site.
+    /// Settings for the whole site.
     pub site: SiteSettings,
     /// A `Cookie` header: `name=value; name=value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookies: Option<String>,
-    /// What the cookies are for.
+    /// When the cookies are sent.
     pub cookie_mode: CookieMode,
     /// Milliseconds between the starts of two requests of this run to one host on one node; 0 for none.
     pub sleep_time: u64,
-    /// Milliseconds that one try may take, body included.
+    /// Timeout of one try in milliseconds, including the body.
     pub timeout: u64,
-    /// The most bytes of a body, after decompression.
+    /// Maximum size of a body in bytes, after decompression.
     pub max_body: u64,
-    /// Redirects that are followed; 0 returns the redirect itself.
+    /// Maximum number of redirects to follow; 0 returns the redirect itself.
     pub max_redirects: u32,
-    /// Tries after the first one; none: the agent's own setting.
+    /// Retries after the first try; `None`: the agent's own setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_download: Option<u32>,
-    /// Where the run began: the origins of its first requests. None: an older broker, which does not say.
+    /// Where the run began: the origins of its first requests. `None`: an older broker, which does not send it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<Vec<Origin>>"))]
     pub start_origins: Option<Arc<[Origin]>>,
@@ -61,7 +61,7 @@ impl Default for DownloadSettings {
     }
 }
 
-/// What holds for all requests of a run to its site.
+/// Settings for all requests of a run to its site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
@@ -69,28 +69,28 @@ pub struct SiteSettings {
     /// The `User-Agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_agent: Option<String>,
-    /// Headers for each request to its hosts that does not set them itself.
+    /// Default headers for each request to its hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Where the job's headers and cookies go to: `example.com`, `*.example.com`, `host:port`, `*`. None: where the run began.
+    /// Hosts that get the job's headers and cookies: `example.com`, `*.example.com`, `host:port`, `*`. None: where the run began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     /// A proxy for all requests: `http://`, `https://`, `socks5://` (the node resolves names) or `socks5h://` (the proxy does).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// The character encoding of its pages, where it is known better than its pages know.
+    /// The character encoding of its pages, if it overrides what the pages declare.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
 }
 
-/// Schemes of proxies that a node can speak to.
+/// Supported proxy schemes.
 pub const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
-/// Checks the address of a proxy. Without a scheme it is `host:port` of an HTTP proxy. A node must never go round a proxy
-/// that it does not understand: that would show the address that the proxy is there to hide.
+/// Checks the address of a proxy. Without a scheme it is `host:port` of an HTTP proxy. A node must never bypass a proxy that it
+/// does not support: that would reveal the address that the proxy should hide.
 ///
 /// # Errors
-/// It is no address, its scheme is not one of [`PROXY_SCHEMES`], or it has no host.
+/// It is not an address, its scheme is not one of [`PROXY_SCHEMES`], or it has no host.
 pub fn check_proxy(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let expected = "http://, https://, socks5:// or socks5h:// with a host and perhaps a port is expected";
@@ -102,7 +102,7 @@ pub fn check_proxy(text: &str) -> Result<Url, String> {
         Some(_) => Url::parse(text),
         None => Url::parse(&format!("http://{text}")),
     };
-    // What stands there may hold a password.
+    // The text may contain a password, so it is not shown.
     let url = url.map_err(|e| format!("the address of the proxy cannot be read ({e}): {expected}"))?;
     if url.host_str().is_none_or(str::is_empty) {
         return Err(format!("the proxy has no host: {expected}"));
@@ -113,7 +113,7 @@ pub fn check_proxy(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The two ways that the seeds name in which cookies are used.
+/// The two cookie modes of the seeds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -131,29 +131,29 @@ pub enum CookieMode {
 pub struct QueueSettings {
     /// Requests in a block.
     pub block_size: u32,
-    /// The deepest request that is taken; deeper ones are counted and dropped.
+    /// The maximum depth of a request; deeper ones are counted and dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth_limit: Option<u32>,
-    /// The most requests that the run takes; later ones are counted and dropped.
+    /// The maximum number of requests of the run; later ones are counted and dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u64>,
-    /// Hand-outs of a block before its requests are given up.
+    /// Maximum number of attempts of a block before its requests are given up.
     pub block_attempts: u32,
-    /// Milliseconds in which a worker must acknowledge a block before it is delivered again.
+    /// Milliseconds until a block that a worker did not acknowledge is delivered again.
     pub ack_wait: u64,
-    /// Milliseconds that a node may keep a block without a word about it.
+    /// Milliseconds that a node may hold a block without reporting it.
     pub lease: u64,
-    /// Requests without a result up to which more are taken.
+    /// The run rejects pushes while it has this many requests without a result.
     pub max_pending: u64,
-    /// The most requests that the run takes of one site; later ones are counted and dropped.
+    /// The maximum number of requests to one site; later ones are counted and dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_per_site: Option<u64>,
-    /// Which requests look like a trap.
+    /// Limits against URLs that look like a trap.
     pub guards: Guards,
-    /// Which URLs are taken for one page.
+    /// Which URLs count as the same page.
     #[serde(skip_serializing_if = "Canonicalisation::is_none")]
     pub canonicalisation: Canonicalisation,
-    /// How its sites are asked.
+    /// How its sites are paced.
     pub sites: SitePolicy,
     /// Only nodes of this group; compared without case.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,13 +1,13 @@
-//! Where the broker may make requests to on a job's behalf. Whoever may create a job would otherwise use the broker to
-//! reach what stands behind it: the machine itself, the network it is in, the metadata service of its cloud.
+//! Which targets the broker may send requests to for a job. Without this check anyone who may create a job could use the broker
+//! to reach what is behind it: its own machine, its network, the metadata service of its cloud.
 //!
-//! A name is judged twice: as it is written, and by the address that is really connected to, so that a name which is made
-//! to lead elsewhere after the first look gains nothing.
+//! A name is checked twice: as written, and by the address that is really connected to, so changing the address of a name after
+//! the first check does not help an attacker.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// One entry of the list: `host`, `host:port`, `*.suffix`, an address, or a network in CIDR form; each with a port if need be.
+/// One entry of the list: `host`, `host:port`, `*.suffix`, an address, or a network in CIDR form; each with an optional port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     what: What,
@@ -16,11 +16,11 @@ pub struct Rule {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
-    /// This name.
+    /// Exactly this name.
     Name(String),
-    /// Every name that ends in this, which begins with a dot.
+    /// Every name that ends with this suffix, which begins with a dot.
     Suffix(String),
-    /// Every address whose first so many bits are these.
+    /// Every address with this prefix of the given number of bits.
     Network(IpAddr, u8),
 }
 
@@ -28,13 +28,13 @@ enum What {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Targets {
     rules: Vec<Rule>,
-    /// This machine is a target too, without being listed.
+    /// This machine is allowed without being listed.
     loopback: bool,
 }
 
-/// A text that is no entry of the list.
+/// The text is not an entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no target: host, host:port, *.suffix, an address or a network like 10.0.0.0/8 is expected")]
+#[error("`{0}` is not a target: expected host, host:port, *.suffix, an address or a network like 10.0.0.0/8")]
 pub struct InvalidRule(pub String);
 
 impl FromStr for Rule {
@@ -78,25 +78,25 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
-/// What kind of place an address is.
+/// The kind of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Public,
     Loopback,
-    /// A network of its own, reachable from inside only.
+    /// A private network, reachable from inside only.
     Private,
-    /// Of the link, or of no use as a target: metadata services live here.
+    /// Link-local, or useless as a target: metadata services are here.
     Special,
 }
 
 impl Targets {
-    /// Of these entries; `loopback`: this machine is a target without being listed.
+    /// A list of these entries; `loopback`: this machine is allowed without being listed.
     #[must_use]
     pub fn new(rules: Vec<Rule>, loopback: bool) -> Self {
         Self { rules, loopback }
     }
 
-    /// Why a request to this host, as it is written, would be refused whatever it leads to; `None` if that is still open.
+    /// Why a request to this host, as written, is refused whatever its address is; `None` if the address decides.
     #[must_use]
     pub fn refuses(&self, host: &str, port: u16) -> Option<String> {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -107,12 +107,12 @@ impl Targets {
             let leads_to = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
             return (!leads_to.iter().any(|address| self.permits(&host, *address, port))).then(|| self.because(&host));
         }
-        // A network may be where the name leads.
+        // The name may resolve to a listed network.
         let may = self.rules.is_empty() || self.rules.iter().any(|rule| matches!(rule.what, What::Network(..)) || rule.names(&host, port));
         (!may).then(|| self.because(&host))
     }
 
-    /// Whether a connection to this address for this host may be made.
+    /// Whether a connection to this address for this host is allowed.
     #[must_use]
     pub fn permits(&self, host: &str, address: IpAddr, port: u16) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -120,28 +120,28 @@ impl Targets {
         let place = place_of(address);
         let listed = self.rules.iter().any(|rule| match &rule.what {
             What::Network(..) => rule.holds(address, port),
-            // Who lists a name says where it may lead; but not to the link, where nobody's names are.
+            // Listing a name allows any address for it, except special ones, where no legitimate names point.
             What::Name(_) => rule.names(&host, port) && place != Place::Special,
-            // Under a suffix others may make names.
+            // Other parties may create names under a suffix.
             What::Suffix(_) => rule.names(&host, port) && place == Place::Public,
         });
         listed || self.rules.is_empty() && place == Place::Public || self.loopback && place == Place::Loopback
     }
 
-    /// Why a host was refused.
+    /// The error text for a refused host.
     #[must_use]
     pub fn because(&self, host: &str) -> String {
         let rule = if self.rules.is_empty() {
-            "addresses of this machine and of private networks are targets only if the broker's settings list them"
+            "the broker's settings must list addresses of this machine and of private networks"
         } else {
-            "only what the broker's settings list is a target"
+            "the broker's settings do not list it"
         };
         format!("requests to `{host}` are refused: {rule} (--callback-allow)")
     }
 }
 
 impl Rule {
-    /// Whether a host, as it is written, is meant.
+    /// Whether the rule matches a host as written.
     #[must_use]
     pub fn is_written(&self, host: &str, port: u16) -> bool {
         match bare(host).parse::<IpAddr>() {
@@ -150,7 +150,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about special addresses alone, and so means them.
+    /// Whether the rule covers special addresses only, and so allows them deliberately.
     pub(super) fn is_special(&self) -> bool {
         let What::Network(network, bits) = self.what else { return false };
         let last: IpAddr = match network {
@@ -180,7 +180,7 @@ impl Rule {
     }
 }
 
-/// The IPv4 address inside an IPv6 one, where such a one leads there: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056).
+/// The embedded IPv4 address of an IPv6 address, if the network routes to it: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056).
 pub(super) fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let s = v6.segments();
@@ -192,7 +192,7 @@ pub(super) fn plain(address: IpAddr) -> IpAddr {
     }
 }
 
-/// After the registries of special-purpose addresses of the IANA (RFC 6890).
+/// Follows the IANA registries of special-purpose addresses (RFC 6890).
 pub(super) fn place_of(address: IpAddr) -> Place {
     match address {
         IpAddr::V4(v4) => place_of_v4(v4),
@@ -203,7 +203,7 @@ pub(super) fn place_of(address: IpAddr) -> Place {
 fn place_of_v4(v4: Ipv4Addr) -> Place {
     let [a, b, c, d] = v4.octets();
     match (a, b, c) {
-        // Metadata services of clouds outside the link (Alibaba, Azure).
+        // Cloud metadata services outside link-local addresses (Alibaba, Azure).
         (100, 100, 100) if d == 200 => Place::Special,
         (168, 63, 129) if d == 16 => Place::Special,
         (127, ..) => Place::Loopback,
@@ -217,10 +217,10 @@ fn place_of_v6(v6: Ipv6Addr) -> Place {
     let s = v6.segments();
     match s {
         [0, 0, 0, 0, 0, 0, 0, 1] => Place::Loopback,
-        // Metadata services of clouds (Amazon, Google).
+        // Cloud metadata services (Amazon, Google).
         [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Place::Special,
         [a, ..] if a & 0xfe00 == 0xfc00 => Place::Private,
-        // Global unicast, without what stands for documents and for addresses inside others.
+        // Global unicast, without documentation addresses and tunnelled IPv4.
         [a, b, ..] if a & 0xe000 == 0x2000 && (a, b) != (0x2001, 0xdb8) && (a, b) != (0x2001, 0) => Place::Public,
         _ => Place::Special,
     }

@@ -1,4 +1,4 @@
-//! Instants. The clock is read here and nowhere else, so that tests and a simulation can own time.
+//! Timestamps. The clock is read only here, so that tests and simulations can control time.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -6,19 +6,19 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Milliseconds since 1970-01-01T00:00:00Z. On the wire an RFC 3339 text in UTC with milliseconds.
+/// Milliseconds since 1970-01-01T00:00:00Z. Sent as RFC 3339 text in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The wall clock. It may be set: for instants that people, or other processes, get to see.
+    /// The wall clock, which can be set: for times that people or other processes see.
     #[must_use]
     pub fn now() -> Self {
         Self(Utc::now().timestamp_millis() + crate::fault::clock_offset_ms())
     }
 
-    /// The wall clock as it was when it was first read, moved on by a clock that is never set: for leases, silences and
-    /// time-outs within this process. It is neither stored nor sent: see [`Self::on_the_wall`].
+    /// The wall clock at its first reading, advanced by a monotonic clock: for leases and timeouts within this process. Never stored or
+    /// sent: see [`Self::on_the_wall`].
     #[must_use]
     pub fn steady() -> Self {
         static BEGIN: OnceLock<(Instant, Timestamp)> = OnceLock::new();
@@ -26,7 +26,7 @@ impl Timestamp {
         at.plus_ms(i64::try_from(begin.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// A steady instant as the wall clock has it now: what is stored or shown of it.
+    /// Converts a steady time to the current wall clock, for storing or display.
     #[must_use]
     pub fn on_the_wall(self) -> Self {
         self.plus_ms(Self::now().since_ms(Self::steady()))
@@ -45,7 +45,7 @@ impl Timestamp {
     }
 }
 
-/// A span of milliseconds in the largest unit that it is whole in: `100 ms`, `90 s`, `1 day`, `100 years` of 366 days.
+/// A span of milliseconds in the largest unit that divides it: `100 ms`, `90 s`, `1 day`, `100 years` of 366 days.
 #[must_use]
 pub fn span_text(ms: u64) -> String {
     const DAY: u64 = 86_400_000;

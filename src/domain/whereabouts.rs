@@ -1,4 +1,4 @@
-//! Where a URL is in a run, and why it is not further.
+//! Explains where a URL is in a run, and why it has no result yet.
 
 use super::fingerprint::Fingerprint;
 use super::run::RunState;
@@ -6,50 +6,50 @@ use super::schedule::Answer;
 use super::settings::QueueSettings;
 use super::time::Timestamp;
 
-/// A URL that is looked for in a run.
+/// A URL to look up in a run.
 #[derive(Debug)]
 pub struct Sought<'a> {
-    /// The URL as it was asked for.
+    /// The URL as requested.
     pub asked: &'a str,
-    /// The same in its canonical form, by which requests are compared.
+    /// Its canonical form, which is used to compare requests.
     pub url: &'a str,
-    /// The id of a GET request for it.
+    /// The id that a GET request for it has.
     pub request_id: Fingerprint,
-    /// How the run takes requests.
+    /// The queue settings of the run.
     pub settings: &'a QueueSettings,
-    /// Where the run is.
+    /// The state of the run.
     pub state: RunState,
-    /// Since when it hands out no blocks.
+    /// Since when its dispatch is paused.
     pub paused_at: Option<Timestamp>,
-    /// What was found: the request, then its repetition, then that of the repetition.
+    /// What was found: the request, then its repetition, then the repetition of that.
     pub found: &'a [Whereabouts],
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// Where a request is.
+/// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whereabouts {
     /// It waits for a node.
     Ready,
-    /// It waits for its site.
+    /// It waits for its turn at its site.
     AtSite {
         /// The site.
         site: String,
-        /// The site is not asked before.
+        /// Earliest time of the next request to the site.
         until: Timestamp,
-        /// Another run or block is asking the site.
+        /// Another run or block currently uses the site.
         is_taken: bool,
-        /// Blocks to the site that come first.
+        /// Number of blocks before it in the queue of the site.
         ahead: usize,
     },
-    /// It is at a node.
+    /// A node has it.
     AtNode {
         /// The node.
         node: String,
-        /// Since when.
+        /// When the node got it.
         since: Timestamp,
-        /// The hand-out of its block, counted from 1.
+        /// The attempt of its block, starting at 1.
         attempt: u32,
     },
     /// It, or its result, is being stored.
@@ -58,24 +58,24 @@ pub enum Whereabouts {
     GivenUp,
     /// It failed.
     Failed {
-        /// Why, in one word; none: the site answered with the status.
+        /// The kind of failure; `None`: the site answered with the status.
         kind: Option<String>,
-        /// The same in words.
+        /// A readable message.
         message: String,
         /// The HTTP status; 0 if there was no answer.
         status: u16,
-        /// How often it was tried.
+        /// Number of tries.
         tries: u32,
-        /// When.
+        /// When it failed.
         at: Option<Timestamp>,
-        /// Who reported it; none: the broker.
+        /// The node that reported it; `None`: the broker.
         node: Option<String>,
     },
-    /// It was answered well.
+    /// It succeeded.
     Done {
         /// The HTTP status; none: its result was acknowledged and is not kept.
         status: Option<u16>,
-        /// When.
+        /// When it succeeded.
         at: Option<Timestamp>,
         /// A worker has acknowledged it.
         is_acknowledged: bool,
@@ -101,7 +101,7 @@ pub fn explain_url(sought: &Sought<'_>) -> Answer {
     let is_waiting = matches!(last, Whereabouts::Ready | Whereabouts::AtSite { .. });
     let paused = sought.paused_at.filter(|_| is_waiting && !sought.state.is_final());
     if let Some(at) = paused {
-        because.push(format!("The run is paused since {at}: it hands out no blocks until it is resumed."));
+        because.push(format!("The run is paused since {at}: it dispatches no blocks until it is resumed."));
     }
     because.push("The same request pushed again is a duplicate and changes nothing.".to_owned());
     let (verdict, rule) = match last {
@@ -134,12 +134,12 @@ fn unknown(sought: &Sought<'_>) -> Vec<String> {
 fn sentence(place: &Whereabouts, sought: &Sought<'_>) -> String {
     let at = |at: &Option<Timestamp>| at.map(|at| format!(" at {at}")).unwrap_or_default();
     match place {
-        Whereabouts::Ready => "It waits for a node that has room.".to_owned(),
+        Whereabouts::Ready => "It waits for a node with a free slot.".to_owned(),
         Whereabouts::AtSite { site, until, is_taken, ahead } => {
             let when = match (*is_taken, *until > sought.now) {
-                (true, _) => "which another block is asking".to_owned(),
-                (false, true) => format!("which is not asked before {until}"),
-                (false, false) => "which may be asked now".to_owned(),
+                (true, _) => "which another block is using".to_owned(),
+                (false, true) => format!("which may not be used before {until}"),
+                (false, false) => "which may be used now".to_owned(),
             };
             let before = match ahead {
                 0 => String::new(),
@@ -148,7 +148,7 @@ fn sentence(place: &Whereabouts, sought: &Sought<'_>) -> String {
             };
             format!("It waits for its site {site}, {when}{before}.")
         }
-        Whereabouts::AtNode { node, since, attempt } => format!("It is at node {node} since {since}, in hand-out {attempt} of its block."),
+        Whereabouts::AtNode { node, since, attempt } => format!("It is at node {node} since {since}, in attempt {attempt} of its block."),
         Whereabouts::Storing => "It is being stored.".to_owned(),
         Whereabouts::GivenUp => format!("It has no result: the run ended first, as {}.", sought.state.name()),
         Whereabouts::Failed { kind, message, status, tries, at: time, node } => {
@@ -210,15 +210,15 @@ mod tests {
         };
         let done = |status, is_acknowledged| Whereabouts::Done { status, at: Some(Timestamp(1_000)), is_acknowledged };
         for (place, verdict, rule, text) in [
-            (Whereabouts::Ready, "waiting", "node", "It waits for a node that has room."),
-            (at_site(9_000, false, 2), "waiting", "site", "not asked before 1970-01-01T00:00:09.000Z; 2 blocks to the site come first."),
-            (at_site(1_000, false, 0), "waiting", "site", "its site a, which may be asked now."),
-            (at_site(9_000, true, 1), "waiting", "site", "which another block is asking; 1 block to the site comes first."),
+            (Whereabouts::Ready, "waiting", "node", "It waits for a node with a free slot."),
+            (at_site(9_000, false, 2), "waiting", "site", "not be used before 1970-01-01T00:00:09.000Z; 2 blocks to the site come first."),
+            (at_site(1_000, false, 0), "waiting", "site", "its site a, which may be used now."),
+            (at_site(9_000, true, 1), "waiting", "site", "which another block is using; 1 block to the site comes first."),
             (
                 Whereabouts::AtNode { node: "n".into(), since: Timestamp(2_000), attempt: 3 },
                 "atNode",
                 "lease",
-                "at node n since 1970-01-01T00:00:02.000Z, in hand-out 3",
+                "at node n since 1970-01-01T00:00:02.000Z, in attempt 3",
             ),
             (Whereabouts::Storing, "waiting", "storing", "It is being stored."),
             (Whereabouts::GivenUp, "givenUp", "runOver", "the run ended first, as running."),

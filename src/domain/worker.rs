@@ -1,28 +1,28 @@
-//! Workers as an operator sees them: what is kept of each, and the operator's word on it.
+//! Workers as an operator sees them: the stored record and the operator's admin state.
 
 use super::ids::WorkerId;
 use super::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The operator's word on a worker. It outlives the worker's connections and the broker.
+/// The operator's admin state for a worker. It survives disconnects of the worker and restarts of the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
     /// It gets work.
     #[default]
     Enabled,
-    /// It gets nothing new; what it has it may finish.
+    /// It gets nothing new; it may finish its current tasks.
     Disabled,
-    /// The same, and it was told to leave when it is done.
+    /// As `Disabled`, and it has to disconnect when it is done.
     Draining,
-    /// It was put out, and is refused until it is allowed again.
+    /// An operator evicted it; the broker rejects it until it is allowed again.
     Kicked,
 }
 
 impl WorkerState {
     const ALL: [Self; 4] = [Self::Enabled, Self::Disabled, Self::Draining, Self::Kicked];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,20 +33,20 @@ impl WorkerState {
         }
     }
 
-    /// The state of this name.
+    /// The state with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// It gets something new.
+    /// Whether it gets new work.
     #[must_use]
     pub fn is_open(self) -> bool {
         self == Self::Enabled
     }
 
-    /// The state after an order. One that was put out is first to be allowed again: whoever enables or drains a group of
-    /// workers does not let it in by that. None: the order is refused.
+    /// The state after an order. A kicked worker must first be allowed again, so enabling or draining a group of workers does not
+    /// readmit it. `None`: the order is rejected.
     #[must_use]
     pub fn after(self, order: WorkerOrder) -> Option<Self> {
         match (self, order) {
@@ -64,43 +64,43 @@ impl WorkerState {
 /// What an operator can do with a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkerOrder {
-    /// Give it work again.
+    /// Let it have work.
     Enable,
     /// Give it nothing new.
     Disable,
-    /// Give it nothing new, and tell it to leave when it is done.
+    /// Give it nothing new, and make it disconnect when it is done.
     Drain,
-    /// Put it out, and refuse it.
+    /// Evict it, and reject it from now on.
     Kick,
-    /// Let in again one that was put out.
+    /// Readmit a kicked worker.
     Allow,
 }
 
-/// Begins the tag that keeps the address of a work, `<ip>:<port>`: it was registered by that (seed 003).
+/// Prefix of the tag that holds the address of a work, `<ip>:<port>`: a work is registered by its address (seed 003).
 pub const ADDRESS: &str = "address=";
 /// Characters of the address of a work, without its port.
 pub const MOST_ADDRESS: usize = 100;
 
-/// The tag is the address of a work, and no longer than one can be.
+/// Whether the tag is a valid address of a work.
 #[must_use]
 pub fn is_address(tag: &str) -> bool {
     tag.strip_prefix(ADDRESS).is_some_and(|address| address.chars().count() <= MOST_ADDRESS + ":65535".len())
 }
 
-/// By what a worker is known.
+/// The identifying data of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Known {
-    /// For people.
+    /// Its name, for people.
     pub name: Option<String>,
     /// Its group.
     pub group: Option<String>,
-    /// What it can or has.
+    /// Its capabilities or resources.
     pub tags: Vec<String>,
 }
 
 impl Known {
-    /// What is known after it has said this as it begins to watch: just that. But one that was registered by its address
-    /// is that one still: what it leaves out of its name, its group and its address stays.
+    /// The data after a watch message: exactly what it sent. But a worker that was registered by its address keeps its name, group and
+    /// address where the message omits them.
     #[must_use]
     pub fn after_watch(self, said: Self) -> Self {
         let address = self.tags.into_iter().find(|tag| is_address(tag));
@@ -110,7 +110,7 @@ impl Known {
         Self { name: said.name.or(self.name), group: said.group.or(self.group), tags }
     }
 
-    /// What is known after it was registered: its name, its group and its address are as said. What else it can stays.
+    /// The data after a registration: name, group and address as sent; its other tags stay.
     #[must_use]
     pub fn after_entry(self, said: Self) -> Self {
         let mut tags = said.tags;
@@ -119,44 +119,44 @@ impl Known {
     }
 }
 
-/// What is kept of a worker.
+/// The stored record of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRecord {
     /// Its id.
     pub id: WorkerId,
-    /// For people.
+    /// Its name, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The group that it says it belongs to.
+    /// The group that it reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Of its program.
+    /// The version of its program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it can or has.
+    /// Its capabilities or resources.
     pub tags: Vec<String>,
-    /// The names that it watches, or watched last.
+    /// The handler names that it watches, or watched last.
     pub class_names: Vec<String>,
-    /// Tasks that it takes at a time; absent: it did not say.
+    /// Maximum number of concurrent tasks; absent if not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// The operator's word.
+    /// The operator's admin state.
     pub state: WorkerState,
-    /// Why.
+    /// The reason for the admin state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who said so: the role of a token, if tokens are in use.
+    /// Who set it: the role of a token, if tokens are in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// When.
+    /// When the admin state was set.
     pub update_time: Timestamp,
-    /// Who came first with it: the role of its token, if tokens are in use.
+    /// Who first connected it: the role of its token, if tokens are in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
-    /// When it was there for the first time.
+    /// When it first connected.
     pub creation_time: Timestamp,
-    /// When it was heard last, as far as it is known.
+    /// When it last sent something, as far as known.
     pub last_seen: Timestamp,
 }
 
@@ -190,7 +190,7 @@ mod tests {
         let work = || known(Some("w"), Some("g"), &["address=10.0.0.7:80"]);
         assert_eq!(work().after_watch(known(None, None, &["gpu"])), known(Some("w"), Some("g"), &["gpu", "address=10.0.0.7:80"]));
         assert_eq!(work().after_watch(known(Some("v"), Some("h"), &[])), known(Some("v"), Some("h"), &["address=10.0.0.7:80"]));
-        // Registered again it says all; and of a worker that never was, what it says is all.
+        // A registration replaces all data; without an earlier registration a watch message does too.
         assert_eq!(work().after_watch(known(Some("v"), None, &["address=a:1"])), known(Some("v"), None, &["address=a:1"]));
         assert_eq!(known(Some("w"), Some("g"), &["gpu"]).after_watch(Known::default()), Known::default());
         let said = || known(Some("v"), None, &["address=b:2"]);

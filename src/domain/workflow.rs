@@ -1,36 +1,36 @@
-//! What begins when something else has ended: jobs and those that follow them, as a graph that has no loops.
+//! Successor graphs: jobs and the jobs that start after them, without loops.
 //!
-//! [`loop_from`] looks for a way back to where it began; [`order`] puts jobs after those that they name; [`begins`] says
-//! whether an end is one that a successor waits for. Names and rows are other rooms' business.
+//! [`loop_from`] looks for a path back to its start; [`order`] sorts jobs after those that they name; [`begins`] decides whether a
+//! successor starts after a given end. Names and stored rows are handled elsewhere.
 
 use super::job::AfterEnd;
 use super::run::RunState;
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// Jobs that one job may name.
+/// Maximum number of successors that one job may name.
 pub const MOST_SUCCESSORS: usize = 50;
-/// Jobs that may follow one job, directly or not: more are not walked through.
+/// Maximum number of direct and indirect successors of one job; the walk stops there.
 pub const MOST_FOLLOWING: usize = 10_000;
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Walk<T> {
-    /// No way leads back.
+    /// No path leads back.
     Open,
-    /// This way leads back: from the first, which is where the walk began, to the last, which names the first.
+    /// A path that leads back: its first element is the start of the walk, its last element names the first.
     Loop(Vec<T>),
-    /// More than [`MOST_FOLLOWING`] follow.
+    /// There are more than [`MOST_FOLLOWING`] successors.
     Endless,
 }
 
-/// Looks for a way from `start` back to `start`; `next` says what follows one.
+/// Looks for a path from `start` back to `start`; `next` returns the successors of an element.
 ///
 /// # Errors
-/// Those of `next`.
+/// Errors of `next`.
 pub fn loop_from<T: Copy + Eq + Hash, E>(start: T, mut next: impl FnMut(T) -> Result<Vec<T>, E>) -> Result<Walk<T>, E> {
     let mut seen = HashSet::from([start]);
-    // The way to where the walk is, and at each step what is still to be tried from there.
+    // The current path, and for each step the untried successors.
     let mut way = vec![(start, next(start)?)];
     while let Some((_, untried)) = way.last_mut() {
         let Some(one) = untried.pop() else {
@@ -50,8 +50,8 @@ pub fn loop_from<T: Copy + Eq + Hash, E>(start: T, mut next: impl FnMut(T) -> Re
     Ok(Walk::Open)
 }
 
-/// An order in which each comes after all that it names; `named[i]` are those that `i` names. Those that stand in a loop
-/// come last, in the order in which they stood.
+/// An order in which each element comes after all that it names; `named[i]` are the elements that `i` names. Elements of a loop
+/// come last, in their original order.
 #[must_use]
 pub fn order(named: &[Vec<usize>]) -> Vec<usize> {
     let mut left: Vec<usize> = named.iter().map(Vec::len).collect();
@@ -76,7 +76,7 @@ pub fn order(named: &[Vec<usize>]) -> Vec<usize> {
     out
 }
 
-/// Whether a successor begins after a run that ended so.
+/// Whether a successor starts after a run with this end.
 #[must_use]
 pub fn begins(on: AfterEnd, ended: RunState) -> bool {
     match on {
@@ -96,7 +96,7 @@ mod tests {
         loop_from(start, |i| Ok::<_, Infallible>(graph[i].clone())).unwrap_or(Walk::Endless)
     }
 
-    /// Which can be reached from which, by trying all ways: the plain truth to compare with.
+    /// Reachability by trying all paths: the reference for the test.
     fn reach(graph: &[Vec<usize>]) -> Vec<Vec<bool>> {
         let n = graph.len();
         let mut reach = vec![vec![false; n]; n];

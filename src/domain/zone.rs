@@ -1,6 +1,6 @@
-//! Time zones: offsets and their changes, and the rules for the hour that is missing and the hour that comes twice.
+//! Time zones: offsets and their changes, and the rules for local times that are skipped or repeated.
 //!
-//! The database is compiled into the program and the machine's own is never read, so that a plan is the same everywhere.
+//! The database is compiled into the program; the machine's own is never read, so that a plan is the same everywhere.
 
 use super::time::Timestamp;
 use jiff::civil::DateTime;
@@ -16,17 +16,17 @@ static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bu
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
-/// No such zone.
+/// The name is not a known zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a time zone of the IANA database{}", hint.as_ref().map_or(String::new(), |h| format!(" (did you mean {h}?)")))]
 pub struct UnknownZone {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
-    /// A zone that may have been meant.
+    /// A similar existing zone.
     pub hint: Option<String>,
 }
 
-/// A local time as a clock on the wall shows it, in seconds since 1970-01-01T00:00:00 of the same wall.
+/// A local time as a wall clock shows it, in seconds since 1970-01-01T00:00:00 local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wall(pub i64);
 
@@ -55,14 +55,14 @@ impl Change {
     }
 }
 
-/// Which one of two equal wall times an instant is.
+/// Which of two equal wall times an instant has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Twin {
-    /// There is only one.
+    /// The wall time occurs once.
     Only,
-    /// The earlier one.
+    /// The earlier of two.
     First,
-    /// The later one.
+    /// The later of two.
     Second,
 }
 
@@ -73,10 +73,10 @@ impl Zone {
         Self(TimeZone::UTC)
     }
 
-    /// The zone of this IANA name; letters may be in either case.
+    /// The zone with this IANA name, ignoring case.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such zone.
     pub fn named(name: &str) -> Result<Self, UnknownZone> {
         let known = if name == UNKNOWN { None } else { DATABASE.get(name).ok().filter(|zone| zone.iana_name().is_some()) };
         known.map(Self).ok_or_else(|| UnknownZone { name: name.chars().take(80).collect(), hint: similar(name) })
@@ -110,7 +110,7 @@ impl Zone {
         i64::from(self.0.to_offset(instant(second)).seconds())
     }
 
-    /// The first change of offset after this second. What only renames the time (a flag, an abbreviation) is none.
+    /// The first change of offset after this second. Changes of only a flag or an abbreviation do not count.
     pub(crate) fn change_after(&self, second: i64) -> Option<Change> {
         let mut before = self.offset_at(second);
         for next in self.0.following(instant(second)) {
@@ -134,15 +134,15 @@ impl Zone {
                 break;
             }
         }
-        // jiff 0.2.43 applies a zone's rule for the future to a past that its table has otherwise (Ciudad Juarez at the end
-        // of 2022), and so passes over a change. Forwards it is right.
+        // jiff 0.2.43 applies a zone's rule for the future to a past that its table defines differently (Ciudad Juarez at the end
+        // of 2022), and so misses a change. The forward search is correct.
         while let Some(next) = last.and_then(|last| self.change_after(last.at)).filter(|next| next.at <= second) {
             last = Some(next);
         }
         last
     }
 
-    /// Whether the zone shows this wall time at another instant, too.
+    /// Whether this wall time also occurs at another instant.
     pub(crate) fn copy_of(&self, wall: Wall, offset: i64) -> Twin {
         let Some(civil) = wall.civil() else { return Twin::Only };
         match self.0.to_ambiguous_timestamp(civil).offset() {
@@ -152,15 +152,15 @@ impl Zone {
         }
     }
 
-    /// What the wall shows at this instant; fractions of the second are dropped.
+    /// The wall time at this instant; fractions of the second are dropped.
     #[must_use]
     pub fn wall(&self, at: Timestamp) -> Wall {
         let second = at.0.div_euclid(1000);
         Wall(second + self.offset_at(second))
     }
 
-    /// RFC 3339 with the zone's offset, to the second: `2026-03-29T03:00:00+02:00`. An offset that has seconds (Liberia
-    /// until 1972) is written with them, which RFC 3339 has no form for, rather than rounded to another instant.
+    /// RFC 3339 with the zone's offset, to the second: `2026-03-29T03:00:00+02:00`. An offset with seconds (Liberia until 1972) is
+    /// written with its seconds, although RFC 3339 does not allow that, because rounding would change the instant.
     #[must_use]
     pub fn rfc3339(&self, at: Timestamp) -> String {
         let offset = self.offset_seconds(at);
@@ -169,11 +169,11 @@ impl Zone {
         format!("{}{sign}{:02}:{:02}{seconds}", self.wall(at), size / 3600, size / 60 % 60)
     }
 
-    /// Reads an instant: RFC 3339 with an offset, a local date or time of this zone (in a gap it is moved on by the gap's
-    /// length, of two the first is taken), or milliseconds since 1970.
+    /// Parses an instant: RFC 3339 with an offset, a local date or time of this zone (shifted by the length of a gap; the first of
+    /// two), or milliseconds since 1970.
     ///
     /// # Errors
-    /// It is none of these, in plain words.
+    /// The text has none of these forms; the message is for people.
     pub fn instant(&self, text: &str) -> Result<Timestamp, String> {
         let text = text.trim();
         let digits = text.strip_prefix('-').unwrap_or(text);
@@ -184,7 +184,7 @@ impl Zone {
             return Ok(Timestamp(at.as_millisecond()));
         }
         let civil = text.parse::<DateTime>().map_err(|_| {
-            format!("{text:?} is no instant: give 2026-03-29T02:30:00+01:00, a local 2026-03-29T02:30, or milliseconds since 1970")
+            format!("{text:?} is not a time: use 2026-03-29T02:30:00+01:00, a local 2026-03-29T02:30, or milliseconds since 1970")
         })?;
         let at = self.0.to_ambiguous_timestamp(civil).compatible().map_err(|_| format!("{text} is out of range"))?;
         Ok(Timestamp(at.as_millisecond()))
@@ -205,7 +205,7 @@ impl FromStr for Zone {
     }
 }
 
-/// jiff's zone for "nobody knows", which is UTC in disguise.
+/// jiff's name for an unknown zone, which behaves like UTC.
 const UNKNOWN: &str = "Etc/Unknown";
 
 fn instant(second: i64) -> jiff::Timestamp {
@@ -213,7 +213,7 @@ fn instant(second: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_second(second).unwrap_or_default()
 }
 
-/// A zone whose last part or whole name is this but for case, blanks and underscores: `berlin`, `New York`.
+/// A zone whose last part or whole name equals this, ignoring case, blanks and underscores: `berlin`, `New York`.
 fn similar(name: &str) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace([' ', '_', '-'], "");
     let wanted = plain(name.trim());
@@ -235,19 +235,19 @@ impl fmt::Display for Wall {
     }
 }
 
-/// What becomes of a fire whose local time the clock jumps over.
+/// What happens to a fire whose local time is skipped by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GapRule {
     /// It does not fire.
     Skip,
-    /// It fires at the first instant after the gap; several of them fire once.
+    /// It fires at the first instant after the gap; several such fires become one.
     After,
-    /// It fires later by the gap's length: 02:30 at 03:30.
+    /// It fires later by the gap's length: 02:30 becomes 03:30.
     Shift,
 }
 
-/// What becomes of a fire whose local time comes twice.
+/// What happens to a fire whose local time occurs twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FoldRule {
@@ -259,19 +259,19 @@ pub enum FoldRule {
     Both,
 }
 
-/// The rules that a job has chosen. `None` is the default, which depends on the expression: see [`super::cron`].
+/// The rules of a job. `None` is the default, which depends on the expression: see [`super::cron`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ZoneRules {
-    /// For local times that are missing.
+    /// For skipped local times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<GapRule>,
-    /// For local times that come twice.
+    /// For repeated local times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fold: Option<FoldRule>,
 }
 
 impl GapRule {
-    /// As it is written.
+    /// The name in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -283,7 +283,7 @@ impl GapRule {
 }
 
 impl FoldRule {
-    /// As it is written.
+    /// The name in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

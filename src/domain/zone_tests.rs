@@ -75,7 +75,7 @@ fn rules_have_names() {
     assert_eq!(serde_json::from_str::<ZoneRules>("{\"gap\":\"shift\"}").unwrap(), ZoneRules { gap: Some(GapRule::Shift), fold: None });
 }
 
-/// Far from any date the offset is that of the nearest one known, and nothing panics.
+/// Far from any known date the offset is that of the nearest known date, and nothing panics.
 #[test]
 fn no_instant_is_too_far() {
     let berlin = Zone::named("Europe/Berlin").unwrap();

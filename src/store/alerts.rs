@@ -1,4 +1,4 @@
-//! What happened that somebody may want to hear of: written in the transaction of what happened, sent afterwards.
+//! Events that may cause alerts: written in the transaction of their cause, sent afterwards.
 
 use super::columns::{from_json, id};
 use super::dialect::Conn;
@@ -21,7 +21,7 @@ pub struct NewEvent {
     pub job_id: JobId,
     /// The run, if it is about one.
     pub identity: Option<Identity>,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
     /// For people and programs: `{"jobName":…,"reason":…}` as JSON.
     pub detail: String,
@@ -53,19 +53,19 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
                 alert_event::detail.eq(&event.detail),
                 alert_event::is_done.eq(false),
             ))
-            // A run is said to be late once.
+            // A run is reported late only once.
             .on_conflict_do_nothing()
             .execute(conn)?;
     }
     Ok(())
 }
 
-/// A run whose job wants to hear of a late begin has begun.
+/// A run has begun whose job wants an alert for a late start.
 pub(super) fn note_begin(conn: &mut Conn, run: &LateRun, now: Timestamp) -> Result<(), StoreError> {
     let rules: RunRules = from_json(&run.rules)?;
     let late = now.since_ms(Timestamp(run.planned_at));
     if rules.late_after.is_some_and(|after| late >= after as i64) {
-        let event = late_event(conn, run, now, &format!("the run began {late} ms after its planned instant"))?;
+        let event = late_event(conn, run, now, &format!("the run began {late} ms after its scheduled time"))?;
         insert_all(conn, &[event])?;
     }
     Ok(())
@@ -77,7 +77,7 @@ fn late_event(conn: &mut Conn, run: &LateRun, now: Timestamp, reason: &str) -> R
     Ok(NewEvent::new("late", job, Some(id(&run.identity)?), now, reason))
 }
 
-/// A run as far as its lateness goes.
+/// The columns of a run that matter for its lateness.
 #[derive(Debug, Clone, QueryableByName, Queryable)]
 pub struct LateRun {
     #[diesel(sql_type = Text)]
@@ -92,10 +92,10 @@ pub struct LateRun {
     rules: String,
 }
 
-/// Runs that have not begun for too long, and of which that was not said.
+/// Runs that are late to begin and not yet reported as late.
 #[derive(Debug, Clone, Copy)]
 pub struct LateRuns {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// At most this many.
     pub limit: usize,
@@ -105,7 +105,7 @@ impl ReadOp for LateRuns {
     type Output = Vec<LateRun>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        // Open runs are few, and an index holds just them.
+        // There are few open runs, and one index contains only them.
         let query = "SELECT identity, job_id, job_name, planned_at, rules FROM run INDEXED BY run_open \
             WHERE state IN ('pending', 'scheduled', 'running') AND start_time IS NULL AND planned_at IS NOT NULL \
             AND instr(rules, '\"lateAfter\"') > 0 AND planned_at + json_extract(rules, '$.lateAfter') <= ? \
@@ -115,12 +115,12 @@ impl ReadOp for LateRuns {
     }
 }
 
-/// These runs are late.
+/// Records that these runs are late.
 #[derive(Debug, Clone)]
 pub struct NoteLate {
-    /// Which.
+    /// The runs.
     pub runs: Vec<LateRun>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -130,14 +130,14 @@ impl WriteOp for NoteLate {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         for run in &self.runs {
             let late = self.now.since_ms(Timestamp(run.planned_at));
-            let event = late_event(tx.conn, run, self.now, &format!("the run has not begun {late} ms after its planned instant"))?;
+            let event = late_event(tx.conn, run, self.now, &format!("the run has not begun {late} ms after its scheduled time"))?;
             insert_all(tx.conn, &[event])?;
         }
         Ok(())
     }
 }
 
-/// A job of which no run has ended well for too long.
+/// A job without a successful run for too long.
 #[derive(Debug, Clone, QueryableByName)]
 pub struct SilentJob {
     #[diesel(sql_type = Text)]
@@ -150,11 +150,11 @@ pub struct SilentJob {
     since: i64,
 }
 
-/// Jobs of which no run has ended well for too long, and of which that was not said. The time counts from the last run
-/// that ended well, or from the job's last change if that is later.
+/// Jobs without a successful run for too long that are not yet reported. The time counts from the last successful run, or
+/// from the job's last change if that is later.
 #[derive(Debug, Clone, Copy)]
 pub struct SilentJobs {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// At most this many.
     pub limit: usize,
@@ -174,12 +174,12 @@ impl ReadOp for SilentJobs {
     }
 }
 
-/// These jobs are silent. One of which a run has ended well since is left out.
+/// Records that these jobs are silent. Leaves out jobs with a successful run since then.
 #[derive(Debug, Clone)]
 pub struct NoteSilent {
-    /// Which.
+    /// The jobs.
     pub jobs: Vec<SilentJob>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -193,7 +193,7 @@ impl WriteOp for NoteSilent {
             if told > 0 {
                 let job = (id(&silent.id)?, silent.name.as_str(), silent.group_name.as_deref());
                 let (for_ms, since) = (self.now.since_ms(Timestamp(silent.since)), Timestamp(silent.since));
-                let reason = format!("no run has ended well for {for_ms} ms, since {since}");
+                let reason = format!("no run has succeeded for {for_ms} ms, since {since}");
                 insert_all(tx.conn, &[NewEvent::new("silent", job, None, self.now, &reason)])?;
             }
         }

@@ -1,5 +1,4 @@
-//! Blocks on their way to nodes: pushed, lost and tried again, and loaded when a run goes on.
-//! What comes back of them is in [`super::results`].
+//! Blocks on their way to nodes: pushed, lost and retried, and loaded when a run restarts. Results are in [`super::results`].
 
 use super::columns::{Hex, block_key, block_keys, damaged, id, print_bytes, prints_in, seq_of, shared_prints};
 use super::dialect::Conn;
@@ -17,16 +16,16 @@ use diesel::dsl::{count_star, max, sum};
 use diesel::prelude::*;
 use std::sync::Arc;
 
-/// Where a block is, as far as it is stored: that it is at a node is not written.
+/// Stored state of a block: a dispatch to a node is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockState {
     /// Waits for a node.
     Ready,
-    /// Its results are there.
+    /// Its results are stored.
     Success,
-    /// It failed as a whole; that is its result.
+    /// It failed as a whole; the failure is its result.
     Failed,
-    /// Waits for a node again.
+    /// Waits for another dispatch to a node.
     Retry,
 }
 
@@ -42,13 +41,13 @@ impl BlockState {
         }
     }
 
-    /// The state of this name.
+    /// The state with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Ready, Self::Success, Self::Failed, Self::Retry].into_iter().find(|state| state.name() == name)
     }
 
-    /// As it is stored; the seeds' numbers.
+    /// The stored number, from the seeds.
     pub(super) const fn number(self) -> i16 {
         match self {
             Self::Ready => 1,
@@ -69,12 +68,12 @@ impl BlockState {
     }
 }
 
-/// A block that is to be stored.
+/// A block to store.
 #[derive(Debug, Clone)]
 pub struct NewBlock {
     /// Its number.
     pub seq: Seq,
-    /// The site that its requests go to, if its pace is kept.
+    /// The site of its requests, if the site has a pace.
     pub site: Option<Arc<str>>,
     /// The priority of its requests.
     pub priority: i8,
@@ -97,7 +96,7 @@ pub struct PushBlocks {
     pub epoch: i64,
     /// The blocks.
     pub blocks: Vec<NewBlock>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -114,7 +113,7 @@ impl WriteOp for PushBlocks {
     }
 }
 
-/// A hand-out of a block was lost: it is ready again. Refused as `state` if its results have come.
+/// An attempt of a block was lost: it is ready again. Rejected as `state` if it has results.
 #[derive(Debug, Clone)]
 pub struct MarkRetry {
     /// The run.
@@ -123,11 +122,11 @@ pub struct MarkRetry {
     pub epoch: i64,
     /// The block.
     pub seq: Seq,
-    /// Hand-outs so far.
+    /// Number of attempts so far.
     pub attempt: u32,
-    /// Who lost it.
+    /// The node that lost it.
     pub node: Option<NodeId>,
-    /// Why.
+    /// The reason.
     pub exception: Option<String>,
 }
 
@@ -150,7 +149,7 @@ impl WriteOp for MarkRetry {
     }
 }
 
-/// Why a block that must be unanswered was not found.
+/// Why no block without results was found.
 pub(super) fn why_unchanged(conn: &mut Conn, no: i64, seq: Seq) -> StoreError {
     match block::table.find(block_key(no, seq)).select(block::state).get_result::<i16>(conn) {
         Ok(_) => StoreError::Conflict("state".into()),
@@ -158,7 +157,7 @@ pub(super) fn why_unchanged(conn: &mut Conn, no: i64, seq: Seq) -> StoreError {
     }
 }
 
-/// All that a run needs to go on: its blocks in the order of their numbers, and the ids of all its requests.
+/// Everything that a run needs to restart: its blocks in the order of their numbers, and the ids of all its requests.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadFrontier {
     /// The run.
@@ -176,7 +175,7 @@ impl ReadOp for LoadFrontier {
     }
 }
 
-/// The requests of some blocks, as a node gets them. A block that is not there is left out.
+/// The requests of some blocks, as sent to a node. Missing blocks are left out.
 #[derive(Debug, Clone)]
 pub struct ReadPayloads {
     /// The run.
@@ -220,29 +219,29 @@ impl ReadOp for ReadPayloads {
     }
 }
 
-/// Counts the blocks of a run and their requests by where they are, as far as that is stored: one at a node is ready.
+/// Counts the blocks and requests of a run by stored state: a dispatched block counts as ready.
 #[derive(Debug, Clone, Copy)]
 pub struct CountBlocks {
     /// The run.
     pub no: i64,
 }
 
-/// How many blocks and requests a run has.
+/// Number of blocks and requests of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredCounts {
     /// All blocks.
     pub blocks: u64,
-    /// … that have no results.
+    /// Blocks without results.
     pub ready: u64,
-    /// … with results that no worker has acknowledged.
+    /// Blocks with results that no worker has acknowledged.
     pub answered: u64,
     /// Requests of all blocks.
     pub requests: u64,
-    /// … answered well.
+    /// Requests that succeeded.
     pub success: u64,
-    /// … and not.
+    /// Requests that failed.
     pub error: u64,
-    /// Hand-outs that are known of.
+    /// Known attempts.
     pub attempts: u64,
 }
 
@@ -320,25 +319,25 @@ pub struct ListBlocks {
 pub struct StoredBlockRow {
     /// Its number.
     pub seq: Seq,
-    /// Where it is.
+    /// Its state.
     pub state: BlockState,
-    /// Hand-outs that are known of.
+    /// Known attempts.
     pub attempt: u32,
     /// Requests in it.
     pub requests: u32,
-    /// … answered well.
+    /// Requests that succeeded.
     pub success: u32,
-    /// … and not.
+    /// Requests that failed.
     pub error: u32,
     /// A worker has acknowledged its results.
     pub acked: bool,
-    /// Who had it last.
+    /// The node that had it last.
     pub node: Option<NodeId>,
-    /// What kept it from being downloaded.
+    /// Why it could not be downloaded.
     pub exception: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
-    /// When its results came.
+    /// When its results arrived.
     pub finish_time: Option<Timestamp>,
 }
 
@@ -430,7 +429,7 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
     .collect()
 }
 
-/// Fills the set row by row: a list of ten million fingerprints beside it would nearly double what a restart needs.
+/// Fills the set row by row: a separate list of ten million fingerprints would nearly double the memory that a restart needs.
 fn load_seen(conn: &mut Conn, no: i64) -> Result<SeenSet, StoreError> {
     let (first, last) = block_keys(no);
     let rows = block_payload::table

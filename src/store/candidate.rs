@@ -1,8 +1,7 @@
-//! A broker's seat at a database, before it leads: it looks at the lease, says that it is there, and takes over.
+//! A broker that is a candidate for leader of a database: it checks the lease, registers itself, and takes over.
 //!
-//! What it does blocks, so it is for a thread of its own. It writes nothing but its own row in `broker`, and the lease when
-//! it takes over; the tables are brought up to date only after that, so that a standby of a newer version leaves an older
-//! leader its tables.
+//! Its calls block, so it needs its own thread. It writes only its own row in `broker`, and the lease when it takes over. It
+//! migrates the tables only after that, so that a standby of a newer version does not change the tables of an older leader.
 
 use super::StoreConfig;
 use super::dialect::{Conn, current as dialect};
@@ -15,19 +14,19 @@ use crate::private;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The lease of a leader that brings the tables up to date, until it renews it for the first time: that may take long.
+/// The lease duration of a leader that migrates the tables, until its first renewal: a migration may take long.
 const MIGRATING_MS: u64 = 600_000;
 
 /// The right to write.
 #[derive(Debug, Clone)]
 pub struct Leadership {
-    /// Every write is checked against it.
+    /// Checked by every write.
     pub term: i64,
     pub(super) lock: Arc<DatabaseLock>,
 }
 
 impl Leadership {
-    /// Whether the system's lock is held; takes it if it has become free.
+    /// Whether the operating system's lock is held; acquires it if it is free.
     #[must_use]
     pub fn holds_lock(&self) -> bool {
         self.lock.try_hold().unwrap_or_else(|e| {
@@ -37,18 +36,18 @@ impl Leadership {
     }
 }
 
-/// How the tables go with this program.
+/// How the tables compare with this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tables {
-    /// They are as this program has them.
+    /// They match.
     Fit,
-    /// They lack something; whoever leads brings them up to date.
+    /// They are older; the leader migrates them.
     Older,
-    /// They have something that this program does not know.
+    /// They are newer than this version.
     Newer,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Seat {
     path: PathBuf,
     me: Member,
@@ -65,14 +64,14 @@ impl std::fmt::Debug for Seat {
 }
 
 impl Seat {
-    /// A seat at the database of this file, which need not be there yet.
+    /// A candidate for the database in this file, which need not exist yet.
     ///
     /// # Errors
-    /// It cannot be used, or its files show that something was lost.
+    /// The file cannot be used, or other files show that data was lost.
     pub fn at(config: &StoreConfig, me: Member, ttl_ms: u64) -> Result<Self, StoreError> {
         super::files::check_for_writing(config)?;
         let path = std::path::absolute(&config.database)?;
-        // SQLite gives its other files the rights of this one. Why it cannot be made, SQLite says itself.
+        // SQLite creates its other files with the permissions of this one. If it cannot be created, SQLite reports the reason.
         let _ = private::options().append(true).create(true).open(&path);
         for name in ["", "-wal", "-shm", ".lock", "-results", "-packages"] {
             private::keep(&super::beside(&path, name));
@@ -81,11 +80,10 @@ impl Seat {
         Ok(Self { path, me, ttl_ms, conn: None, lock, has_lease: false })
     }
 
-    /// Looks once, and takes over if that may be. The lock is held afterwards only by who leads.
+    /// Checks the lease once, and takes over if allowed. Only a leader keeps the lock afterwards.
     ///
     /// # Errors
-    /// [`StoreError::Busy`]: it may take over, but another process holds the database for writing. Anything else: the
-    /// database cannot be used.
+    /// [`StoreError::Busy`]: a takeover is allowed, but another process holds the write lock. Otherwise: the database cannot be used.
     pub fn look(&mut self, watch: &mut Watch, now_ms: u64) -> Result<Look, StoreError> {
         let seen = self.lease()?;
         let lease = seen.as_ref().map(|seen| &seen.lease);
@@ -102,7 +100,7 @@ impl Seat {
             }
             Err(error) => {
                 self.lock.release();
-                // A connection in the middle of something is of no more use.
+                // A connection in an unknown state must not be reused.
                 self.conn = None;
                 Err(error)
             }
@@ -123,11 +121,11 @@ impl Seat {
         if self.has_lease { stored_lease(self.conn()?) } else { Ok(None) }
     }
 
-    /// Takes over what was seen; nothing if it has changed meanwhile.
+    /// Takes over the observed lease; `None` if it has changed meanwhile.
     fn take_over(&mut self, seen: Option<&Lease>, lock: Lock) -> Result<Option<Leadership>, StoreError> {
         let path = self.path.clone();
         if !self.has_lease {
-            // Nobody without the lock comes here, and nobody who holds it can be at work without a lease.
+            // Only a holder of the lock gets here, and without a lease no other broker can be running.
             dialect::migrate(&path)?;
             self.has_lease = true;
         }
@@ -147,14 +145,14 @@ impl Seat {
         }
         write_lease(conn, &me, &lease, Timestamp::now())?;
         dialect::commit(conn)?;
-        // From here on whoever led before is refused, and the tables are ours.
+        // From here on the store rejects the previous leader, and this broker owns the tables.
         if tables == Tables::Older {
             dialect::migrate(&path)?;
         }
         Ok(Some(Leadership { term, lock: Arc::clone(&self.lock) }))
     }
 
-    /// How the tables go with this program.
+    /// Compares the tables with this version.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -162,7 +160,7 @@ impl Seat {
         dialect::tables(self.conn()?)
     }
 
-    /// Says that this broker is there, and stands by. If another writes just now, it is said another time.
+    /// Registers this broker as a standby. If another process is writing, the next call repeats this.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -174,7 +172,7 @@ impl Seat {
         self.brief_write(|conn| write_member(conn, &me, false, Timestamp::now()))
     }
 
-    /// Says that this broker is gone.
+    /// Removes the registration of this broker.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -198,7 +196,7 @@ impl Seat {
         done
     }
 
-    /// The process that holds the database for writing, if the system says so.
+    /// The process that holds the write lock, if the operating system reports it.
     #[must_use]
     pub fn who_writes(&self) -> Option<u32> {
         dialect::who_writes(&self.path)
@@ -206,14 +204,14 @@ impl Seat {
 }
 
 fn newer(path: &Path) -> StoreError {
-    StoreError::Failed(format!("{} was brought up to date by a later version of this program", path.display()))
+    StoreError::Failed(format!("{} was migrated by a later version of this program", path.display()))
 }
 
-/// What came of a look.
+/// The result of a check.
 #[derive(Debug)]
 pub enum Look {
     /// This broker leads from now on.
     Leads(Leadership, Reason),
-    /// Another does, or is about to.
+    /// Another broker leads, or is about to.
     StandsBy(Option<StoredLease>),
 }

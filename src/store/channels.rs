@@ -1,4 +1,4 @@
-//! Channels: where word of events goes.
+//! Channels: targets of alert messages.
 
 use super::columns::{damaged, from_json, id, json};
 use super::dialect::Conn;
@@ -17,23 +17,23 @@ pub struct Channel {
     pub id: ChannelId,
     /// Its name, unique.
     pub name: String,
-    /// What it is.
+    /// The kind of the channel.
     pub kind: ChannelKind,
     /// A URL or an address.
     pub target: String,
-    /// Signs what is sent to a webhook. Never shown.
+    /// Signs the requests to a webhook. Never shown.
     pub secret: Option<String>,
-    /// What it wants to hear of.
+    /// The events that it receives.
     pub filter: Filter,
-    /// Whether it is told anything.
+    /// Whether it receives messages.
     pub is_enabled: bool,
-    /// Counts the changes.
+    /// Incremented by each change.
     pub version: i64,
-    /// Who made it.
+    /// Who created it.
     pub create_by: Option<String>,
     /// Who changed it last.
     pub update_by: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
     /// When it was last changed.
     pub update_time: Timestamp,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// Stores a new channel. [`StoreError::Conflict`] says `name` if another one has it.
+/// Stores a new channel. [`StoreError::Conflict`] contains `name` if another channel has that name.
 #[derive(Debug, Clone)]
 pub struct InsertChannel(pub Channel);
 
@@ -61,7 +61,7 @@ impl WriteOp for InsertChannel {
     }
 }
 
-/// Changes a channel to what is here. [`StoreError::Conflict`] says `version` or `name`.
+/// Updates a channel. [`StoreError::Conflict`] contains `version` or `name`.
 #[derive(Debug, Clone)]
 pub struct UpdateChannel(pub Channel);
 
@@ -82,7 +82,7 @@ impl WriteOp for UpdateChannel {
     }
 }
 
-/// Takes a channel out, and what is on its way to it.
+/// Deletes a channel and its pending messages.
 #[derive(Debug, Clone, Copy)]
 pub struct DeleteChannel(pub ChannelId);
 

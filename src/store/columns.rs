@@ -1,4 +1,4 @@
-//! Between the values of the domain and what stands in a column.
+//! Converts between domain values and column values.
 
 use super::dialect::Database;
 use super::error::StoreError;
@@ -12,9 +12,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What stands there is not what was ever put there.
+/// The error for a column value that this program never wrote.
 pub(super) fn damaged(what: &str, value: &str) -> StoreError {
-    StoreError::Failed(format!("the database holds no {what}: `{value}`"))
+    StoreError::Failed(format!("the database contains an invalid {what}: `{value}`"))
 }
 
 /// An id from its 32 digits.

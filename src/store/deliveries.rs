@@ -1,4 +1,4 @@
-//! Events on their way to channels.
+//! Delivery of events to channels.
 
 use super::channels::{Channel, load_channels};
 use super::columns::id;
@@ -13,15 +13,15 @@ use diesel::prelude::*;
 use serde::Deserialize;
 use std::collections::HashMap;
 
-/// Events that are settled in one transaction.
+/// Maximum number of events that are processed in one transaction.
 const EVENTS_AT_ONCE: i64 = 100;
-/// Deliveries that are looked at for those that may be sent.
+/// Maximum number of deliveries that are searched for those to send.
 const LOOKED_AT: i64 = 200;
 
 /// An event as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEvent {
-    /// Counts the events.
+    /// Sequence number of the event.
     pub id: i64,
     /// failed, missed, late, silent, recovered, disabled, test.
     pub event: String,
@@ -29,13 +29,13 @@ pub struct StoredEvent {
     pub job_id: Option<JobId>,
     /// The run.
     pub identity: Option<Identity>,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// The rest.
+    /// Further details.
     pub detail: Detail,
 }
 
-/// What is said of an event.
+/// Details of an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Detail {
@@ -43,36 +43,36 @@ pub struct Detail {
     pub job_name: Option<String>,
     /// Its group.
     pub group: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
 }
 
-/// A message that is to be sent.
+/// A message to send.
 #[derive(Debug, Clone)]
 pub struct Claimed {
-    /// What happened.
+    /// The event.
     pub event: StoredEvent,
-    /// Who is told.
+    /// The receiving channel.
     pub channel: Channel,
-    /// Events that it stands for.
+    /// Number of events that the message covers.
     pub events: i64,
-    /// Counts the attempts from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
-/// What there is to do about alerts.
+/// Whether alerts need processing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AlertsDue {
-    /// Events that nobody has looked at.
+    /// There are unprocessed events.
     pub events: bool,
-    /// Messages whose time has come.
+    /// There are due messages.
     pub messages: bool,
 }
 
 /// See [`AlertsDue`].
 #[derive(Debug, Clone, Copy)]
 pub struct LookForAlerts {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -88,7 +88,7 @@ impl ReadOp for LookForAlerts {
     }
 }
 
-/// Messages that have not arrived yet.
+/// Number of undelivered messages.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitingAlerts;
 
@@ -102,17 +102,17 @@ impl ReadOp for WaitingAlerts {
 
 type OpenDeliveries = diesel::dsl::Filter<alert_delivery::table, diesel::expression::SqlLiteral<diesel::sql_types::Bool>>;
 
-/// As it stands in the index.
+/// Exactly as in the index.
 fn open_deliveries() -> OpenDeliveries {
     alert_delivery::table.filter(diesel::dsl::sql("state IN ('waiting', 'sending')"))
 }
 
-/// It is settled for the oldest open events whom to tell, and when. Gives back whether there are more.
+/// Decides for the oldest unprocessed events which channels receive them, and when. Returns whether there are more.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpandEvents {
-    /// Milliseconds in which what is alike is told in one message.
+    /// Milliseconds within which similar events are collected into one message.
     pub gather_ms: u64,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -148,7 +148,7 @@ impl ExpandEvents {
                 .filter(alert_delivery::merged_into.is_null())
         };
         if row.event == "recovered" {
-            // What was gathered of failures goes first: word of them after the recovery would be wrong.
+            // Send collected failures first: after the recovery message they would be misleading.
             let gathered = alike("failed").filter(alert_delivery::state.eq("waiting")).filter(alert_delivery::attempts.eq(0));
             let ids: Vec<i64> = gathered.select(alert_delivery::event_id).load(conn)?;
             let gathered =
@@ -191,16 +191,16 @@ impl ExpandEvents {
     }
 }
 
-/// Takes messages whose time has come, to send them; until that is settled nothing joins them.
+/// Claims due messages for sending; until the attempt is recorded, no events are added to them.
 #[derive(Debug, Clone)]
 pub struct ClaimAlerts {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// At most this many.
     pub limit: usize,
-    /// How many are being sent to a channel, and how many may be at once.
+    /// Number of messages being sent per channel.
     pub busy: HashMap<ChannelId, usize>,
-    /// See `busy`.
+    /// Maximum number of messages being sent per channel.
     pub most_per_channel: usize,
 }
 
@@ -208,7 +208,7 @@ impl WriteOp for ClaimAlerts {
     type Output = Vec<Claimed>;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
-        // New ones before those that failed already: a target that is down holds up nobody else's.
+        // New messages before retries, so that an unreachable target does not delay the others.
         let due: Vec<(i64, String, i32, i64)> = open_deliveries()
             .filter(alert_delivery::state.eq("waiting"))
             .filter(alert_delivery::next_at.le(self.now.0))
@@ -247,18 +247,18 @@ impl WriteOp for ClaimAlerts {
     }
 }
 
-/// What came of an attempt to send a message.
+/// Records the result of an attempt to send a message.
 #[derive(Debug, Clone)]
 pub struct SettleAlert {
     /// The event.
     pub event: i64,
     /// The channel.
     pub channel: ChannelId,
-    /// Which attempt it was.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// What went wrong, if something did.
+    /// The error, if it failed.
     pub error: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -267,7 +267,7 @@ impl WriteOp for SettleAlert {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let key = self.channel.to_string();
-        // Whatever became of its channel meanwhile stays.
+        // Keep other states: the channel may have been deleted meanwhile.
         let place = alert_delivery::table.find((self.event, &key)).filter(alert_delivery::state.eq("sending"));
         let again = self.error.as_ref().and_then(|_| pause_after(self.attempt));
         let state = match (&self.error, again) {
@@ -287,7 +287,7 @@ impl WriteOp for SettleAlert {
     }
 }
 
-/// What was being sent when the last broker ended is to be sent again: it may have arrived or not.
+/// Messages that were being sent when the last broker ended are sent again: it is unknown whether they arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct ResumeAlerts;
 
@@ -301,14 +301,14 @@ impl WriteOp for ResumeAlerts {
     }
 }
 
-/// Records a test of a channel. Gives back the number of the event.
+/// Records a test of a channel. Returns the number of the event.
 #[derive(Debug, Clone)]
 pub struct InsertTest {
-    /// Which channel.
+    /// The channel.
     pub channel: ChannelId,
-    /// What is said of it, as JSON.
+    /// Its details as JSON.
     pub detail: String,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -329,7 +329,7 @@ impl WriteOp for InsertTest {
             .values((
                 (alert_delivery::event_id.eq(event), alert_delivery::channel_id.eq(self.channel.to_string())),
                 (alert_delivery::event.eq("test"), alert_delivery::state.eq("sending")),
-                // It is tried once, whatever comes of it.
+                // A single attempt, even if it fails.
                 (alert_delivery::attempts.eq(crate::domain::alert::MOST_ATTEMPTS as i32), alert_delivery::next_at.eq(self.now.0)),
                 (alert_delivery::events.eq(1), alert_delivery::creation_time.eq(self.now.0)),
             ))
@@ -338,7 +338,7 @@ impl WriteOp for InsertTest {
     }
 }
 
-/// An event on its way to a channel, as it is stored.
+/// Stored delivery of an event to a channel.
 #[derive(Debug, Clone, PartialEq, Queryable, Selectable)]
 #[diesel(table_name = alert_delivery)]
 pub struct StoredDelivery {
@@ -351,13 +351,13 @@ pub struct StoredDelivery {
     pub attempts: i32,
     /// When it is or was due.
     pub next_at: i64,
-    /// Events that its message stands for.
+    /// Number of events that its message covers.
     pub events: i64,
-    /// The event whose message it is told with.
+    /// The event whose message includes this one.
     pub merged_into: Option<i64>,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
-    /// When it was done or given up.
+    /// When it was sent or given up.
     pub finish_time: Option<i64>,
 }
 
@@ -404,7 +404,7 @@ struct EventRow {
 }
 
 impl EventRow {
-    /// What cannot be read is told as far as it can.
+    /// Unreadable details are empty.
     fn detail(&self) -> Detail {
         serde_json::from_str(&self.detail).unwrap_or_default()
     }

@@ -1,35 +1,35 @@
-//! What may become of a write or a read that was not done.
+//! Errors of writes and reads.
 
-/// Three answers matter to whoever asked for a write: done, certainly not done, and nobody knows.
+/// A caller must distinguish three outcomes of a write: done, certainly not done, and unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Too much waits to be written. Nothing was done; try again later.
-    #[error("too many writes wait")]
+    /// The write queue is full. Nothing was done; try again later.
+    #[error("the write queue is full")]
     Busy,
-    /// This broker does not lead, or not any more. Nothing was done, and nothing it asks for will be.
+    /// This broker does not lead, or no longer leads. Nothing was done, and it will not execute later writes.
     #[error("this broker does not lead")]
     NotLeading,
-    /// The run has another owner. Nothing was done; whoever asked is to let go of the run.
+    /// Another owner has the run. Nothing was done; the caller must give up the run.
     #[error("the run is owned under a later epoch")]
     Stale,
-    /// It does not go with what is stored; the text names the column. Nothing was done.
-    #[error("in conflict with what is stored: {0}")]
+    /// A conflict with stored data; the text names the column. Nothing was done.
+    #[error("conflict with stored data: {0}")]
     Conflict(String),
     /// There is no such row. Nothing was done.
     #[error("not found")]
     NotFound,
-    /// The file is none that can be used. A whole sentence for the person who named it.
+    /// The file cannot be used. The text is a complete sentence for the user who named the file.
     #[error("{0}")]
     Unusable(String),
-    /// The database would not. Certainly nothing was done.
+    /// The database reported an error. Certainly nothing was done.
     #[error("not stored: {0}")]
     Failed(String),
-    /// It may be on disk or not: forget what is in memory and load what is stored.
-    #[error("stored or not, nobody knows: {0}")]
+    /// It may be on disk or not: discard the state in memory and load the stored state.
+    #[error("commit outcome unknown: {0}")]
     Unknown(String),
 }
 
-/// What the texts of SQLite and of the system say when the disk is at fault, and what that means.
+/// Error texts of SQLite and the operating system for disk problems, and their meaning.
 const DISK: [(&str, &str); 7] = [
     ("database or disk is full", "the disk is full"),
     ("No space left on device", "the disk is full"),
@@ -41,14 +41,14 @@ const DISK: [(&str, &str); 7] = [
 ];
 
 impl StoreError {
-    /// What is wrong with the disk, if that is why nothing was stored.
+    /// The disk problem, if that is why nothing was stored.
     #[must_use]
     pub fn disk_trouble(&self) -> Option<&'static str> {
         let (Self::Failed(text) | Self::Unknown(text)) = self else { return None };
         DISK.iter().find(|(found, _)| text.contains(found)).map(|(_, meaning)| *meaning)
     }
 
-    /// An operation decided itself that it must not be done; what else is in its transaction stays good.
+    /// The operation itself rejected the write; the rest of its transaction is valid.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Stale | Self::Conflict(_) | Self::NotFound)
     }

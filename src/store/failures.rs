@@ -1,4 +1,4 @@
-//! The requests of a run that failed: found by block, and queued once more.
+//! The failed requests of a run: listed by block, and queued again.
 
 use super::blocks::{ListBlocks, NewBlock, StoredBlockRow, insert_blocks, weight};
 use super::columns::{block_key, block_keys, id, prints_in, seq_of, shared_prints};
@@ -32,13 +32,13 @@ pub struct ListFailures {
 pub struct BlockFailures {
     /// The block.
     pub seq: Seq,
-    /// What became of the requests that failed: see [`crate::protocol::failed`].
+    /// The failed requests: see [`crate::protocol::failed`].
     pub entries: Bytes,
-    /// Who downloaded it.
+    /// The node that downloaded it.
     pub node: Option<NodeId>,
-    /// When its results came.
+    /// When its results arrived.
     pub finish_time: Option<Timestamp>,
-    /// The site that its requests go to, if its pace is kept.
+    /// The site of its requests, if the site has a pace.
     pub site: Option<Box<str>>,
 }
 
@@ -82,7 +82,7 @@ pub struct ReadFailures {
 pub struct FailedBlock {
     /// The block.
     pub seq: Seq,
-    /// What became of the requests that failed: see [`crate::protocol::failed`].
+    /// The failed requests: see [`crate::protocol::failed`].
     pub entries: Bytes,
     /// Bytes of the requests before they were compressed.
     pub raw_length: u32,
@@ -117,18 +117,18 @@ impl ReadOp for ReadFailures {
     }
 }
 
-/// Requests that failed are queued once more, and marked as such: both or neither.
+/// Queues failed requests again and marks their failures, both in one transaction.
 #[derive(Debug, Clone)]
 pub struct RequeueFailed {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// The blocks that they go into.
+    /// The new blocks that contain them.
     pub blocks: Vec<NewBlock>,
-    /// The failures of the blocks that they come from, with the marks.
+    /// The failures of the original blocks, with the marks.
     pub marked: Vec<(Seq, Bytes)>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -142,7 +142,7 @@ impl WriteOp for RequeueFailed {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
         for (seq, entries) in &self.marked {
-            // One whose results were lost since has no failures any more: it waits for a node, with all its requests.
+            // If the results were lost since then, the block has no failures: it waits for a node with all its requests.
             diesel::update(block_failure::table.find(block_key(self.no, *seq)))
                 .set(block_failure::entries.eq(&entries[..]))
                 .execute(tx.conn)?;
@@ -151,7 +151,7 @@ impl WriteOp for RequeueFailed {
     }
 }
 
-/// The block that a request of a run is in. It looks at the ids of all requests of the run.
+/// The block that contains a request of a run. Scans the ids of all requests of the run.
 #[derive(Debug, Clone, Copy)]
 pub struct FindRequest {
     /// The run.
@@ -174,7 +174,7 @@ impl ReadOp for FindRequest {
             .load_iter::<(i64, Vec<u8>), DefaultLoadingMode>(from.conn)?;
         for row in rows {
             let (key, prints) = row?;
-            // The end of one id and the beginning of the next may look like a third.
+            // The end of one id and the beginning of the next may look like a match.
             if prints_in(&prints).any(|print| print == self.print) {
                 return Ok(Some(seq_of(key)));
             }
@@ -183,7 +183,7 @@ impl ReadOp for FindRequest {
     }
 }
 
-/// A block of a run as it is stored.
+/// A stored block of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct GetBlock {
     /// The run.
@@ -201,7 +201,7 @@ impl ReadOp for GetBlock {
     }
 }
 
-/// Stores which requests of a block failed; what was known of them before is gone.
+/// Stores the failed requests of a block, and replaces earlier ones.
 pub(super) fn keep(conn: &mut Conn, key: i64, entries: &[u8]) -> Result<(), StoreError> {
     diesel::insert_into(block_failure::table)
         .values((block_failure::key.eq(key), block_failure::entries.eq(entries)))
@@ -212,7 +212,7 @@ pub(super) fn keep(conn: &mut Conn, key: i64, entries: &[u8]) -> Result<(), Stor
     Ok(())
 }
 
-/// Forgets the failures of the blocks with these keys.
+/// Deletes the failures of the blocks with these keys.
 pub(super) fn forget(conn: &mut Conn, (first, last): (i64, i64)) -> Result<usize, StoreError> {
     Ok(diesel::delete(block_failure::table.filter(block_failure::key.between(first, last))).execute(conn)?)
 }

@@ -1,4 +1,4 @@
-//! Numbers over many rows, for those who watch.
+//! Aggregated numbers for monitoring.
 
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
@@ -8,7 +8,7 @@ use crate::domain::run::Run;
 use diesel::dsl::count_star;
 use diesel::prelude::*;
 
-/// Runs that are not over, by state; those that wait behind another run of their job as `queued`.
+/// Number of open runs by state; `queued` are those that wait behind another run of their job.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenRunCounts;
 
@@ -16,7 +16,7 @@ impl ReadOp for OpenRunCounts {
     type Output = Vec<(String, u64)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        // As it stands in the index.
+        // Exactly as in the index.
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
         let rows: Vec<(String, i64)> =
             run::table.filter(is_open).group_by(run::state).select((run::state, count_star())).load(from.conn)?;
@@ -31,7 +31,7 @@ impl ReadOp for OpenRunCounts {
     }
 }
 
-/// Milliseconds from the planned instant to the begin of a job's latest runs, the newest first.
+/// Milliseconds from the scheduled time to the start of a job's latest runs, the newest first.
 #[derive(Debug, Clone, Copy)]
 pub struct LatenessOf {
     /// The job.
@@ -51,10 +51,10 @@ impl ReadOp for LatenessOf {
     }
 }
 
-/// The same of the latest runs of all jobs: the job's id, its name then, and the milliseconds.
+/// The same for the latest runs of all jobs: the job's id, its name at that time, and the milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct RecentLateness {
-    /// Runs that are looked at.
+    /// Maximum number of runs that are read.
     pub limit: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What can be seen of the files of a store before the database is opened: whether they can be used at all, and whether
-//! something of them is lost. The texts are for the person who starts the program.
+//! Checks the files of a store before the database is opened: whether they are usable, and whether data was lost. The texts
+//! are for the user who starts the program.
 
 use super::dialect::current as dialect;
 use super::error::StoreError;
@@ -8,7 +8,7 @@ use crate::private;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Checks that a database can be opened for writing, or made, and makes its folder.
+/// Checks that a database can be opened for writing or created, and creates its folder.
 pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> {
     let shown = config.database.display();
     let path = std::path::absolute(&config.database)?;
@@ -22,7 +22,7 @@ pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> 
     private::make_folder(folder).map_err(|e| {
         let why = match e.kind() {
             ErrorKind::PermissionDenied => format!("no permission to create the folder {} ({}).", folder.display(), running_as()),
-            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => format!("{} is no folder.", folder.display()),
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => format!("{} is not a folder.", folder.display()),
             _ => format!("the folder {} cannot be created: {e}.", folder.display()),
         };
         refused(verb, why)
@@ -30,7 +30,7 @@ pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> 
     if is_there && !may(&path, true) {
         return Err(refused(verb, format!("no permission to read and write it ({}).", running_as())));
     }
-    // The log and the lock stand beside the file.
+    // The log and the lock are files beside the database.
     if !may(folder, true) {
         return Err(refused(verb, format!("no permission to write in {} ({}).", folder.display(), running_as())));
     }
@@ -50,7 +50,7 @@ pub(super) fn check_for_reading(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses what shows that data was lost: going on would make the loss final without a word.
+/// Rejects signs of lost data: continuing would silently make the loss permanent.
 fn check_nothing_is_lost(path: &Path) -> Result<(), StoreError> {
     const GO_ON: &str = "or start with --accept-lost-data to go on without it";
     check_log(path).map_err(|e| StoreError::Unusable(format!("{e}, {GO_ON}.")))?;
@@ -72,12 +72,12 @@ fn check_nothing_is_lost(path: &Path) -> Result<(), StoreError> {
     )))
 }
 
-/// SQLite deletes the index of its log before the log: an index alone means that somebody else took the log away.
+/// SQLite deletes the index of its log before the log: an index alone means that another program removed the log.
 fn check_log(path: &Path) -> Result<(), StoreError> {
     let (log, index) = (beside(path, "-wal"), beside(path, "-shm"));
     if path.exists() && index.exists() && !log.exists() {
         return Err(StoreError::Unusable(format!(
-            "Cannot open {}: {} is there, and {} is missing. The last transactions stood in that file. Put it back",
+            "Cannot open {}: {} is there, and {} is missing. That file contains the last transactions. Put it back",
             path.display(),
             index.display(),
             log.display()
@@ -88,11 +88,11 @@ fn check_log(path: &Path) -> Result<(), StoreError> {
 
 fn is_of_a_store(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // An upload that was cut off is no package.
+    // An interrupted upload is not a package.
     path.is_file() && (name.ends_with(".seg") || (name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit())))
 }
 
-/// No job and no run was ever stored.
+/// Whether no job and no run was ever stored.
 fn is_empty(path: &Path) -> Result<bool, StoreError> {
     let length = |path: &Path| path.metadata().map_or(0, |found| found.len());
     if length(path) == 0 && length(&beside(path, "-wal")) == 0 {
@@ -142,7 +142,7 @@ mod tests {
         let config = |name: &str| StoreConfig::new(at(name));
         std::fs::write(at("file"), "hello").expect("a file");
         assert!(text(check_for_writing(&StoreConfig::new(folder.path()))).ends_with("it is a folder, and a file is expected."));
-        assert!(text(check_for_writing(&config("file/w.db"))).contains("is no folder."));
+        assert!(text(check_for_writing(&config("file/w.db"))).contains("is not a folder."));
         assert!(text(check_for_reading(&at("nosuch.db"))).ends_with("nosuch.db: no such file."));
         assert!(text(check_for_reading(folder.path())).ends_with("it is a folder, and a file is expected."));
         assert_eq!(text(check_for_writing(&config("new/w.db"))), "");

@@ -1,5 +1,5 @@
-//! The ledger of fires: one row for each planned instant of a job, whatever came of it. The row decides, not the memory
-//! of whoever plans: told twice, an instant makes one run.
+//! The ledger of fires: one row for each scheduled time of a job, with its outcome. The row decides, not the memory of the
+//! scheduler: a time that is triggered twice makes one run.
 
 use super::alerts::{self, NewEvent};
 use super::columns::{Hex, damaged, id};
@@ -17,35 +17,35 @@ use crate::domain::schedule::{Kind, PlanState};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// A row of the ledger as it is written.
+/// A new row of the ledger.
 #[derive(Debug, Clone)]
 pub struct NewFire {
-    /// The instant, or the first of several.
+    /// The scheduled time, or the first of several.
     pub planned_at: Timestamp,
     /// The last of several.
     pub planned_until: Timestamp,
-    /// How many.
+    /// How many fires the row covers.
     pub instants: u64,
-    /// Why it was planned.
+    /// Why it was scheduled.
     pub kind: Kind,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The rule that decided.
     pub rule: &'static str,
-    /// The same for people.
+    /// The same as a text for people.
     pub reason: Option<String>,
 }
 
-/// What comes of a planned instant.
+/// The outcome of a scheduled time.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// This run.
+    /// It made this run.
     Fired(Box<NewRun>),
-    /// None.
+    /// It made no run.
     Skipped,
-    /// None: it was too late.
+    /// It made no run because it was too late.
     Missed,
-    /// It is part of this run.
+    /// It was merged into this run.
     Merged(Option<Identity>),
 }
 
@@ -62,33 +62,32 @@ impl Outcome {
     }
 }
 
-/// Writes a decision: rows, runs and plan, all of them or none. An instant that stands in the ledger already is left
-/// alone. [`StoreError::Conflict`] says `plan` if the plan went on meanwhile.
+/// Writes a decision: rows, runs and plan in one transaction. Scheduled times that are in the ledger already do not change.
+/// [`StoreError::Conflict`] contains `plan` if the plan changed meanwhile.
 #[derive(Debug, Clone)]
 pub struct WriteFires {
     /// The job.
     pub job_id: JobId,
-    /// The version of the job that it was decided under.
+    /// The version of the job when it was decided.
     pub version: i64,
     /// The rows, in the order of time.
     pub rows: Vec<NewFire>,
-    /// How far the plan was.
+    /// The plan state before.
     pub was: PlanState,
-    /// How far it is.
+    /// The plan state after.
     pub state: PlanState,
-    /// When it comes next.
+    /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
-    /// The clock went back: rows after this instant that made no run are taken back, and changes of the job that were made after
-    /// it count from it on.
+    /// The clock went back: rows after this time that made no run are withdrawn, and later changes of the job take effect from this time.
     pub rewind: Option<Timestamp>,
-    /// What is worth an alert.
+    /// Events that cause alerts.
     pub events: Vec<NewEvent>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 impl WriteOp for WriteFires {
-    /// The runs that were made, in the order of time.
+    /// The new runs, ordered by time.
     type Output = Vec<Run>;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Vec<Run>, StoreError> {
@@ -108,7 +107,7 @@ impl WriteOp for WriteFires {
             }
         }
         if made.iter().any(Run::is_queued) {
-            // Whose turn it is after them is settled when they are over.
+            // The ends of these runs decide which queued run follows.
             runs::follow_open(tx.conn, job_key(self.job_id).text())?;
         }
         alerts::insert_all(tx.conn, &self.events)?;
@@ -116,21 +115,21 @@ impl WriteOp for WriteFires {
     }
 }
 
-/// Takes a fire back that was decided ahead of its time, and the run that was made for it, which has not begun: as if neither
-/// had been. [`StoreError::Conflict`] says `plan` if the plan went on meanwhile, `begun` if the run is not as it was made.
+/// Withdraws a fire that was decided ahead of its time, with its run, which has not begun. [`StoreError::Conflict`]
+/// contains `plan` if the plan changed meanwhile, `begun` if the run has changed.
 #[derive(Debug, Clone)]
 pub struct WithdrawFire {
     /// The job.
     pub job_id: JobId,
     /// The run.
     pub identity: Identity,
-    /// Its instant.
+    /// Its scheduled time.
     pub planned_at: Timestamp,
-    /// How far the plan was.
+    /// The plan state before.
     pub was: PlanState,
-    /// How far it is.
+    /// The plan state after.
     pub state: PlanState,
-    /// When it comes next.
+    /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
 }
 
@@ -156,20 +155,20 @@ impl WriteOp for WithdrawFire {
     }
 }
 
-/// Records an instant that was told from outside and makes no run; nothing happens if something is recorded of it already.
+/// Records an externally triggered time that makes no run; does nothing if the time has a row already.
 #[derive(Debug, Clone)]
 pub struct RecordSkip {
     /// The job.
     pub job_id: JobId,
     /// Its version.
     pub version: i64,
-    /// The instant.
+    /// The scheduled time.
     pub planned_at: Timestamp,
     /// The rule that decided.
     pub rule: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -190,12 +189,12 @@ impl WriteOp for RecordSkip {
     }
 }
 
-/// What is recorded of a planned instant: nothing, no run, or a run.
+/// The recorded outcome of a scheduled time: nothing, no run, or a run.
 #[derive(Debug, Clone, Copy)]
 pub struct FireOf {
     /// The job.
     pub job_id: JobId,
-    /// The instant.
+    /// The scheduled time.
     pub planned_at: Timestamp,
 }
 
@@ -211,25 +210,25 @@ impl ReadOp for FireOf {
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredFire {
-    /// The instant, or the first of several.
+    /// The scheduled time, or the first of several.
     pub planned_at: Timestamp,
     /// The last of several.
     pub planned_until: Timestamp,
-    /// How many.
+    /// How many fires the row covers.
     pub instants: u64,
-    /// Why it was planned.
+    /// Why it was scheduled.
     pub kind: Kind,
     /// fired, skipped, missed, merged.
     pub verdict: String,
     /// The rule that decided.
     pub rule: Option<String>,
-    /// The same for people.
+    /// The same as a text for people.
     pub reason: Option<String>,
     /// The run.
     pub run: Option<Identity>,
-    /// The version of the job that it was decided under.
+    /// The version of the job when it was decided.
     pub version: i64,
-    /// When.
+    /// When it was decided.
     pub creation_time: Timestamp,
 }
 
@@ -238,13 +237,13 @@ pub struct StoredFire {
 pub struct ListFires {
     /// The job.
     pub job_id: JobId,
-    /// Only those of this instant and later.
+    /// Only those at this time or later.
     pub from: Option<Timestamp>,
-    /// Only those of this instant and earlier.
+    /// Only those at this time or earlier.
     pub to: Option<Timestamp>,
     /// Only those with this verdict.
     pub verdict: Option<String>,
-    /// The oldest first.
+    /// Oldest first instead of newest first.
     pub ascending: bool,
     /// At most this many.
     pub limit: usize,
@@ -301,14 +300,14 @@ impl FireRow {
     }
 }
 
-/// The run of a planned instant: `None` if nothing is recorded of it, `Some(None)` if it made no run.
+/// The run of a scheduled time: `None` without a row, `Some(None)` if the time made no run.
 pub(super) fn find(conn: &mut Conn, job: JobId, planned_at: Timestamp) -> Result<Option<Option<String>>, StoreError> {
     let row = fire::table.find((job_key(job).text(), planned_at.0)).select((fire::verdict, fire::run_identity)).get_result(conn);
     let row: Option<(String, Option<String>)> = row.optional()?;
     Ok(row.map(|(verdict, run)| run.filter(|_| verdict == "fired")))
 }
 
-/// Turns an instant that made no run into one that did.
+/// Changes the row of a time that made no run: it has a run now.
 pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: Identity, reason: &str) -> Result<(), StoreError> {
     diesel::update(fire::table.find((job_key(job).text(), planned_at.0)))
         .set((fire::verdict.eq("fired"), fire::rule.eq("backfill"), fire::reason.eq(reason), fire::run_identity.eq(run.to_string())))
@@ -316,7 +315,7 @@ pub(super) fn make_up(conn: &mut Conn, job: JobId, planned_at: Timestamp, run: I
     Ok(())
 }
 
-/// Writes a row, and says whether it is new: one that stands there stays as it is.
+/// Inserts a row; returns whether it is new. An existing row does not change.
 pub(super) fn insert_fire(conn: &mut Conn, job: JobId, version: i64, row: &NewFire, now: Timestamp) -> Result<bool, StoreError> {
     let run = match &row.outcome {
         Outcome::Fired(run) => Some(run.identity),

@@ -1,27 +1,27 @@
-//! How the store is doing: what waits, what was written, what went wrong.
+//! Load and health of the store: waiting writes, counters, and errors.
 
 use super::error::StoreError;
 use crate::domain::time::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most bytes that may wait to be written.
+/// Maximum bytes that may wait to be written.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Milliseconds for which a check of the disk holds.
+/// Milliseconds that the result of a disk check stays valid.
 const CHECK_HOLDS_MS: i64 = 200;
-/// Milliseconds after the disk refused a write, in which the store counts as not ready. The leader renews its lease more often than
-/// this, so on a full disk it never counts as ready.
+/// Milliseconds after a disk error during which the store counts as not ready. The leader renews its lease more often than this, so
+/// with a full disk the store stays not ready.
 const DISK_TROUBLE_HOLDS_MS: i64 = 3_000;
 
-/// How the store is doing.
+/// Load and health of the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Writes that wait or are being written.
+    /// Writes that wait or are in progress.
     pub depth: usize,
-    /// … and the bytes they take.
+    /// Bytes of these writes.
     pub depth_bytes: usize,
-    /// Writes done since the store was opened, refused ones too.
+    /// Writes since the store was opened, including rejected ones.
     pub written: u64,
     /// Transactions committed.
     pub batches: u64,
@@ -29,7 +29,7 @@ pub struct StoreStats {
     pub restarts: u64,
     /// Transactions and reads that failed.
     pub failures: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Gauge {
     restarts: AtomicU64,
     failures: AtomicU64,
     checked_at: AtomicI64,
-    /// When and how the disk refused a write last.
+    /// Time and error of the last write that the disk rejected.
     disk_trouble: Mutex<Option<(Timestamp, StoreError)>>,
-    // Written when something goes wrong and read by people: no room waits for it.
+    // Written on errors and read by people: no actor waits for it.
     last_error: Mutex<Option<String>>,
 }
 
@@ -65,29 +65,29 @@ impl Gauge {
         }
     }
 
-    /// A place in the queue, if there is one.
+    /// Enters the queue if there is capacity.
     pub(super) fn enter(self: &Arc<Self>, bytes: usize) -> Option<Waiting> {
         let waiting = Waiting { gauge: Arc::clone(self), bytes };
         let depth = self.depth.fetch_add(1, Relaxed);
         let waiting_bytes = self.bytes.fetch_add(bytes, Relaxed);
-        // One that is larger than everything allowed still gets in alone.
+        // A write larger than the limit is accepted if the queue is empty.
         let fits = depth < self.most && (waiting_bytes == 0 || waiting_bytes + bytes <= MOST_BYTES);
         fits.then_some(waiting)
     }
 
-    /// A place in the queue, whatever is there.
+    /// Enters the queue regardless of its length.
     pub(super) fn write_unbounded(self: &Arc<Self>, bytes: usize) -> Waiting {
         self.depth.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
         Waiting { gauge: Arc::clone(self), bytes }
     }
 
-    /// Whether the next write may well be refused. Leaves room for those that are under way.
+    /// Whether the next write may be rejected. Reserves capacity for writes that are about to come.
     pub(super) fn is_busy(&self) -> bool {
         self.depth.load(Relaxed) * 10 > self.most * 9 || self.bytes.load(Relaxed) > MOST_BYTES / 10 * 9
     }
 
-    /// Whether a write of this many bytes would be taken now.
+    /// Whether a write of this many bytes would be accepted now.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let waiting = self.bytes.load(Relaxed);
         self.depth.load(Relaxed) * 10 <= self.most * 9 && (waiting == 0 || waiting + bytes <= MOST_BYTES)
@@ -108,24 +108,24 @@ impl Gauge {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
     }
 
-    /// The disk refused a write just now.
+    /// The disk has just rejected a write.
     pub(super) fn disk_refused(&self, error: &StoreError) {
         *self.disk_trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some((Timestamp::steady(), error.clone()));
     }
 
-    /// Why the disk refused a write a moment ago. On a full disk a write may succeed in the room that another one has just given
-    /// back, so one success does not show that the disk is well.
+    /// The recent disk error, if any. On a full disk a write may succeed in space that another one has just freed, so one success does
+    /// not show that the disk is healthy.
     pub(super) fn recent_disk_trouble(&self) -> Option<StoreError> {
         let trouble = self.disk_trouble.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.as_ref().filter(|(at, _)| Timestamp::steady().since_ms(*at) < DISK_TROUBLE_HOLDS_MS).map(|(_, error)| error.clone())
     }
 
-    /// Something was stored just now.
+    /// A write has just succeeded.
     pub(super) fn checked(&self, now: Timestamp) {
         self.checked_at.store(now.0, Relaxed);
     }
 
-    /// Whether a check a moment ago found that the disk takes what is written, and nothing failed since.
+    /// Whether a recent check found that the disk accepts writes, without a failure since.
     pub(super) fn was_checked(&self, now: Timestamp) -> bool {
         (0..CHECK_HOLDS_MS).contains(&now.since_ms(Timestamp(self.checked_at.load(Relaxed))))
     }
@@ -143,7 +143,7 @@ impl Gauge {
     }
 }
 
-/// A place in the queue; given back when dropped, however that comes about.
+/// An entry in the queue; released when dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
     gauge: Arc<Gauge>,

@@ -1,4 +1,4 @@
-//! Groups: names that jobs and nodes go by.
+//! Groups: names that jobs and nodes refer to.
 
 use super::columns::{from_json, id, json};
 use super::dialect::Conn;
@@ -20,19 +20,19 @@ pub struct Group {
     pub id: String,
     /// Its name, unique.
     pub name: String,
-    /// For people.
+    /// Free text for people.
     pub description: Option<String>,
-    /// Who made it.
+    /// Who created it.
     pub create_by: Option<String>,
     /// Who changed it last.
     pub update_by: Option<String>,
-    /// When it was made, in milliseconds.
+    /// When it was created, in milliseconds.
     pub creation_time: i64,
     /// When it was last changed.
     pub update_time: i64,
 }
 
-/// Stores a new group. [`StoreError::Conflict`] says `name` if another one has it.
+/// Stores a new group. [`StoreError::Conflict`] contains `name` if another group has that name.
 #[derive(Debug, Clone)]
 pub struct InsertGroup(pub Group);
 
@@ -46,13 +46,13 @@ impl WriteOp for InsertGroup {
     }
 }
 
-/// Changes a group; its jobs, its workers, and the tasks that ask for workers of it go by the new name from then on, which is
-/// a change of each job. [`StoreError::Conflict`] says `name` if another one has it.
+/// Renames or changes a group; its jobs, its workers, and the tasks that require workers of it use the new name from then on,
+/// which is a change of each job. [`StoreError::Conflict`] contains `name` if another group has that name.
 #[derive(Debug, Clone)]
 pub struct UpdateGroup(pub Group);
 
 impl WriteOp for UpdateGroup {
-    /// The jobs that were changed with it, and its workers.
+    /// The changed jobs, and the workers of the group.
     type Output = (Vec<JobId>, Vec<WorkerId>);
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError> {
@@ -99,12 +99,12 @@ impl WriteOp for UpdateGroup {
     }
 }
 
-/// The task is for workers of this group. As the roster compares them.
+/// Whether the task requires workers of this group. Compares like the worker pool.
 fn asks_for(task: &TaskSettings, group: &str) -> bool {
     task.group.as_ref().is_some_and(|asked| asked.eq_ignore_ascii_case(group))
 }
 
-/// The jobs that are in a group, or whose tasks ask for workers of it.
+/// The jobs in a group, and those whose tasks require workers of it.
 fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError> {
     let rows = job::table.filter(job::group_name.eq(group).or(job::task.like("%\"group\":%")));
     let rows: Vec<(String, Option<String>, Option<String>)> =
@@ -119,7 +119,7 @@ fn jobs_that_name(conn: &mut Conn, group: &str) -> Result<Vec<JobId>, StoreError
     Ok(ids)
 }
 
-/// Takes a group away. [`StoreError::Conflict`] says `jobs` while a job that is not deleted is in it.
+/// Deletes a group. [`StoreError::Conflict`] contains `jobs` while an undeleted job is in it.
 #[derive(Debug, Clone)]
 pub struct DeleteGroup(pub String);
 
@@ -137,10 +137,10 @@ impl WriteOp for DeleteGroup {
     }
 }
 
-/// Groups by their names, with how many jobs and nodes are in each.
+/// Groups by name, with the number of jobs and nodes in each.
 #[derive(Debug, Clone, Default)]
 pub struct ListGroups {
-    /// Only the one of this id or name.
+    /// Only the group with this id or name.
     pub id_or_name: Option<String>,
     /// Only those whose name is after this one.
     pub after: Option<String>,
@@ -172,7 +172,7 @@ impl ReadOp for ListGroups {
             node::table.group_by(node::group).select((node::group, diesel::dsl::count_star())).load(from.conn)?;
         let mut nodes: HashMap<String, u64> = HashMap::new();
         for (name, count) in said {
-            // As the matchmaker compares them.
+            // Compared like in the matchmaker.
             *nodes.entry(name.to_lowercase()).or_default() += count as u64;
         }
         let count = |group: Group| {
@@ -204,7 +204,7 @@ fn check_name(conn: &mut Conn, group: &Group) -> Result<(), StoreError> {
     if taken { Err(StoreError::Conflict("name".into())) } else { Ok(()) }
 }
 
-/// Makes a group that is named for the first time.
+/// Creates a group on its first use.
 pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: Timestamp) -> Result<(), StoreError> {
     let Some(name) = name else { return Ok(()) };
     diesel::insert_into(job_group::table)

@@ -1,4 +1,4 @@
-//! The changes of jobs: for people, and for the proof that ledger and plan agree.
+//! The changes of jobs: for people, and to verify that ledger and plan agree.
 
 use super::columns::{id, json};
 use super::dialect::Conn;
@@ -10,25 +10,25 @@ use crate::domain::job::Job;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// What kind of change.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It is new.
+    /// The job was created.
     Created,
-    /// Something of it is other.
+    /// Some of its settings changed.
     Updated,
-    /// It starts by itself, or when triggered.
+    /// The job was enabled.
     Enabled,
-    /// It does not.
+    /// The job was disabled.
     Disabled,
-    /// It is gone, and its past stays.
+    /// The job was deleted; its history stays.
     Deleted,
-    /// It is back.
+    /// The deletion was undone.
     Restored,
 }
 
 impl Action {
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,29 +42,29 @@ impl Action {
     }
 }
 
-/// A change as it is stored.
+/// A stored change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredChange {
-    /// Counts the changes.
+    /// Sequence number of the change.
     pub id: i64,
     /// The job.
     pub job_id: JobId,
-    /// The version that it made.
+    /// The version after the change.
     pub version: i64,
     /// See [`Action`].
     pub action: String,
-    /// Who.
+    /// Who made the change.
     pub by: Option<String>,
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
-    /// The job from then on, as JSON.
+    /// The job after the change, as JSON.
     pub job: String,
 }
 
 /// The changes of a job, or of all, the newest first.
 #[derive(Debug, Clone, Copy)]
 pub struct ListChanges {
-    /// Which job; none: all.
+    /// The job; `None`: all jobs.
     pub job_id: Option<JobId>,
     /// Only those before this one.
     pub before: Option<i64>,
@@ -114,7 +114,7 @@ impl ChangeRow {
     }
 }
 
-/// The clock went back to `to`: changes that were made after that were made by now.
+/// The clock went back to `to`: changes with a later time get this time.
 pub(super) fn set_back(conn: &mut Conn, job_key: &str, to: Timestamp) -> Result<(), StoreError> {
     let later = job_history::table.filter(job_history::job_id.eq(job_key)).filter(job_history::at.gt(to.0));
     let rows: Vec<(i64, i64, String)> = later.select((job_history::id, job_history::at, job_history::job)).load(conn)?;

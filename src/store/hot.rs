@@ -1,10 +1,10 @@
-//! The statements that every block, fire and run goes through, as statements of their own. diesel parses an `UPDATE` anew
-//! each time it runs, and puts the text of an `INSERT` together anew; these have a text that is known by their type.
+//! Hand-written statements for every block, fire and run. diesel parses an `UPDATE` each time it runs, and builds the text of an
+//! `INSERT` each time; these statements have a fixed text per type.
 //!
-//! None gives rows back: for `RETURNING`, SQLite makes a table in memory each time.
+//! None of them returns rows: for `RETURNING`, SQLite creates a table in memory each time.
 //!
-//! A statement that changes a row only if it is as it was taken to be says so in its `WHERE`: no row is an answer, and
-//! only then somebody looks why.
+//! A statement that changes a row only if it has the expected state checks that in its `WHERE`; only if no row changed does the
+//! caller look for the reason.
 
 mod blocks;
 mod fires;
@@ -14,7 +14,7 @@ pub(super) use blocks::{Acknowledge, Answer};
 pub(super) use fires::{InsertFire, MovePlanRow};
 pub(super) use runs::{BeginRow, FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 
-/// The text of a statement and its parameters, in turn.
+/// Writes the text of a statement, alternating with its parameters.
 macro_rules! statement {
     ($out:ident, $($sql:literal $(, $kind:ty = $value:expr)?;)*) => {{
         $(
@@ -25,7 +25,7 @@ macro_rules! statement {
     }};
 }
 
-/// One text, whatever the values are: diesel keeps it by the name of the type.
+/// Fixed text for all values: diesel caches it by the name of the type.
 macro_rules! kept {
     ($name:ident <'_>) => {
         impl QueryId for $name<'_> {

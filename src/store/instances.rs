@@ -1,4 +1,4 @@
-//! The instances of runs that have several.
+//! The instances of runs with several instances.
 
 use super::columns::{damaged, id};
 use super::error::StoreError;
@@ -14,30 +14,30 @@ use uuid::Uuid;
 /// An instance as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRow {
-    /// Which, from 0.
+    /// The number of the instance, from 0.
     pub instance: u32,
     /// The worker or node that has it, or had it last.
     pub peer: Option<Uuid>,
-    /// Counts its starts from 1.
+    /// The number of its attempt, from 1.
     pub attempt: u32,
-    /// Where it is.
+    /// Its state.
     pub state: RunState,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// What it brought, as JSON.
+    /// Its result as JSON.
     pub result: Option<String>,
     /// When it began.
     pub start_time: Option<Timestamp>,
     /// When it ended.
     pub finish_time: Option<Timestamp>,
-    /// Lines of its output that were taken.
+    /// Accepted lines of its output.
     pub lines: u64,
-    /// Why it is asked to end, if it is.
+    /// Why it was ordered to end, if it was.
     pub exit_reason: Option<String>,
 }
 
-/// Where an attempt of a run takes place: one instance on each of these peers. What was stored of an earlier attempt is gone.
-/// To be committed before any of them hears of it.
+/// The peers of an attempt of a run: one instance on each of them. Replaces the instances of an earlier attempt. Must be committed
+/// before any peer receives an order.
 #[derive(Debug, Clone)]
 pub struct PlaceRun {
     /// The run.
@@ -48,9 +48,9 @@ pub struct PlaceRun {
     pub attempt: u32,
     /// The peers, in the order of the instances.
     pub peers: Vec<Uuid>,
-    /// What there is to say of the choice.
+    /// A remark about the selection.
     pub reason: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -77,22 +77,22 @@ impl WriteOp for PlaceRun {
     }
 }
 
-/// An instance is somewhere else now.
+/// Updates the state of an instance.
 #[derive(Debug, Clone)]
 pub struct MoveInstance {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Which.
+    /// The number of the instance.
     pub instance: u32,
-    /// Where it is.
+    /// Its state.
     pub state: RunState,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// What it brought, as JSON; none: what was there stays.
+    /// Its result as JSON; `None` keeps the stored value.
     pub result: Option<String>,
-    /// When it began; none: what was there stays.
+    /// When it began; `None` keeps the stored value.
     pub start_time: Option<Timestamp>,
     /// When it ended.
     pub finish_time: Option<Timestamp>,
@@ -114,7 +114,7 @@ impl WriteOp for MoveInstance {
             ))
             .execute(tx.conn)?;
         if self.state == RunState::Running {
-            // The first of them that runs makes the run one that runs.
+            // The first running instance sets the run to running.
             let waiting = run::table.find(self.no).filter(run::state.eq(RunState::Scheduled.name()));
             diesel::update(waiting).set(run::state.eq(RunState::Running.name())).execute(tx.conn)?;
         }
@@ -122,16 +122,16 @@ impl WriteOp for MoveInstance {
     }
 }
 
-/// Somebody wants the instances of a run that are not over to end.
+/// Records that the unfinished instances of a run must end.
 #[derive(Debug, Clone)]
 pub struct AskExit {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who, if that is known. If the run ends in another way, its end forgets it.
+    /// Who ordered it, if known. If the run ends in another way, its end clears it.
     pub by: Option<String>,
 }
 
@@ -147,18 +147,18 @@ impl WriteOp for AskExit {
     }
 }
 
-/// Takes lines of an instance's output: those that are kept, and how far they count now.
+/// Accepts output lines of an instance: stores the lines to keep, and the next line number.
 #[derive(Debug, Clone)]
 pub struct TakeOutput {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Which.
+    /// The number of the instance.
     pub instance: u32,
-    /// The number of the line that comes next.
+    /// The number of the next line.
     pub next: u64,
-    /// The lines that are kept.
+    /// The lines to store.
     pub lines: Vec<NewLine>,
 }
 
@@ -185,7 +185,7 @@ impl WriteOp for TakeOutput {
 pub struct ListInstances {
     /// The run.
     pub no: i64,
-    /// Only this one and those after it.
+    /// Only this instance and later ones.
     pub from: u32,
     /// At most this many.
     pub limit: usize,

@@ -1,4 +1,4 @@
-//! What the runs of a job came to: how many, how long they took, the last one and the one that comes.
+//! A summary of a job's runs: their number, average duration, last run and open run.
 
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
@@ -12,21 +12,21 @@ use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 
-/// Runs that an average is taken of.
+/// Maximum number of runs in the average.
 const AVERAGE_OF: i64 = 100;
 
-/// The runs of a job, summed up.
+/// The summary of a job's runs.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadActivity(pub JobId);
 
 /// See [`ReadActivity`].
 #[derive(Debug, Clone)]
 pub struct StoredActivity {
-    /// Runs that are kept.
+    /// Number of stored runs.
     pub runs: u64,
-    /// Milliseconds that those which ended well took on average, of the last hundred.
+    /// Average duration of the last hundred successful runs, in milliseconds.
     pub average_ms: Option<u64>,
-    /// The run that ended last in the order of their making.
+    /// The last created run that has ended.
     pub last: Option<Run>,
     /// The oldest run that is not over.
     pub open: Option<Run>,

@@ -1,4 +1,4 @@
-//! What the last run of a job left for the next one.
+//! Data that the last run of a job stored for the next one.
 
 use super::columns::id;
 use super::dialect::Conn;
@@ -9,20 +9,20 @@ use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// What is kept for the next run of a job.
+/// The data for the next run of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredData {
     /// JSON.
     pub data: String,
-    /// The run that left it; none: somebody put it there by hand.
+    /// The run that stored it; `None`: it was set by hand.
     pub run: Option<Identity>,
-    /// Who did, if tokens are in use.
+    /// Who set it, if tokens are in use.
     pub by: Option<String>,
-    /// When.
+    /// When it was stored.
     pub update_time: Timestamp,
 }
 
-/// What is kept for the next run of a job.
+/// Reads the data for the next run of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct GetJobData(pub JobId);
 
@@ -41,16 +41,16 @@ impl ReadOp for GetJobData {
     }
 }
 
-/// Puts something else there by hand, or takes it away. The runs that are at work have theirs already.
+/// Sets or deletes the data by hand. Runs in progress already have their copy.
 #[derive(Debug, Clone)]
 pub struct PutJobData {
     /// The job.
     pub job_id: JobId,
-    /// JSON; none: there is nothing for the next run.
+    /// The data as JSON; `None` deletes it.
     pub data: Option<String>,
-    /// Who.
+    /// Who sets it.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -72,16 +72,16 @@ impl WriteOp for PutJobData {
     }
 }
 
-/// Whose it is.
+/// The origin of the data.
 #[derive(Clone, Copy)]
 pub(super) enum Left<'a> {
-    /// A run's, by its identity.
+    /// A run, with its identity.
     Run(&'a str),
-    /// Somebody's, by hand.
+    /// A caller, by hand.
     By(Option<&'a str>),
 }
 
-/// Keeps what a run left, in the transaction of its end, or what somebody put there.
+/// Stores data of a run, in the transaction of its end, or data set by hand.
 pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, left: Left<'_>, now: Timestamp) -> Result<(), StoreError> {
     let (run, by) = match left {
         Left::Run(identity) => (identity, None),
@@ -93,7 +93,7 @@ pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, left: Left<'_>, no
     Ok(())
 }
 
-/// Forgets what is kept for a job.
+/// Deletes the data of a job.
 pub(super) fn remove(conn: &mut Conn, job_key: &str) -> Result<(), StoreError> {
     diesel::delete(job_data::table.find(job_key)).execute(conn)?;
     Ok(())

@@ -15,13 +15,13 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
 
-/// Stores a new job, and where its plan begins. [`StoreError::Conflict`] says `id` or `name` if another one has it,
-/// or what [`super::FlowFault`] reads.
+/// Stores a new job, and the start of its plan. [`StoreError::Conflict`] contains `id` or `name` if another job has it, or a text
+/// for [`super::FlowFault`].
 #[derive(Debug, Clone)]
 pub struct InsertJob {
-    /// The job; `create_by` says who makes it.
+    /// The job; `create_by` is the caller.
     pub job: Job,
-    /// When it comes next.
+    /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
 }
 
@@ -43,22 +43,21 @@ impl WriteOp for InsertJob {
     }
 }
 
-/// Changes a job to what is here; deleting and enabling are changes as well. The version is the one that the change was
-/// made from, and the plan begins anew where `state` says. [`StoreError::Conflict`] says `version`, `name`, or `plan` if
-/// the plan went on meanwhile.
+/// Updates a job; deleting and enabling are updates as well. The version is the one that the change is based on, and the plan restarts
+/// from `state`. [`StoreError::Conflict`] contains `version`, `name`, or `plan` if the plan changed meanwhile.
 #[derive(Debug, Clone)]
 pub struct UpdateJob {
-    /// All of its new values; its `creation_time` stays as it was, and `update_by` says who changes it.
+    /// All new values; `creation_time` does not change, and `update_by` is the caller.
     pub job: Job,
-    /// What kind of change it is.
+    /// The kind of the change.
     pub action: Action,
-    /// How far the plan was decided when the change was made.
+    /// The plan state when the change was made.
     pub was: PlanState,
-    /// From where the changed plan goes on.
+    /// The plan state after the change.
     pub state: PlanState,
-    /// When it comes next.
+    /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
-    /// What is worth an alert.
+    /// Events that cause alerts.
     pub events: Vec<NewEvent>,
 }
 
@@ -77,7 +76,7 @@ impl WriteOp for UpdateJob {
         let (creation_time, create_by) = update_job(tx.conn, &self.job, &key)?;
         diesel::delete(job_property::table.filter(job_property::job_id.eq(&key))).execute(tx.conn)?;
         insert_properties(tx.conn, &key, &self.job.properties)?;
-        // They were made under rules by which their ends may have meant nothing; now the plan, or others, may wait for them.
+        // Under the old rules the ends of these runs may have been irrelevant; now the plan, or other runs, may wait for them.
         super::runs::follow_open(tx.conn, &key)?;
         super::groups::enter(tx.conn, self.job.group.as_deref(), self.job.update_by.as_deref(), self.job.update_time)?;
         let job = Job { version: version + 1, creation_time: Timestamp(creation_time), create_by, ..self.job.clone() };
@@ -87,8 +86,8 @@ impl WriteOp for UpdateJob {
     }
 }
 
-/// Takes a deleted job out of the tables; its runs, ledger and changes go with the next cleaning.
-/// [`StoreError::Conflict`] says `not-deleted`, or `open-runs` while a run of it is not over.
+/// Deletes the row of a deleted job; the next cleanup removes its runs, ledger and changes. [`StoreError::Conflict`] contains
+/// `not-deleted`, or `open-runs` while a run of it is not over.
 #[derive(Debug, Clone, Copy)]
 pub struct PurgeJob(pub JobId);
 
@@ -101,7 +100,7 @@ impl WriteOp for PurgeJob {
         if !deleted.ok_or(StoreError::NotFound)? {
             return Err(StoreError::Conflict("not-deleted".into()));
         }
-        // Nobody would give them their turn, or deal with their ends.
+        // Without the job, queued runs would never start, and the ends of runs would never be applied.
         let runs = run::table.filter(run::job_id.eq(&key));
         if runs.filter(run::finish_time.is_null()).select(run::no).limit(1).get_result::<i64>(tx.conn).optional()?.is_some() {
             return Err(StoreError::Conflict("open-runs".into()));
@@ -127,7 +126,7 @@ impl ReadOp for GetJob {
     }
 }
 
-/// Jobs and how far their plans are decided, deleted or not, in no order.
+/// Jobs and their plan states, including deleted jobs, in no particular order.
 #[derive(Debug, Clone)]
 pub struct LoadJobs(pub Vec<JobId>);
 
@@ -139,7 +138,7 @@ impl ReadOp for LoadJobs {
     }
 }
 
-/// The job of this name that is not deleted.
+/// The undeleted job with this name.
 #[derive(Debug, Clone)]
 pub struct JobNamed(pub String);
 
@@ -152,26 +151,26 @@ impl ReadOp for JobNamed {
     }
 }
 
-/// By what jobs are sorted; those that are equal by their ids.
+/// The sort key of jobs; equal keys are ordered by id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum JobSort {
-    /// When they were made.
+    /// Creation time.
     #[default]
     CreationTime,
-    /// When they were last changed.
+    /// Time of the last change.
     UpdateTime,
-    /// By their names, as bytes.
+    /// Name, compared as bytes.
     Name,
-    /// When they come next; those that do not come are left out.
+    /// Next scheduled time; jobs without one are left out.
     NextFire,
 }
 
-/// What a sorted list of jobs goes by.
+/// The sort key of a job in a sorted list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SortKey {
-    /// Of the times.
+    /// For times.
     Number(i64),
-    /// Of the names.
+    /// For names.
     Text(String),
 }
 
@@ -188,11 +187,11 @@ pub struct ListJobs {
     pub kind: Option<crate::domain::job::JobKind>,
     /// Only those of this group.
     pub group: Option<String>,
-    /// Those that are deleted instead of those that are not.
+    /// Deleted jobs instead of undeleted ones.
     pub deleted: bool,
-    /// In which order.
+    /// The sort order.
     pub sort: JobSort,
-    /// The other way round.
+    /// In descending order.
     pub descending: bool,
     /// Only what follows this key and id.
     pub after: Option<(SortKey, JobId)>,
@@ -334,7 +333,7 @@ fn insert_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Gives back when and by whom it was made.
+/// Returns its creation time and creator.
 fn update_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(i64, Option<String>), StoreError> {
     let row = diesel::update(job::table.find(key)).set((
         job::name.eq(&job.name),
@@ -354,7 +353,7 @@ fn update_job(conn: &mut Conn, job: &Job, key: &str) -> Result<(i64, Option<Stri
     Ok(row.returning((job::creation_time, job::create_by)).get_result(conn)?)
 }
 
-/// The clock went back to `to`: what was made or changed of the job after that was so by now, whatever the clock said then.
+/// The clock went back to `to`: later creation and change times of the job are set to this time.
 pub(super) fn set_back(conn: &mut Conn, id: JobId, to: Timestamp) -> Result<(), StoreError> {
     let key = id.to_string();
     history::set_back(conn, &key, to)?;
@@ -368,14 +367,14 @@ pub(super) fn set_back(conn: &mut Conn, id: JobId, to: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// See [`Schedule::set_back`]; what this version does not understand stays as it is.
+/// See [`Schedule::set_back`]; a schedule that this version cannot parse does not change.
 pub(super) fn set_back_schedule(text: &str, to: Timestamp, at: Timestamp) -> Result<String, StoreError> {
     let Ok(mut schedule) = serde_json::from_str::<Schedule>(text) else { return Ok(text.to_owned()) };
     schedule.set_back(to, at);
     json(&schedule)
 }
 
-/// A list as JSON; nothing for an empty one.
+/// A list as JSON; `None` for an empty list.
 fn some_json<T: serde::Serialize>(list: &[T]) -> Result<Option<String>, StoreError> {
     (!list.is_empty()).then(|| json(&list)).transpose()
 }
@@ -389,7 +388,7 @@ fn insert_properties(conn: &mut Conn, key: &str, properties: &Properties) -> Res
     Ok(())
 }
 
-/// Jobs with their properties and plans, in no order.
+/// Jobs with their properties and plans, in no particular order.
 pub(super) fn load(conn: &mut Conn, ids: &[JobId]) -> Result<Vec<(Job, StoredPlan)>, StoreError> {
     let keys: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let rows: Vec<JobRow> = job::table.filter(job::id.eq_any(&keys)).select(JobRow::as_select()).load(conn)?;

@@ -1,4 +1,4 @@
-//! The lease of the leader, and who is there.
+//! The lease of the leader, and the registered brokers.
 //!
 //! The statements on `leader` and `broker` must hold for databases of later versions too: a standby of this version reads
 //! what a newer leader writes.
@@ -13,17 +13,17 @@ use crate::domain::leader::Lease;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// A broker that has not been seen for so long is forgotten.
+/// Milliseconds after which a broker that was not seen is removed.
 const FORGET_MS: i64 = 3_600_000;
 /// The only row.
 const ROW: i32 = 1;
 
-/// A broker's process, as others get to know it.
+/// A broker process, as other brokers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its id.
     pub id: BrokerId,
-    /// Where clients find it.
+    /// Its address for clients.
     pub url: String,
     /// The program's version.
     pub version: String,
@@ -34,28 +34,28 @@ pub struct Member {
 /// The lease as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredLease {
-    /// Who leads, or led last.
+    /// The current or last leader.
     pub broker: BrokerId,
-    /// Where clients find it.
+    /// Its address for clients.
     pub url: String,
-    /// The number of its process.
+    /// Its process id.
     pub pid: u32,
-    /// Since when it leads.
+    /// Since when it has been the leader.
     pub since: Timestamp,
-    /// When it was renewed last, by its own clock.
+    /// The last renewal, by its own clock.
     pub renewed_at: Timestamp,
-    /// What decides.
+    /// The fields that matter for decisions.
     pub lease: Lease,
 }
 
-/// A broker that is or was there.
+/// A current or former broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBroker {
-    /// Who it is.
+    /// Its identity.
     pub member: Member,
-    /// It led when it was last seen.
+    /// It was the leader when it was last seen.
     pub is_leader: bool,
-    /// When that was, by its own clock.
+    /// The time of that, by its own clock.
     pub last_seen: Timestamp,
 }
 
@@ -74,7 +74,7 @@ struct LeaseRow {
     ttl_ms: i64,
 }
 
-/// The lease; nothing if there has never been a leader.
+/// The lease; `None` if there has never been a leader.
 pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, StoreError> {
     let Some(row) = leader::table.find(ROW).select(LeaseRow::as_select()).get_result(conn).optional()? else { return Ok(None) };
     let LeaseRow { term, renewals, is_locked, is_released, .. } = row;
@@ -88,13 +88,13 @@ pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, Store
     }))
 }
 
-/// Refuses unless this term is the present one. The one question of every batch of writes.
+/// Fails unless this term is current. Checked in every batch of writes.
 pub(super) fn check_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
     let current = leader::table.find(ROW).select(leader::term).get_result::<i64>(conn).optional()?;
     if current == Some(term) { Ok(()) } else { Err(StoreError::NotLeading) }
 }
 
-/// Makes the lease that of this broker. Within a transaction that has looked who has it.
+/// Assigns the lease to this broker. The transaction must have checked the current holder.
 pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Timestamp) -> Result<(), StoreError> {
     diesel::replace_into(leader::table)
         .values((
@@ -114,7 +114,7 @@ pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Time
     write_member(conn, me, true, now)
 }
 
-/// This broker is there.
+/// Registers this broker.
 pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: Timestamp) -> Result<(), StoreError> {
     diesel::replace_into(broker::table)
         .values((
@@ -129,22 +129,22 @@ pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: T
     Ok(())
 }
 
-/// This broker is gone.
+/// Removes this broker.
 pub(super) fn delete_member(conn: &mut Conn, me: &Member) -> Result<(), StoreError> {
     diesel::delete(broker::table.find(me.id.to_string())).execute(conn)?;
     Ok(())
 }
 
-/// Says that the leader is still there.
+/// Renews the lease of the leader.
 #[derive(Debug, Clone)]
 pub struct RenewLease {
     /// The leader.
     pub me: Member,
-    /// The silence, in milliseconds, after which it may be taken for gone.
+    /// Milliseconds without a renewal after which the leader may be replaced.
     pub ttl_ms: u64,
     /// It holds the lock.
     pub is_locked: bool,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -152,7 +152,7 @@ impl WriteOp for RenewLease {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        // That the term is still ours was checked when the transaction began.
+        // The start of the transaction has checked that the term is still ours.
         diesel::update(leader::table.find(ROW))
             .set((
                 leader::renewals.eq(leader::renewals + 1),
@@ -166,7 +166,7 @@ impl WriteOp for RenewLease {
     }
 }
 
-/// The leader ends well: whoever stands by may take over at once. Its last write.
+/// The leader shuts down cleanly: a standby may take over at once. Its last write.
 #[derive(Debug, Clone)]
 pub struct ReleaseLease(pub Member);
 
@@ -180,7 +180,7 @@ impl WriteOp for ReleaseLease {
     }
 }
 
-/// The lease; nothing if there has never been a leader.
+/// The lease; `None` if there has never been a leader.
 #[derive(Debug, Clone, Copy)]
 pub struct GetLease;
 
@@ -192,7 +192,7 @@ impl ReadOp for GetLease {
     }
 }
 
-/// The brokers that are or were there lately, in the order of their starts.
+/// Current and recent brokers, ordered by their start.
 #[derive(Debug, Clone, Copy)]
 pub struct ListBrokers;
 

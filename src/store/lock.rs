@@ -1,4 +1,4 @@
-//! The lock of the system on `<database>.lock`. Whoever dies loses it at once, however he died.
+//! An operating system lock on `<database>.lock`. The system releases it when the process ends, even after a crash.
 
 use super::error::StoreError;
 use crate::private;
@@ -6,7 +6,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A broker's hand on the lock.
+/// A broker's handle of the lock.
 #[derive(Debug)]
 pub struct DatabaseLock {
     path: PathBuf,
@@ -18,10 +18,10 @@ impl DatabaseLock {
         Self { path: super::beside(database, ".lock"), held: Mutex::default() }
     }
 
-    /// Takes it if it is free; says whether it is held now.
+    /// Acquires the lock if it is free; returns whether it is held now.
     ///
     /// # Errors
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     pub(super) fn try_hold(&self) -> Result<bool, StoreError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_some() {
@@ -37,9 +37,9 @@ impl DatabaseLock {
         Ok(held.is_some())
     }
 
-    /// Lets go of it.
+    /// Releases the lock.
     pub(super) fn release(&self) {
-        // Closing the file does it.
+        // Closing the file releases it.
         drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

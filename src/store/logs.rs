@@ -1,4 +1,4 @@
-//! What was said of runs.
+//! The logs of runs.
 
 use super::dialect::Conn;
 use super::error::StoreError;
@@ -7,16 +7,16 @@ use super::schema::run_log;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// A line that is to be kept.
+/// A line to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewLine {
-    /// When.
+    /// The time of the line.
     pub at: Timestamp,
     /// 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 critical.
     pub level: i16,
     /// broker, worker, stdout, stderr …
     pub source: String,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
@@ -49,24 +49,24 @@ impl WriteOp for AppendLogs {
 pub struct ListLogs {
     /// The number of the run.
     pub run_no: i64,
-    /// Only those after this one.
+    /// Only lines after this one.
     pub after: i64,
-    /// Only those of this level and worse.
+    /// Only lines of this level or higher.
     pub level: i16,
     /// Only those that contain this, without case.
     pub text: Option<String>,
-    /// Only those of this instant and later.
+    /// Only those at this time or later.
     pub since: Option<Timestamp>,
-    /// Only those of this instant and earlier.
+    /// Only those at this time or earlier.
     pub until: Option<Timestamp>,
     /// At most this many.
     pub limit: usize,
 }
 
-/// A line as it is kept.
+/// A stored line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredLine {
-    /// Counts the lines of all runs.
+    /// Sequence number across all runs.
     pub id: i64,
     /// The line.
     pub line: NewLine,
@@ -96,7 +96,7 @@ impl ReadOp for ListLogs {
     }
 }
 
-/// How much the log of a run holds: lines, and bytes of text.
+/// The size of a run's log: lines, and bytes of text.
 #[derive(Debug, Clone, Copy)]
 pub struct LogSize {
     /// The number of the run.

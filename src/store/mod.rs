@@ -1,10 +1,10 @@
-//! What is stored, and the one way to it.
+//! The store, the only access to the database.
 //!
-//! Writes gather in front of one writer that commits them together, and are answered when they are on disk; reads have
-//! connections of their own. Every statement is an operation with a name: a struct here, in one file for each group of
-//! tables. Result packs, which are large and short-lived, stand in segment files beside the database.
+//! Writes are collected for a single writer that commits them together; a call completes when its write is on disk. Reads have
+//! their own connections. Each statement is a named operation: a struct here, in one file for each group of tables. Result packs,
+//! which are large and short-lived, are in segment files beside the database.
 //!
-//! Nothing here decides anything; see `domain` for that.
+//! Nothing here makes decisions; see `domain` for that.
 
 mod candidate;
 mod columns;
@@ -56,7 +56,7 @@ mod worker_records;
 mod workers;
 mod workflow;
 
-// The operations, flat: who stores says what, not where.
+// The operations are re-exported flat, so that callers need not know the module of an operation.
 pub use alerts::*;
 pub use blocks::*;
 pub use channels::*;
@@ -107,24 +107,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
-/// The lease of a store that is opened outside a broker.
+/// The lease duration of a store that is opened outside a broker.
 const ALONE_MS: u64 = 5_000;
 
-/// Where the store is and how much it takes on.
+/// Location and limits of the store.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// The SQLite file. Results stand in the folder `<file>-results` beside it.
+    /// The SQLite file. Results are in the folder `<file>-results` beside it.
     pub database: PathBuf,
-    /// Writes that may wait; more are refused as [`StoreError::Busy`].
+    /// Maximum number of waiting writes; further ones fail with [`StoreError::Busy`].
     pub write_queue: usize,
-    /// Threads that read.
+    /// Number of reader threads.
     pub readers: usize,
-    /// Goes on though files show that something was lost.
+    /// Continue even if files show that data was lost.
     pub accept_lost_data: bool,
 }
 
 impl StoreConfig {
-    /// The usual, on this file.
+    /// The default settings for this file.
     #[must_use]
     pub fn new(database: impl Into<PathBuf>) -> Self {
         Self { database: database.into(), write_queue: 10_000, readers: 2, accept_lost_data: false }
@@ -134,7 +134,7 @@ impl StoreConfig {
 /// A handle of the store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    /// Who writes, if this broker leads.
+    /// The writer, if this broker leads.
     front: Option<Addr<persistence::Persistence>>,
     readers: Addr<reader::Reader>,
     gauge: Arc<Gauge>,
@@ -148,10 +148,10 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store as its only broker, making it if need be, and starts its actors. To be called inside an actix system.
+    /// Opens the store as its only broker, creating it if necessary, and starts its actors. Must be called inside an actix system.
     ///
     /// # Errors
-    /// Another broker has it open, it cannot be opened, or its tables cannot be brought up to date.
+    /// Another broker has it open, it cannot be opened, or its tables cannot be migrated.
     pub fn open(config: &StoreConfig) -> Result<Self, StoreError> {
         Self::open_with(config, |_| ())
     }
@@ -165,7 +165,7 @@ impl Store {
         }
     }
 
-    /// Opens the store of a broker that leads. To be called inside an actix system.
+    /// Opens the store of the leader. Must be called inside an actix system.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -184,7 +184,7 @@ impl Store {
         let (deposed, is_deposed) = watch::channel(false);
 
         let writer = writer::Writer::new(path.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, deposed });
-        // There is one thread, and so one call; a factory that could be called again is what the arbiter asks for.
+        // There is one thread, and so one call; but the arbiter requires a factory that could be called again.
         let writer = std::sync::Mutex::new(Some(writer));
         let writer = SyncArbiter::start(1, move || {
             let taken = writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -194,33 +194,33 @@ impl Store {
         Ok(Self { front, readers: readers(config, path, &gauge), gauge, is_deposed })
     }
 
-    /// Opens the store of a broker that stands by: it can be read. To be called inside an actix system.
+    /// Opens the store of a standby, read-only. Must be called inside an actix system.
     ///
     /// # Errors
-    /// There is no path to it.
+    /// Its path cannot be resolved.
     pub fn stand_by(config: &StoreConfig) -> Result<Self, StoreError> {
         let path = std::path::absolute(&config.database)?;
         let gauge = Arc::new(Gauge::new(1));
         Ok(Self { front: None, readers: readers(config, path, &gauge), gauge, is_deposed: watch::channel(false).1 })
     }
 
-    /// Ready once a write was refused because another broker leads: nothing will be written here any more.
+    /// Completes once a write was rejected because another broker leads: this store will not write any more.
     pub async fn deposed(&self) {
         if self.is_deposed.clone().wait_for(|is_deposed| *is_deposed).await.is_err() {
-            // Its writer is gone, which is another matter.
+            // The writer ended for another reason.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Writes something. It is in the queue when this returns, behind all that was there; the future only waits, and
-    /// gives the outcome once it is on disk. Dropping the future takes nothing back.
+    /// Writes something. The operation is in the queue when this returns; the future only waits, and completes with the outcome once it
+    /// is on disk. Dropping the future does not cancel the write.
     pub fn write<O: WriteOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
         let answer = self.enqueue(op);
         async move { answer?.await.unwrap_or_else(|_| Err(StoreError::Unknown("the writer is gone".into()))) }
     }
 
-    /// As [`Store::write`], and never refused as busy: for what follows from something that was taken on already, of which
-    /// each run and each job has one at a time.
+    /// As [`Store::write`], but never rejected as busy: for consequences of accepted work, of which each run and each job has one at
+    /// a time.
     pub fn write_unbounded<O: WriteOp>(&self, op: O) -> impl Future<Output = Result<O::Output, StoreError>> + use<O> + 'static {
         let waiting = self.gauge.write_unbounded(op.weight());
         let answer = self.enter(op, waiting);
@@ -238,7 +238,7 @@ impl Store {
             return Err(StoreError::Failed("the store is closed".into()));
         }
         let (entry, answer) = op::Entry::boxed(op, waiting);
-        // The mailbox has no bound for this; the gauge has.
+        // The mailbox is unbounded for this message; the gauge limits the queue.
         front.do_send(persistence::Enqueue(entry));
         Ok(answer)
     }
@@ -249,22 +249,22 @@ impl Store {
         async move { answer.await.unwrap_or_else(|_| Err(StoreError::Failed("the readers are gone".into()))) }
     }
 
-    /// Whether more waits than is good: the time to send callers away, before anything is decided for them.
+    /// Whether the queue is nearly full: reject callers now, before any decision is made for them.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.gauge.is_busy()
     }
 
-    /// Whether a write of this many bytes would be taken now: to be asked before anything is decided for its sake.
+    /// Whether a write of this many bytes would be accepted now: check this before a decision that depends on it.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.gauge.has_room(bytes)
     }
 
-    /// Writes a few pages, to see whether anything can be stored. What was found out a moment ago is taken for granted.
+    /// Writes a few pages to check whether the disk accepts writes. Reuses a recent result.
     ///
     /// # Errors
-    /// Nothing can be stored.
+    /// Writes fail.
     pub async fn check_disk(&self) -> Result<(), StoreError> {
         if let Some(error) = self.gauge.recent_disk_trouble() {
             return Err(error);
@@ -277,18 +277,18 @@ impl Store {
         Ok(())
     }
 
-    /// How it is doing.
+    /// Load and health.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         self.gauge.stats()
     }
 
-    /// Writes what waits, then lets go of the database; later writes fail. Another store can open it after that.
+    /// Writes everything that waits, then closes the database; later writes fail. Afterwards another store can open it.
     pub async fn close(self) {
         if let Some(front) = &self.front {
             let (done, closed) = oneshot::channel();
             front.do_send(persistence::Finish(done));
-            // An error: it was closed before.
+            // An error means that it was closed before.
             let _ = closed.await;
         }
     }

@@ -1,4 +1,4 @@
-//! Nodes, and how they said they were.
+//! Nodes, and the load that they reported.
 
 use super::columns::{Hex, id};
 use super::error::StoreError;
@@ -12,15 +12,14 @@ use diesel::prelude::*;
 use std::collections::HashMap;
 use uuid::Uuid;
 
-/// A node is there: makes its row or changes it to what the node says. Whether it is enabled is the operator's word and
-/// stays.
+/// A node connected: inserts or updates its row with the reported facts. The operator's setting whether it is enabled does not change.
 #[derive(Debug, Clone)]
 pub struct UpsertNode {
-    /// What the node says of itself.
+    /// The facts that the node reported.
     pub facts: NodeFacts,
-    /// The role of its token: kept of the first time.
+    /// The role of its token: stored only the first time.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -48,14 +47,14 @@ impl WriteOp for UpsertNode {
     }
 }
 
-/// A node said how it is.
+/// A node reported its load.
 #[derive(Debug, Clone, Copy)]
 pub struct AddNodeStatus {
     /// The node.
     pub node: NodeId,
-    /// How it is.
+    /// Its load.
     pub load: NodeLoad,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -81,18 +80,18 @@ impl WriteOp for AddNodeStatus {
     }
 }
 
-/// The operator's word on a node; what it does not mention stays.
+/// An operator's order for a node; other settings do not change.
 #[derive(Debug, Clone)]
 pub struct SetNodeWork {
     /// The node.
     pub node: NodeId,
-    /// Whether it gets work.
+    /// The new setting.
     pub work: NodeWork,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// Who.
+    /// Who gave the order.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -118,7 +117,7 @@ impl WriteOp for SetNodeWork {
     }
 }
 
-/// Forgets a node and all that it said.
+/// Deletes a node and its reported load.
 #[derive(Debug, Clone, Copy)]
 pub struct DeleteNode(pub NodeId);
 
@@ -136,21 +135,21 @@ impl WriteOp for DeleteNode {
     }
 }
 
-/// Forgets how nodes were before an instant: at most a few hundred rows, so that nobody waits long. Gives back how many.
+/// Deletes load reports before a time: at most a few hundred rows, so that other writes do not wait long. Returns the number.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneNodeStatus {
-    /// What is older goes.
+    /// Older reports are deleted.
     pub before: Timestamp,
 }
 
-/// Rows of one [`PruneNodeStatus`].
+/// Maximum rows per [`PruneNodeStatus`].
 const PRUNE_AT_ONCE: i64 = 200;
 
 impl WriteOp for PruneNodeStatus {
     type Output = usize;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
-        // Rows are made in the order of time, so the oldest are found without an index on it.
+        // Rows are inserted in the order of time, so the oldest are found without an index on it.
         let oldest = node_status::table.order(node_status::id).limit(PRUNE_AT_ONCE).select(node_status::id);
         let oldest: Vec<i64> = oldest.load(tx.conn)?;
         let Some(last) = oldest.last() else { return Ok(0) };
@@ -172,7 +171,7 @@ impl ReadOp for ListNodes {
     }
 }
 
-/// The names of all nodes; none where a node has sent none.
+/// The names of all nodes; `None` for nodes without a name.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeNames;
 
@@ -194,7 +193,7 @@ impl ReadOp for PeerNames {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let mut names = HashMap::new();
-        // Fewer than the variables that a statement may have.
+        // Fewer than the maximum number of variables in a statement.
         for some in self.0.chunks(500) {
             let keys: Vec<String> = some.iter().map(|id| id.simple().to_string()).collect();
             let nodes: Vec<(String, Option<String>)> =
@@ -213,7 +212,7 @@ impl ReadOp for PeerNames {
     }
 }
 
-/// How many nodes were ever seen and are not removed.
+/// Number of nodes that were ever seen and not removed.
 #[derive(Debug, Clone, Copy)]
 pub struct CountNodes;
 
@@ -239,14 +238,14 @@ impl ReadOp for GetNode {
     }
 }
 
-/// How a node said it was, the newest first.
+/// The reported load of a node, the newest first.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeStatus {
     /// The node.
     pub node: NodeId,
-    /// Only what it said at this instant and later.
+    /// Only reports at this time or later.
     pub from: Option<Timestamp>,
-    /// Only what it said at this instant and earlier.
+    /// Only reports at this time or earlier.
     pub to: Option<Timestamp>,
     /// At most this many.
     pub limit: usize,
@@ -277,11 +276,11 @@ impl ReadOp for NodeStatus {
     }
 }
 
-/// The columns that the node itself decides on.
+/// The columns that the node itself determines.
 #[derive(Insertable, AsChangeset)]
 #[diesel(table_name = node)]
 struct FactsRow<'a> {
-    /// One that sends none, as by HTTP it may, keeps the name that it has.
+    /// A node that sends no name, as HTTP allows, keeps its name.
     name: Option<&'a str>,
     node_type: &'a str,
     ip_address: &'a str,

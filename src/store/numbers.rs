@@ -1,4 +1,4 @@
-//! Numbers: what is found by one in the index of its ids, and where an earlier broker stopped counting.
+//! Numbers: lookup by number in the index of ids, and where an earlier broker stopped counting.
 
 use super::columns::{Hex, id};
 use super::dialect::Conn;
@@ -10,17 +10,17 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use uuid::Uuid;
 
-/// Ids of one version that share a number: two of them are as good as a thousand, and clients could have chosen so many.
+/// Maximum number of ids of one version to return: more than one is ambiguous, and clients could have chosen many.
 const ENOUGH: i64 = 2;
 /// Milliseconds that a broker's clock may have been ahead.
 const AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
-/// The ids of this version, as texts.
+/// The text pattern of ids of this version.
 const VERSION_7: &str = "____________7%";
 
-/// What has a number.
+/// The kinds of objects with numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbered {
-    /// A job, also one that is deleted.
+    /// A job, including deleted ones.
     Job,
     /// A run.
     Run,
@@ -34,11 +34,10 @@ pub enum Numbered {
     Channel,
 }
 
-/// The ids of those that have a number: one if it was made here, several if clients chose ids that share it;
-/// of very many some.
+/// The ids with a number: one if it was made here, several if clients chose ids that share it; of very many only some.
 #[derive(Debug, Clone, Copy)]
 pub struct OfNumber {
-    /// Of which kind.
+    /// The kind.
     pub kind: Numbered,
     /// The number.
     pub number: Number,
@@ -73,9 +72,9 @@ impl ReadOp for OfNumber {
     }
 }
 
-/// Goes on counting where the last broker of this database stopped, whatever became of the clock meanwhile: after the last of
-/// what is there and was made by a broker. Clients may have chosen ids of any time; one that is more than a day ahead of the clock
-/// and of the last run, whose id nobody chooses, is none of a broker's.
+/// Continues counting where the last broker of this database stopped, even if the clock changed: after the last stored id that a
+/// broker made. Clients may have chosen ids of any time; an id more than a day ahead of the clock and of the last run (whose id
+/// clients cannot choose) was not made by a broker.
 pub(super) fn resume(conn: &mut Conn, now: Timestamp) -> Result<(), StoreError> {
     let last: Option<String> = run::table.order(run::no.desc()).select(run::identity).first(conn).optional()?;
     if let Some(last) = last {
@@ -84,7 +83,7 @@ pub(super) fn resume(conn: &mut Conn, now: Timestamp) -> Result<(), StoreError> 
     let end = Hex::of(MADE.not_made_before(now, AHEAD_MS));
     macro_rules! newest {
         ($($table:ident $column:ident),*) => {$(
-            // From the end of the index of ids: what is read is the newest one, and those of other kinds that are after it.
+            // Reads from the end of the index of ids: the newest id, and later ones of other versions.
             let made = $table::table.filter($table::$column.lt(end.text())).filter($table::$column.like(VERSION_7));
             let last: Option<String> = made.order($table::$column.desc()).select($table::$column).first(conn).optional()?;
             if let Some(last) = last {

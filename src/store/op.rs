@@ -1,4 +1,4 @@
-//! What an operation is: one thing to write or to read, wholly or not at all.
+//! Operations: one thing to write or read, atomically.
 
 use super::dialect::Conn;
 use super::error::StoreError;
@@ -10,21 +10,21 @@ use diesel::prelude::*;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
-/// Something to write. It shares its transaction with others.
+/// A write operation. It shares its transaction with others.
 ///
-/// It may be applied more than once: when another operation spoils the transaction, all of it is rolled back and done
-/// again one by one. So it changes nothing but the database, and refuses ([`StoreError::Stale`],
+/// It may be applied more than once: if another operation breaks the transaction, everything is rolled back and the operations are
+/// repeated one by one. So it must change nothing but the database, and return errors ([`StoreError::Stale`],
 /// [`StoreError::Conflict`], [`StoreError::NotFound`]) only before it has written anything.
 pub trait WriteOp: Send + 'static {
-    /// What whoever asked gets to know.
+    /// The result for the caller.
     type Output: Send + 'static;
 
-    /// A pack of results that is to stand in a segment file before the operation is applied.
+    /// A pack of results that must be in a segment file before the operation is applied.
     fn pack(&self) -> Option<&Bytes> {
         None
     }
 
-    /// Bytes of memory that it takes while it waits; what is small need not say.
+    /// Bytes of memory that it uses while it waits; small operations need not define it.
     fn weight(&self) -> usize {
         self.pack().map_or(0, Bytes::len)
     }
@@ -36,37 +36,37 @@ pub trait WriteOp: Send + 'static {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Self::Output, StoreError>;
 }
 
-/// Something to read.
+/// A read operation.
 pub trait ReadOp: Send + 'static {
-    /// What is read.
+    /// The result.
     type Output: Send + 'static;
 
     /// Reads it.
     ///
     /// # Errors
-    /// The database would not, or what it holds makes no sense.
+    /// The database reported an error, or contains invalid data.
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError>;
 }
 
-/// What a read can read from.
+/// The sources of a read.
 pub struct Source<'a> {
     pub(super) conn: &'a mut Conn,
     pub(super) segments: &'a std::path::Path,
 }
 
-/// A transaction that is open.
+/// An open transaction.
 pub struct Tx<'a> {
     pub(super) conn: &'a mut Conn,
-    /// Where the pack of this operation stands.
+    /// The location of this operation's pack.
     pub(super) place: Option<Place>,
-    /// What the segment files gain and lose if it is committed.
+    /// Changes to the segment files if the transaction is committed.
     pub(super) settlement: &'a mut Settlement,
-    /// Epochs of the runs that this transaction has looked at.
+    /// Cached epochs of runs in this transaction.
     pub(super) epochs: &'a mut HashMap<i64, i64>,
 }
 
 impl Tx<'_> {
-    /// Refuses if the run is owned under another epoch.
+    /// Fails if the run is owned under another epoch.
     pub(super) fn check_epoch(&mut self, no: i64, epoch: i64) -> Result<(), StoreError> {
         let current = match self.epochs.get(&no) {
             Some(current) => *current,
@@ -80,22 +80,22 @@ impl Tx<'_> {
         if current == epoch { Ok(()) } else { Err(StoreError::Stale) }
     }
 
-    /// Why a statement found no run of this number and epoch.
+    /// The error if a statement found no run with this number and epoch.
     pub(super) fn refuse_epoch<T>(&mut self, no: i64) -> Result<T, StoreError> {
         let found = run::table.find(no).select(run::epoch).get_result::<i64>(self.conn).optional()?;
         Err(found.map_or(StoreError::NotFound, |_| StoreError::Stale))
     }
 }
 
-/// An operation in the queue, whatever its type.
+/// A queued operation of any type.
 pub(super) trait Queued: Send {
     fn pack(&self) -> Option<&Bytes>;
     fn weight(&self) -> usize;
-    /// Applies it and keeps what came of it, a refusal too. An error spoils the transaction.
+    /// Applies it and keeps its result, including a rejection. An error breaks the transaction.
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError>;
     /// Keeps an error instead.
     fn fail(&mut self, error: StoreError);
-    /// Tells whoever asked what came of it.
+    /// Sends the result to the caller.
     fn answer(self: Box<Self>);
 }
 
@@ -105,12 +105,12 @@ pub(super) struct Entry<O: WriteOp> {
     op: O,
     reply: oneshot::Sender<Outcome<O>>,
     result: Option<Outcome<O>>,
-    /// Counted for as long as it is there.
+    /// Counts the operation in the queue until dropped.
     _waiting: Waiting,
 }
 
 impl<O: WriteOp> Entry<O> {
-    /// And where its outcome will come.
+    /// Also returns the receiver of its result.
     pub(super) fn boxed(op: O, waiting: Waiting) -> (Box<dyn Queued>, oneshot::Receiver<Outcome<O>>) {
         let (reply, answer) = oneshot::channel();
         (Box::new(Self { op, reply, result: None, _waiting: waiting }), answer)
@@ -148,19 +148,19 @@ impl<O: WriteOp> Queued for Entry<O> {
     }
 
     fn answer(self: Box<Self>) {
-        let result = self.result.unwrap_or_else(|| Err(StoreError::Unknown("it was left out".into())));
-        // Whoever asked may have gone away; what is written is written.
+        let result = self.result.unwrap_or_else(|| Err(StoreError::Unknown("the operation was not executed".into())));
+        // The caller may be gone; the write is done anyway.
         let _ = self.reply.send(result);
     }
 }
 
-/// Writes some pages that nobody reads: shows whether anything can be stored.
+/// Writes some unused pages, to check whether the disk accepts writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe;
 
 impl Probe {
     const KEY: &str = "probe";
-    /// More than an ordinary write takes, and little beside what a disk has.
+    /// More than an ordinary write, but small compared with the disk.
     const BYTES: usize = 32 << 10;
 }
 
@@ -173,7 +173,7 @@ impl WriteOp for Probe {
     }
 }
 
-/// Writes nothing: answered when everything before it is answered.
+/// Writes nothing: completes after everything before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Barrier;
 

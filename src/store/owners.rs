@@ -1,4 +1,4 @@
-//! To which token the ids of nodes and workers belong. What stands for a token is an HMAC under it.
+//! Ownership of node and worker ids by tokens. An HMAC under the token identifies it.
 
 use super::dialect::Conn;
 use super::error::StoreError;
@@ -8,10 +8,10 @@ use crate::domain::ids::PeerId;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// Rows of one step of cleaning.
+/// Maximum rows per cleanup step.
 const ROWS: i64 = 200;
 
-/// What stands for the token that an id belongs to.
+/// The stored value that identifies the token of an id.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnerOf(pub PeerId);
 
@@ -28,16 +28,16 @@ fn owner_of(conn: &mut Conn, peer: PeerId) -> Result<Option<String>, StoreError>
     Ok(row.select(id_owner::owner).get_result(conn).optional()?)
 }
 
-/// An id is to belong to a token. Says whether it does now: not if it belongs to one of the others.
+/// Claims an id for a token. Returns whether it belongs to the token now: not if it belongs to one of the others.
 #[derive(Debug, Clone)]
 pub struct ClaimId {
     /// The id.
     pub peer: PeerId,
-    /// Stands for the token.
+    /// Identifies the token.
     pub owner: String,
-    /// Stand for the others that the broker has. What belongs to none of them is free.
+    /// Identify the other tokens of the broker. An id that belongs to none of them is free.
     pub others: Vec<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -61,13 +61,13 @@ impl WriteOp for ClaimId {
     }
 }
 
-/// The id belongs to nobody.
+/// Removes the owner of an id.
 pub(super) fn release_id(conn: &mut Conn, peer: PeerId) -> Result<(), StoreError> {
     diesel::delete(id_owner::table.find((peer.kind(), peer.to_string()))).execute(conn)?;
     Ok(())
 }
 
-/// Releases ids of workers that were claimed before an instant and of which nothing is kept any more.
+/// Releases ids of workers that were claimed before a time and have no stored data.
 pub(super) fn release_unknown_workers(conn: &mut Conn, before: Timestamp) -> Result<usize, StoreError> {
     let kept = worker_record::table.select(worker_record::id);
     let unknown = id_owner::table

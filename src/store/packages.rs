@@ -1,7 +1,7 @@
-//! Packages that the broker keeps: a row each, and a file beside the database.
+//! Packages that the broker stores: a row each, and a file beside the database.
 //!
-//! A file is whole before it has its name, and has its name before there is a row. So a row without a file is never there,
-//! and a file without a row is a stray that nobody knows of.
+//! A file is complete before it gets its name, and has its name before its row exists. So there is never a row without a file, and
+//! a file without a row is a stray.
 
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -14,9 +14,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What a file is called before its name is known begins so.
+/// Prefix of a file that has no final name yet.
 const UNFINISHED: &str = "unfinished-";
-/// A stray that is younger, in milliseconds, may be one whose row is on its way.
+/// A younger stray, in milliseconds, may get its row soon.
 const YOUNG_MS: i64 = 3_600_000;
 
 /// A package as it is stored.
@@ -25,19 +25,19 @@ const YOUNG_MS: i64 = 3_600_000;
 pub struct PackageRow {
     /// SHA-256 of its bytes: 64 hexadecimal digits.
     pub sha256: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: i64,
-    /// What it was called.
+    /// Its original name.
     pub name: Option<String>,
     /// Its media type.
     pub media_type: String,
-    /// Who brought it.
+    /// Who uploaded it.
     pub create_by: Option<String>,
     /// When, in milliseconds.
     pub creation_time: i64,
 }
 
-/// Keeps a package whose file is there. The same bytes again: what was there stays, and is given back.
+/// Stores a package whose file exists. For known bytes it returns the stored row unchanged.
 #[derive(Debug, Clone)]
 pub struct InsertPackage(pub PackageRow);
 
@@ -50,7 +50,7 @@ impl WriteOp for InsertPackage {
     }
 }
 
-/// Forgets a package. [`StoreError::Conflict`] names a job that uses it, or says that a run does.
+/// Deletes a package. [`StoreError::Conflict`] contains a text with the job or the run that uses it.
 #[derive(Debug, Clone)]
 pub struct DeletePackage(pub String);
 
@@ -102,14 +102,14 @@ impl ReadOp for GetPackage {
     }
 }
 
-/// The folder of the files. What it does blocks.
+/// The folder of the files. Its calls block.
 #[derive(Debug, Clone)]
 pub struct PackageFiles {
     folder: PathBuf,
 }
 
 impl PackageFiles {
-    /// Beside this database.
+    /// The folder beside this database.
     #[must_use]
     pub fn beside(database: &Path) -> Self {
         Self { folder: super::beside(database, "-packages") }
@@ -118,7 +118,7 @@ impl PackageFiles {
     /// Begins a file.
     ///
     /// # Errors
-    /// The system refuses; so for all that follow.
+    /// The system reports an error; the same for the calls below.
     pub fn begin(&self) -> io::Result<Upload> {
         private::make_folder(&self.folder)?;
         let path = self.folder.join(format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple()));
@@ -139,7 +139,7 @@ impl PackageFiles {
         }
     }
 
-    /// Removes what is old and none of these packages. Gives back how many files that were.
+    /// Removes old files that belong to none of these packages. Returns the number of files.
     pub fn remove_strays(&self, known: &[PackageRow], now: Timestamp) -> io::Result<usize> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -159,7 +159,7 @@ impl PackageFiles {
     }
 }
 
-/// A file that is being written. Dropped, it is gone.
+/// A file that is being written. Removed when dropped.
 #[derive(Debug)]
 pub struct Upload {
     file: File,
@@ -170,10 +170,10 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Appends to it, and gives back its size.
+    /// Appends to it, and returns its size.
     ///
     /// # Errors
-    /// The disk is full, or broken.
+    /// The disk is full or reports an error.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.file.write_all(bytes)?;
         self.hash.update(bytes);
@@ -181,7 +181,7 @@ impl Upload {
         Ok(self.size)
     }
 
-    /// Its file as far as it is written, to be read, and its size.
+    /// Opens the written part for reading; also returns its size.
     ///
     /// # Errors
     /// As above.
@@ -189,7 +189,7 @@ impl Upload {
         Ok((File::open(&self.path)?, self.size))
     }
 
-    /// Gives it its name, when it is on disk: its hash and its size.
+    /// Syncs it to disk and gives it its name: its hash. Also returns its size.
     ///
     /// # Errors
     /// As above.
@@ -197,7 +197,7 @@ impl Upload {
         self.file.sync_all()?;
         let sha256: String = self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         fs::rename(&self.path, self.folder.join(&sha256))?;
-        // The name is on disk only with its folder.
+        // The name is on disk only after the folder is synced.
         File::open(&self.folder)?.sync_all()?;
         Ok((sha256, self.size))
     }
@@ -205,7 +205,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // One that has its name is not there any more under this one.
+        // A finished file no longer has this name.
         let _ = fs::remove_file(&self.path);
     }
 }

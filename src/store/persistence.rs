@@ -1,7 +1,7 @@
-//! The front of the store: an actor that collects what is to be written and keeps the one writer busy.
+//! The front of the store: an actor that collects writes and keeps the single writer busy.
 //!
-//! While a batch is being written the next one gathers; so a commit serves however many came meanwhile, and one who
-//! comes alone waits for nobody. It also gives the answers, so that a batch crosses threads twice and not once for each.
+//! While a batch is being written the next one is collected; so one commit serves all writes that came meanwhile, and a single write
+//! does not wait for others. The actor also sends the results, so that a batch crosses threads twice and not once for each write.
 
 use super::error::StoreError;
 use super::op::Queued;
@@ -11,9 +11,9 @@ use actix::prelude::*;
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
-/// Operations in one transaction.
+/// Maximum operations per transaction.
 const BATCH_OPS: usize = 256;
-/// … and the bytes after which no more go in.
+/// Bytes after which a transaction accepts no further operation.
 const BATCH_BYTES: usize = 16 << 20;
 
 /// From the handle: an operation to write.
@@ -23,21 +23,21 @@ impl Message for Enqueue {
     type Result = ();
 }
 
-/// From the handle: write what is here, close the database and say so.
+/// From the handle: write everything, close the database and confirm.
 pub(super) struct Finish(pub(super) oneshot::Sender<()>);
 
 impl Message for Finish {
     type Result = ();
 }
 
-/// To itself: the mailbox is empty, what has gathered may go.
+/// To itself: the mailbox is empty, so send the collected batch.
 struct Flush;
 
 impl Message for Flush {
     type Result = ();
 }
 
-/// To the writer and back: operations to be written in one transaction, in this order.
+/// To the writer and back: operations to write in one transaction, in this order.
 pub(super) struct Batch(pub(super) Vec<Slot>);
 
 impl Message for Batch {
@@ -47,9 +47,9 @@ impl Message for Batch {
 /// An operation in a batch.
 pub(super) struct Slot {
     pub(super) queued: Box<dyn Queued>,
-    /// Where its pack stands, once it does.
+    /// The location of its pack, once stored.
     pub(super) place: Option<Place>,
-    /// What came of it is known without a transaction.
+    /// Its result is known without a transaction.
     pub(super) settled: bool,
 }
 
@@ -77,7 +77,7 @@ impl Persistence {
         (!slots.is_empty()).then_some(Batch(slots))
     }
 
-    /// What else is in the mailbox comes first and goes along.
+    /// Processes the rest of the mailbox first, so that it joins the batch.
     fn plan_flush(&mut self, ctx: &mut Context<Self>) {
         if !self.flush_planned {
             self.flush_planned = true;
@@ -95,11 +95,11 @@ impl Persistence {
                 this.is_writing = false;
                 match outcome {
                     Ok(Batch(slots)) => slots.into_iter().for_each(|slot| slot.queued.answer()),
-                    // Dropped with the message; to whoever asked that means: nobody knows.
+                    // The operations are dropped with the message; for their callers that means: outcome unknown.
                     Err(e) => log::error!("the writer is gone error={e}"),
                 }
-                // Those who were answered just now may have more to write, and others of this thread too: they have
-                // their turn before the next commit, which costs the same for one as for many.
+                // Callers that just got results, and others on this thread, may have more to write: let them add it before the next
+                // commit, which costs the same for one as for many.
                 this.plan_flush(ctx);
             });
             ctx.spawn(written);

@@ -1,4 +1,4 @@
-//! How far the plans of jobs are decided.
+//! Plan states of jobs.
 
 use super::columns::id;
 use super::dialect::Conn;
@@ -13,16 +13,16 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
 
-/// How far a plan is decided, and when its job comes next.
+/// The state of a plan, and the next scheduled time of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredPlan {
-    /// How far.
+    /// The state.
     pub state: PlanState,
-    /// When it comes next; none: not, or not until a run has ended.
+    /// The next scheduled time; `None`: never, or not before a run has ended.
     pub next_at: Option<Timestamp>,
 }
 
-/// The agenda: every job that comes, and when. Jobs that are disabled or deleted do not come.
+/// The agenda: each job with a next scheduled time. Disabled and deleted jobs have none.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadAgenda;
 
@@ -41,8 +41,7 @@ impl ReadOp for LoadAgenda {
     }
 }
 
-/// Jobs that are on and whose plans know of an instant of the past that is after this one: the clock went back. See
-/// [`PlanState::latest`].
+/// Enabled jobs whose plans contain a past time after this one: the clock went back. See [`PlanState::latest`].
 #[derive(Debug, Clone, Copy)]
 pub struct JobsFromLater(pub Timestamp);
 
@@ -59,17 +58,17 @@ impl ReadOp for JobsFromLater {
     }
 }
 
-/// The plan of a job goes on without a fire: a run asked for a time, or ended. [`StoreError::Conflict`] says `plan` if it
-/// went on meanwhile.
+/// Advances the plan of a job without a fire: a run requested a time, or ended. [`StoreError::Conflict`] contains `plan` if the
+/// plan changed meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct MovePlan {
     /// The job.
     pub job_id: JobId,
-    /// How far it was.
+    /// The plan state before.
     pub was: PlanState,
-    /// How far it is.
+    /// The plan state after.
     pub state: PlanState,
-    /// When it comes next.
+    /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
 }
 
@@ -119,7 +118,7 @@ pub(super) fn load_plans(conn: &mut Conn, keys: &[String]) -> Result<HashMap<Str
     Ok(rows.into_iter().map(|row| (row.job_id.clone(), row.into())).collect())
 }
 
-/// The plan goes on. Refuses if it is not as whoever decided took it to be.
+/// Advances the plan. Fails if it is not in the expected state.
 pub(super) fn move_plan(
     conn: &mut Conn,
     job: JobId,
@@ -152,7 +151,7 @@ pub(super) fn insert_plan(conn: &mut Conn, key: &str, state: &PlanState, next_at
     Ok(())
 }
 
-/// A run of the job ended well then.
+/// Records when a run of the job succeeded.
 pub(super) fn note_good_end(conn: &mut Conn, job: JobId, finish: i64) -> Result<(), StoreError> {
     diesel::update(plan::table.find(job_key(job).text())).set(plan::ended_well.eq(finish)).execute(conn)?;
     Ok(())

@@ -44,7 +44,7 @@ impl Actor for Reader {
 impl<O: ReadOp> Handler<Read<O>> for Reader {
     type Result = Result<O::Output, StoreError>;
     fn handle(&mut self, Read(op): Read<O>, _: &mut SyncContext<Self>) -> Self::Result {
-        // A panic would end this thread for good.
+        // Without this a panic would end the thread permanently.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.read(&op))).unwrap_or_else(|_| {
             self.conn = None;
             self.gauge.panicked();

@@ -1,4 +1,4 @@
-//! What comes back of blocks: results, their acknowledgement, and what each node did.
+//! Results of blocks, their acknowledgement, and the work of each node.
 
 use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
 use super::columns::{Hex, block_key, block_keys, id};
@@ -18,7 +18,7 @@ use diesel::prelude::*;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Stores the results of a block that has none yet. Refused as `state` if it has.
+/// Stores the results of a block without results. Rejected as `state` if it has results.
 #[derive(Debug, Clone)]
 pub struct StoreResult {
     /// The run.
@@ -29,21 +29,21 @@ pub struct StoreResult {
     pub seq: Seq,
     /// Who downloaded it; `None` if the broker gave it up itself.
     pub node: Option<NodeId>,
-    /// The hand-out that brought them.
+    /// The attempt that returned them.
     pub attempt: u32,
-    /// Requests answered well.
+    /// Requests that succeeded.
     pub success: u32,
-    /// … and not.
+    /// Requests that failed.
     pub error: u32,
-    /// What kept it from being downloaded as a whole.
+    /// Why the whole block could not be downloaded.
     pub exception: Option<String>,
     /// It failed as a whole.
     pub failed: bool,
-    /// What became of the requests that failed, for those who ask after the results are gone.
+    /// Details of the failed requests, kept after the results are deleted.
     pub failures: Option<Bytes>,
     /// The results.
     pub pack: Bytes,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -68,18 +68,18 @@ impl WriteOp for StoreResult {
     }
 }
 
-/// Blocks are done, and these follow from them. A block that was acknowledged before, or has no results, is left alone.
+/// Acknowledges blocks and stores the blocks that follow from them. Blocks with an acknowledgement or without results do not change.
 #[derive(Debug, Clone)]
 pub struct Ack {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// The blocks that are done.
+    /// The acknowledged blocks.
     pub seqs: Vec<Seq>,
-    /// The blocks that follow.
+    /// The new blocks.
     pub push: Vec<NewBlock>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -101,8 +101,8 @@ impl WriteOp for Ack {
     }
 }
 
-/// Blocks with their results, as a worker gets them. A block without results is left out, and so is one whose results
-/// were acknowledged or given up. One whose results are lost or damaged is told apart.
+/// Blocks with their results, as sent to a worker. Leaves out blocks without results, and blocks whose results were acknowledged or
+/// given up. Blocks with lost or damaged results are reported separately.
 #[derive(Debug, Clone)]
 pub struct ReadResults {
     /// The run.
@@ -122,11 +122,11 @@ pub struct StoredResult {
     pub payload: Bytes,
     /// The results.
     pub pack: Bytes,
-    /// They agree with their checksum; those that were stored before there was one have none.
+    /// They match their checksum; results from before checksums were introduced have none.
     pub is_checked: bool,
     /// It failed as a whole.
     pub failed: bool,
-    /// What kept it from being downloaded as a whole.
+    /// Why the whole block could not be downloaded.
     pub exception: Option<String>,
 }
 
@@ -139,20 +139,20 @@ pub struct DiscardResults {
     pub epoch: i64,
     /// The block.
     pub seq: Seq,
-    /// Why.
+    /// The reason.
     pub exception: String,
 }
 
-/// What the results of a block had counted for.
+/// The counters of the discarded results of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Discarded {
-    /// Requests answered well.
+    /// Requests that succeeded.
     pub success: u32,
-    /// … and not.
+    /// Requests that failed.
     pub error: u32,
-    /// The hand-out that brought them.
+    /// The attempt that returned them.
     pub attempt: u32,
-    /// Who downloaded them.
+    /// The node that downloaded them.
     pub node: Option<NodeId>,
 }
 
@@ -193,16 +193,16 @@ impl WriteOp for DiscardResults {
     }
 }
 
-/// What was found of the results of some blocks.
+/// The results found for some blocks.
 #[derive(Debug, Clone, Default)]
 pub struct ReadBlocks {
-    /// Those that are there.
+    /// Intact results.
     pub results: Vec<StoredResult>,
-    /// Blocks whose results are lost or damaged, and why.
+    /// Blocks with lost or damaged results, and the reason.
     pub damaged: Vec<(Seq, String)>,
 }
 
-/// Reads blocks, until so many bytes are read; the numbers of those that are left come second.
+/// Reads blocks up to a number of bytes; also returns the numbers of the remaining blocks.
 fn read_results(from: &mut Source<'_>, no: i64, seqs: &[Seq], most_bytes: usize) -> Result<(ReadBlocks, Vec<Seq>), StoreError> {
     let mut packs = PackReader::new(from.segments);
     let (mut found, mut bytes) = (ReadBlocks::default(), 0);
@@ -216,7 +216,7 @@ fn read_results(from: &mut Source<'_>, no: i64, seqs: &[Seq], most_bytes: usize)
                 bytes += result.payload.len() + result.pack.len();
                 found.results.push(result);
             }
-            // Its segment may have gone because it was acknowledged since its row was read.
+            // Its segment may be gone because the block was acknowledged after its row was read.
             Some(Err(_)) if is_acked(from.conn, block_key(no, seq))? => {}
             Some(Err(why)) => found.damaged.push((seq, why)),
         }
@@ -232,14 +232,14 @@ impl ReadOp for ReadResults {
     }
 }
 
-/// As [`ReadResults`], but what follows the block with which so many bytes are read is left; its numbers come second.
+/// As [`ReadResults`], but stops after the block that reaches the byte limit; also returns the remaining numbers.
 #[derive(Debug)]
 pub struct ReadResultsWithin {
     /// The run.
     pub no: i64,
     /// The blocks.
     pub seqs: Vec<Seq>,
-    /// Bytes of requests and results.
+    /// Maximum bytes of requests and results.
     pub most_bytes: usize,
 }
 
@@ -276,7 +276,7 @@ fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -
     Ok(Some(Ok(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, is_checked, failed, exception })))
 }
 
-/// What each node did for a run: requests answered well and not, and its last report.
+/// The work of each node for a run: succeeded and failed requests, and its last report.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeCounts {
     /// The run.
@@ -324,12 +324,12 @@ fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Resul
     Ok(answer.execute(conn)?)
 }
 
-/// The segment that its results stand in, if it had any and was not acknowledged before.
+/// The segment of its results, if it had results and was not acknowledged before.
 fn update_acked(conn: &mut Conn, key: i64) -> Result<Option<Option<i32>>, StoreError> {
     Ok(Acknowledge { key }.get_result::<Option<i32>>(conn).optional()?)
 }
 
-/// Results that wait for a worker, by segment, among blocks with these keys.
+/// Number of results that wait for a worker, by segment, among blocks with these keys.
 pub(super) fn unacknowledged(conn: &mut Conn, (first, last): (i64, i64)) -> Result<Vec<(i32, i64)>, StoreError> {
     let rows: Vec<(Option<i32>, i64)> = block::table
         .filter(block::key.between(first, last))
@@ -343,7 +343,7 @@ pub(super) fn unacknowledged(conn: &mut Conn, (first, last): (i64, i64)) -> Resu
 
 const LAST_SEGMENT: &str = "last_segment";
 
-/// Notes the highest number that a segment was given.
+/// Stores the highest used segment number.
 pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
     let value = number.to_string();
     diesel::insert_into(meta::table)
@@ -355,7 +355,7 @@ pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), Stor
     Ok(())
 }
 
-/// Opens the folder of segments and deletes those that no open run waits for.
+/// Opens the folder of segments and deletes those that no open run needs.
 pub(super) fn open_segments(conn: &mut Conn, folder: &Path) -> Result<Segments, StoreError> {
     let mut live = HashMap::new();
     for no in open_run_numbers(conn)? {

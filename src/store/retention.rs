@@ -1,7 +1,7 @@
-//! What is old goes, in small steps: each reads which rows may go without holding the writer up, and then deletes a few
-//! hundred of them at most in an operation that shares its transaction with the others' writes.
+//! Retention removes old rows in small steps: each step reads which rows may be deleted without blocking the writer, and then deletes
+//! at most a few hundred of them in an operation that shares its transaction with other writes.
 //!
-//! Every deletion looks again whether the row may go: what was read may not be true any more.
+//! Every deletion checks the rows again, because they may have changed since they were read.
 
 use super::columns::block_keys;
 use super::dialect::Conn;
@@ -17,50 +17,50 @@ use diesel::sql_types::BigInt;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Rows of one step.
+/// Maximum rows per step.
 const ROWS: i64 = 200;
-/// A step that has taken so long leaves the rest to the next one.
+/// A step that has taken this long leaves the rest to the next one.
 const STEP: Duration = Duration::from_millis(5);
-/// Runs and changes that one read looks at.
+/// Maximum runs and changes per read.
 const LOOKED_AT: i64 = 200;
-/// Jobs whose ledger one read looks at.
+/// Maximum jobs per read whose ledger is searched.
 const JOBS: usize = 50;
 
-/// The instant up to which rows of the ledger may have been cleaned away, as it stands in `meta`.
+/// Key in `meta`: the time up to which ledger rows may have been deleted.
 const LEDGER_CLEANED_UNTIL: &str = "ledger_cleaned_until";
 
-/// Runs that may go, among the next few hundred.
+/// Runs that may be deleted, among the next few hundred.
 #[derive(Debug, Clone)]
 pub struct OldRuns {
-    /// Those after this number.
+    /// Only runs after this number.
     pub after_no: i64,
-    /// Ended runs that each job keeps, unless it says otherwise.
+    /// Default number of ended runs to keep per job.
     pub keep: u32,
-    /// Milliseconds for which a job keeps them, unless it says otherwise.
+    /// Default milliseconds to keep them.
     pub age_ms: u64,
-    /// Of jobs that were looked at before in this round: the newest run that may go by number, and their age.
+    /// Limits of jobs that this round has seen before: the newest run to delete by number, and by age.
     pub limits: HashMap<String, RunLimit>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What a job keeps.
+/// The retention limits of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimit {
-    /// Ended runs up to this number go.
+    /// Ended runs up to this number are deleted.
     upto_no: i64,
-    /// Those that ended before this go.
+    /// Runs that ended before this are deleted.
     before: i64,
 }
 
-/// The answer to [`OldRuns`].
+/// The result of [`OldRuns`].
 #[derive(Debug, Clone, Default)]
 pub struct FoundRuns {
     /// The runs.
     pub nos: Vec<i64>,
-    /// Where to go on; none: these were the last.
+    /// Where to continue; `None`: there are no more.
     pub next: Option<i64>,
-    /// What each job keeps.
+    /// The limits of each job.
     pub limits: HashMap<String, RunLimit>,
 }
 
@@ -97,9 +97,9 @@ impl ReadOp for OldRuns {
 impl OldRuns {
     fn limit_of(&self, conn: &mut Conn, job_id: &str) -> Result<RunLimit, StoreError> {
         let policies: Option<Option<String>> = job::table.find(job_id).select(job::policies).get_result(conn).optional()?;
-        // Of a job that was purged nothing stays.
+        // Everything of a purged job is deleted.
         let Some(policies) = policies else { return Ok(RunLimit { upto_no: i64::MAX, before: i64::MAX }) };
-        // What is not understood keeps what is usual.
+        // Policies that cannot be parsed use the defaults.
         let own = policies.and_then(|text| serde_json::from_str::<Policies>(&text).ok()).unwrap_or_default().keep;
         let before = self.now.plus_ms(-i64::try_from(own.age.unwrap_or(self.age_ms)).unwrap_or(i64::MAX)).0;
         let ended = run::table.filter(run::job_id.eq(job_id)).filter(run::finish_time.is_not_null());
@@ -109,16 +109,16 @@ impl OldRuns {
     }
 }
 
-/// Deletes runs that are over and settled, with their blocks, payloads and logs, as far as one step goes.
+/// Deletes ended runs whose ends were applied, with their blocks, payloads and logs, within the limits of one step.
 #[derive(Debug, Clone)]
 pub struct DeleteRuns(pub Vec<i64>);
 
-/// What a deletion of runs did.
+/// The result of a deletion of runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeletedRuns {
-    /// So many of the given runs are dealt with, from the front.
+    /// Number of the given runs that are finished, from the front.
     pub runs: usize,
-    /// Bytes of their logs.
+    /// Bytes of their deleted logs.
     pub log_bytes: u64,
 }
 
@@ -134,7 +134,7 @@ impl WriteOp for DeleteRuns {
             let may_go = run::table.find(no).filter(run::finish_time.is_not_null()).filter(run::follow.eq(false));
             if may_go.select(run::no).get_result::<i64>(tx.conn).optional()?.is_some() {
                 let (first, last) = block_keys(*no);
-                // Their results are released already: that came with the end of the run.
+                // Their results were released at the end of the run.
                 let keys: Vec<i64> = block::table.filter(block::key.between(first, last)).limit(rows).select(block::key).load(tx.conn)?;
                 if let (Some(low), Some(high)) = (keys.first(), keys.last()) {
                     super::failures::forget(tx.conn, (*low, *high))?;
@@ -162,7 +162,7 @@ impl WriteOp for DeleteRuns {
     }
 }
 
-/// Deletes lines of the logs of a run, or of all, the oldest first: how many, and their bytes.
+/// Deletes the oldest log lines of a run, or of all runs; returns their number and bytes.
 fn delete_lines(conn: &mut Conn, run_no: Option<i64>, limit: i64) -> Result<(i64, u64), StoreError> {
     let mut query = run_log::table.order(run_log::id).limit(limit).select((run_log::id, octet_length(run_log::text))).into_boxed();
     if let Some(no) = run_no {
@@ -176,19 +176,19 @@ fn delete_lines(conn: &mut Conn, run_no: Option<i64>, limit: i64) -> Result<(i64
 
 #[diesel::declare_sql_function]
 extern "SQL" {
-    /// Bytes of a text; it is not read for that.
+    /// Length of a text in bytes; does not read the text.
     fn octet_length(text: diesel::sql_types::Text) -> diesel::sql_types::BigInt;
 }
 
-/// Bytes of the logs of runs after a line, up to so many lines.
+/// Bytes of the run logs after a line, up to a number of lines.
 #[derive(Debug, Clone, Copy)]
 pub struct LogBytes {
-    /// Lines after this one.
+    /// Only lines after this one.
     pub after: i64,
 }
 
 impl ReadOp for LogBytes {
-    /// The bytes, and where to go on if there may be more.
+    /// The bytes, where to continue, and whether there may be more.
     type Output = (u64, i64, bool);
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
@@ -204,7 +204,7 @@ impl ReadOp for LogBytes {
     }
 }
 
-/// Deletes the oldest lines of all logs. Gives back their bytes.
+/// Deletes the oldest lines of all logs. Returns their bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct DeleteOldestLines;
 
@@ -216,21 +216,21 @@ impl WriteOp for DeleteOldestLines {
     }
 }
 
-/// Rows of the ledger that may go: of the next few jobs, at most one step's worth.
+/// Ledger rows that may be deleted: of the next few jobs, at most one step's worth.
 #[derive(Debug, Clone)]
 pub struct OldFires {
-    /// Jobs after this one.
+    /// Only jobs after this one.
     pub after_job: String,
-    /// Rows that end before this instant go.
+    /// Rows that end before this time are deleted.
     pub before: Timestamp,
 }
 
-/// The answer to [`OldFires`].
+/// The result of [`OldFires`].
 #[derive(Debug, Clone, Default)]
 pub struct FoundFires {
-    /// The rows: job, planned instant.
+    /// The rows: job and scheduled time.
     pub rows: Vec<(String, i64)>,
-    /// Where to go on; none: these were the last. A job with more rows than a step takes comes again.
+    /// Where to continue; `None`: there are no more. A job with more rows than a step takes is returned again.
     pub next: Option<String>,
 }
 
@@ -258,12 +258,12 @@ impl ReadOp for OldFires {
     }
 }
 
-/// Deletes rows of the ledger, and remembers until when: whoever proves that ledger and plan agree has to know.
+/// Deletes ledger rows, and stores until when: the verification of ledger and plan needs it.
 #[derive(Debug, Clone)]
 pub struct DeleteFires {
     /// The rows.
     pub rows: Vec<(String, i64)>,
-    /// Rows that end before this instant go.
+    /// Rows that end before this time are deleted.
     pub before: Timestamp,
 }
 
@@ -291,7 +291,7 @@ fn cleaned_until(conn: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
     Ok(value.and_then(|value| value.parse().ok()).map(Timestamp))
 }
 
-/// Rows of the ledger before this instant may have been cleaned away; none: no row was.
+/// Ledger rows before this time may have been deleted; `None`: no row was.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerCleanedUntil;
 
@@ -303,18 +303,18 @@ impl ReadOp for LedgerCleanedUntil {
     }
 }
 
-/// Changes of jobs that may go: those before an instant, but for the last one before it, which says how the job was from
-/// then on; and all of a job that was purged.
+/// Job changes that may be deleted: those before a time, except the last one before it, which defines the job from then on; and
+/// all changes of a purged job.
 #[derive(Debug, Clone, Copy)]
 pub struct OldChanges {
-    /// Changes after this one.
+    /// Only changes after this one.
     pub after: i64,
-    /// The instant.
+    /// The time.
     pub before: Timestamp,
 }
 
 impl ReadOp for OldChanges {
-    /// The changes, and where to go on; none: these were the last.
+    /// The changes, and where to continue; `None`: there are no more.
     type Output = (Vec<i64>, Option<i64>);
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
@@ -355,10 +355,10 @@ impl WriteOp for DeleteChanges {
     }
 }
 
-/// Events before an instant that are settled, and whose messages have arrived or were given up, the oldest.
+/// The oldest processed events before a time whose messages were delivered or given up.
 #[derive(Debug, Clone, Copy)]
 pub struct OldEvents {
-    /// The instant.
+    /// The time.
     pub before: Timestamp,
 }
 
@@ -371,7 +371,7 @@ impl ReadOp for OldEvents {
             #[diesel(sql_type = BigInt)]
             id: i64,
         }
-        // Events are written in the order of time, more or less: the oldest stand together.
+        // Events are written almost in the order of time: the oldest are adjacent.
         let query = "SELECT id FROM (SELECT id, at, is_done FROM alert_event ORDER BY id LIMIT 1000) AS event WHERE at < ? \
             AND is_done = 1 AND NOT EXISTS (SELECT 1 FROM alert_delivery WHERE event_id = event.id AND state IN ('waiting', 'sending')) LIMIT ?";
         let query = diesel::sql_query(query).bind::<BigInt, _>(self.before.0).bind::<BigInt, _>(ROWS / 2);
@@ -379,7 +379,7 @@ impl ReadOp for OldEvents {
     }
 }
 
-/// Deletes events and what was sent of them.
+/// Deletes events and their deliveries.
 #[derive(Debug, Clone)]
 pub struct DeleteEvents(pub Vec<i64>);
 

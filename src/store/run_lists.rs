@@ -1,4 +1,4 @@
-//! Lists of runs, and what they are found by.
+//! Lists of runs, with filters.
 
 use super::columns::id;
 use super::dialect::Conn;
@@ -27,15 +27,15 @@ pub struct ListRuns {
     pub kind: Option<JobKind>,
     /// Only those of jobs that are in this group now.
     pub group: Option<String>,
-    /// Only those of this trace.
+    /// Only those with this trace id.
     pub trace: Option<TraceId>,
-    /// Only those made at this instant and later.
+    /// Only those created at this time or later.
     pub from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
+    /// Only those created at this time or earlier.
     pub to: Option<Timestamp>,
-    /// The oldest first.
+    /// Oldest first instead of newest first.
     pub ascending: bool,
-    /// Only those that follow the run of this number in that order.
+    /// Only those that follow the run with this number in that order.
     pub after_no: Option<i64>,
     /// At most this many.
     pub limit: usize,
@@ -47,7 +47,7 @@ impl ReadOp for ListRuns {
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
         let mut query = run::table.select(RunRow::as_select()).into_boxed();
         if let Some(part) = &self.id {
-            // By the index of ids alone, since the rows are wide. A part of an id is digits and nothing else.
+            // Uses only the index of ids, because the rows are wide. A part of an id contains only digits, so it is safe in the text.
             let digits = part.digits();
             let ids = format!("run.identity IN (SELECT identity FROM run WHERE identity LIKE '{digits}%' OR identity LIKE '%{digits}')");
             query = query.filter(sql::<Bool>(&ids));
@@ -65,7 +65,7 @@ impl ReadOp for ListRuns {
             query = query.filter(run::job_id.eq_any(job::table.filter(job::group_name.eq(group)).select(job::id)));
         }
         if let Some(trace) = &self.trace {
-            // A run that began its own trace is found by its identity; the index of traces has only the others.
+            // A run with its own trace has its identity as trace id; the index of traces contains only the others.
             let digits = trace.to_string();
             let ids = format!(
                 "run.no IN (SELECT no FROM run WHERE identity = '{digits}' AND trace_id = identity \
@@ -88,7 +88,7 @@ impl ReadOp for ListRuns {
     }
 }
 
-/// The runs that are not over and do not wait for another, the oldest first: those that have an actor.
+/// Open runs that are not queued, the oldest first: those that have an actor.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenRuns;
 
@@ -106,14 +106,13 @@ impl ReadOp for OpenRuns {
     }
 }
 
-/// The states of runs that are not over, as they stand in the index of these: with parameters the planner could not use it.
+/// The states of open runs, exactly as in their index: with parameters the planner could not use it.
 pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
 
-/// The same for a query in the order of numbers, for whose sake the planner would read all runs that there ever were.
+/// The same for a query ordered by number, for which the planner would otherwise read all runs.
 pub(super) const AMONG_OPEN: &str = "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))";
 
-/// Runs in this state, said so that they are found by an index: those that are not over, and those that ended badly. A
-/// success is what most of the others are.
+/// Runs in this state, written so that an index is used for open and failed runs. Most of the other runs are successful.
 pub(super) fn in_state(state: RunState) -> String {
     match state {
         RunState::Pending | RunState::Scheduled | RunState::Running => format!("{AMONG_OPEN} AND state = '{}'", state.name()),
@@ -122,7 +121,7 @@ pub(super) fn in_state(state: RunState) -> String {
     }
 }
 
-/// The numbers of the runs that are not over.
+/// The numbers of the open runs.
 pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> {
     Ok(run::table.filter(sql::<Bool>(AMONG_OPEN)).select(run::no).load(conn)?)
 }

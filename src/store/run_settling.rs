@@ -23,9 +23,9 @@ pub struct RetryRun {
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// The attempt that comes.
+    /// The next attempt.
     pub attempt: u32,
-    /// Not before this.
+    /// Its earliest start.
     pub not_before: Timestamp,
     /// Why the last one failed.
     pub reason: String,
@@ -47,7 +47,7 @@ impl WriteOp for RetryRun {
                 run::update_by.eq(None::<String>),
             ))
             .execute(tx.conn)?;
-        // The row forgets it with the next attempt.
+        // The next attempt clears it in the row.
         let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text: self.reason.clone() };
         logs::insert_line(tx.conn, self.no, &line)
     }
@@ -60,13 +60,13 @@ pub struct BeginRun {
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Where it is now.
+    /// Its new state.
     pub state: RunState,
-    /// Who carries it out.
+    /// The worker that runs it.
     pub worker: Option<WorkerId>,
-    /// Its first attempt may begin later than its job lets it.
+    /// Its first attempt may be later than its job's limit.
     pub may_be_late: bool,
-    /// Now; kept of the first attempt.
+    /// Now; stored for the first attempt.
     pub now: Timestamp,
 }
 
@@ -90,23 +90,23 @@ impl WriteOp for BeginRun {
     }
 }
 
-/// The time that a run asks for, for the next run of its job.
+/// The time that a run requests for the next run of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextAsked {
-    /// When.
+    /// The requested time.
     pub at: Timestamp,
-    /// When it asked, if that is a pause from then on; none: it named the instant.
+    /// When it requested that, if it is a pause from then on; `None`: it named a time.
     pub from: Option<Timestamp>,
 }
 
-/// The end of a run, and the time that it asks for: kept with it until its job has dealt with both.
+/// The end of a run, and the time that it requests: stored together until its job has applied both.
 #[derive(Debug, Clone)]
 pub struct WithNext<T> {
-    /// The end. If a time is asked for, it has to say that its job is to hear of it.
+    /// The end. With a requested time it must request the notification of its job.
     pub end: T,
     /// The run.
     pub no: i64,
-    /// The time, if it asks for one.
+    /// The requested time, if any.
     pub next: Option<NextAsked>,
 }
 
@@ -123,7 +123,7 @@ impl<T: WriteOp> WriteOp for WithNext<T> {
     }
 }
 
-/// The time that a run asked for when it ended, if its job has not dealt with that yet.
+/// The time that a run requested when it ended, if its job has not applied that yet.
 #[derive(Debug, Clone, Copy)]
 pub struct NextOf(pub i64);
 
@@ -137,25 +137,25 @@ impl ReadOp for NextOf {
     }
 }
 
-/// What the end of a run means to its job is dealt with: the plan goes on, and the run that waits for its turn may begin.
-/// [`StoreError::Conflict`] says `plan` if the plan went on meanwhile.
+/// The effects of a run's end on its job: the plan advances, and a queued run may begin. [`StoreError::Conflict`] contains
+/// `plan` if the plan changed meanwhile.
 #[derive(Debug, Clone)]
 pub struct SettleRun {
-    /// The run that ended; none if there is only a turn to give.
+    /// The run that ended; `None` to only release a queued run.
     pub ended: Option<Identity>,
     /// The job.
     pub job_id: JobId,
-    /// How far its plan was.
+    /// The plan state before.
     pub was: PlanState,
-    /// How far it is.
+    /// The plan state after.
     pub state: PlanState,
-    /// When it comes next.
+    /// The next scheduled time of the job.
     pub next_at: Option<Timestamp>,
-    /// The run whose turn it is.
+    /// The queued run that may begin.
     pub release: Option<Identity>,
-    /// What is worth an alert.
+    /// Events that cause alerts.
     pub events: Vec<NewEvent>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
     /// Lines for the log of the run that ended.
     pub lines: Vec<NewLine>,
@@ -181,28 +181,28 @@ impl WriteOp for SettleRun {
         }
         if let Some(identity) = self.release {
             let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
-            // Not nothing: by this a run that had to wait is told from one that may be at work already.
+            // Not NULL: this distinguishes a run that was queued from one that may have begun already.
             diesel::update(row).set(run::not_before.eq(self.now.0)).execute(tx.conn)?;
         }
         alerts::insert_all(tx.conn, &self.events)
     }
 }
 
-/// A run of a job that is not over.
+/// An open run of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenRun {
     /// Its id.
     pub identity: Identity,
-    /// It waits until then.
+    /// It waits until this time.
     pub not_before: Option<Timestamp>,
-    /// That is the instant that it is planned for: it was made ahead of its time.
+    /// That is its scheduled time: it was created ahead of it.
     pub is_ahead: bool,
 }
 
-/// Job, run, the time until which it waits, its planned instant and its attempt.
+/// Job, run, the time until which it waits, its scheduled time and its attempt.
 type OpenRow = (String, String, Option<i64>, Option<i64>, i32);
 
-/// The runs of a job that are not over, the oldest first.
+/// The open runs of a job, the oldest first.
 #[derive(Debug, Clone)]
 pub struct OpenRunsOf(pub Vec<JobId>);
 
@@ -227,7 +227,7 @@ impl ReadOp for OpenRunsOf {
     }
 }
 
-/// Jobs that have something to deal with: runs of theirs that ended (each is named), or runs that wait for their turn.
+/// Jobs with unapplied changes: runs that ended (each is returned), or queued runs.
 #[derive(Debug, Clone, Copy)]
 pub struct UnsettledJobs;
 
@@ -250,11 +250,10 @@ impl ReadOp for UnsettledJobs {
     }
 }
 
-/// Jobs that should have dealt with something by now: runs of theirs that ended (each is named), or a run that waits for
-/// its turn though nothing is in front of it.
+/// Jobs that should have applied something by now: runs that ended (each is returned), or a queued run without another run before it.
 #[derive(Debug, Clone, Copy)]
 pub struct OverdueJobs {
-    /// What is younger is left alone.
+    /// Younger entries are ignored.
     pub before: Timestamp,
     /// At most this many of each.
     pub limit: usize,
@@ -275,7 +274,7 @@ impl ReadOp for OverdueJobs {
         let ended = "SELECT job_id, identity FROM run INDEXED BY run_follow WHERE follow = 1 AND finish_time <= ? \
             AND EXISTS (SELECT 1 FROM job WHERE id = job_id) ORDER BY no LIMIT ?";
         let mut rows: Vec<Row> = diesel::sql_query(ended).bind::<BigInt, _>(before).bind::<BigInt, _>(limit).load(from.conn)?;
-        // The states as they stand in the index.
+        // The states exactly as in the index.
         let waiting = "SELECT DISTINCT job_id, NULL AS identity FROM run AS waiting INDEXED BY run_open \
             WHERE state IN ('pending', 'scheduled', 'running') AND not_before = ? AND creation_time <= ? \
             AND EXISTS (SELECT 1 FROM job WHERE id = job_id) AND NOT EXISTS (SELECT 1 FROM run AS other INDEXED BY run_open \
@@ -287,7 +286,7 @@ impl ReadOp for OverdueJobs {
     }
 }
 
-/// Runs of a job that failed for good and that no other run repeats, the oldest first.
+/// Runs of a job that failed finally and were not retried by another run, the oldest first.
 #[derive(Debug, Clone, Copy)]
 pub struct DeadRuns {
     /// The job.
@@ -309,16 +308,16 @@ impl ReadOp for DeadRuns {
     }
 }
 
-/// Runs of any job that failed for good and that no other run repeats, the oldest first. Those of deleted jobs are left out.
+/// Runs of any job that failed finally and were not retried by another run, the oldest first. Deleted jobs are left out.
 #[derive(Debug, Clone, Default)]
 pub struct FindDead {
     /// Only those of this job.
     pub job_id: Option<JobId>,
     /// Only those of jobs that are in this group now.
     pub group: Option<String>,
-    /// Only those made at this instant and later.
+    /// Only those created at this time or later.
     pub from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
+    /// Only those created at this time or earlier.
     pub to: Option<Timestamp>,
     /// At most this many.
     pub limit: usize,
@@ -328,7 +327,7 @@ impl ReadOp for FindDead {
     type Output = Vec<Run>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Run>, StoreError> {
-        /// Failed runs that one step looks at.
+        /// Maximum failed runs per step.
         const LOOKED_AT: i64 = 500;
         let (mut found, mut after) = (Vec::new(), 0);
         loop {
@@ -352,7 +351,7 @@ impl ReadOp for FindDead {
             let is_last = (failed.len() as i64) < LOOKED_AT;
             let Some(last) = failed.last() else { return Ok(found) };
             after = last.no;
-            // A run is repeated by one of its own job.
+            // A run is retried by another run of the same job.
             let keys: HashSet<String> = failed.iter().map(|run| run.job_id.to_string()).collect();
             let again = run::table.filter(run::job_id.eq_any(keys)).filter(run::retry_of.is_not_null());
             let repeated: HashSet<String> = again.select(run::retry_of.assume_not_null()).load(from.conn)?.into_iter().collect();

@@ -21,7 +21,7 @@ use diesel::sql_types::Bool;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// A run that is to be made.
+/// A run to create.
 #[derive(Debug, Clone)]
 pub struct NewRun {
     /// Its id.
@@ -30,33 +30,33 @@ pub struct NewRun {
     pub job_id: JobId,
     /// The job's name.
     pub job_name: String,
-    /// The class whose worker carries it out.
+    /// The class whose worker runs it.
     pub class_name: String,
-    /// For the worker.
+    /// Arguments for the worker.
     pub arguments: Option<String>,
-    /// Where it begins; `failed` if it cannot.
+    /// Its first state; `failed` if it cannot begin.
     pub state: RunState,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// Higher goes first.
+    /// A higher value runs first.
     pub priority: i32,
-    /// For the nodes.
+    /// Settings for the nodes.
     pub download: DownloadSettings,
-    /// For its queue.
+    /// Settings of its queue.
     pub queue: QueueSettings,
     /// What kind of work it is.
     pub kind: JobKind,
-    /// What it takes along from its job.
+    /// Settings copied from its job.
     pub rules: RunRules,
-    /// It waits until then; [`Run::QUEUED`]: until the other runs of its job are over.
+    /// It waits until this time; [`Run::QUEUED`]: until the other runs of its job are over.
     pub not_before: Option<Timestamp>,
-    /// What its end means to its job is to be dealt with.
+    /// The effect of its end on its job is not yet applied.
     pub follow: bool,
-    /// The run that it repeats.
+    /// The run that it retries.
     pub retry_of: Option<Identity>,
     /// W3C trace id.
     pub trace_id: String,
-    /// When it is made.
+    /// When it is created.
     pub creation_time: Timestamp,
     /// When it ended, if it cannot begin.
     pub finish_time: Option<Timestamp>,
@@ -97,22 +97,21 @@ impl NewRun {
     }
 }
 
-/// Stores a new run that was triggered by hand or from outside, and in the ledger the planned instant that it is for. If
-/// the instant or the key has made a run already, nothing is written and that run is the answer; if the instant was
-/// skipped, [`StoreError::Conflict`] says `fire`.
+/// Stores a new run that was triggered by hand or externally, and the ledger row of its scheduled time. If the time or the key has a run
+/// already, nothing is written and that run is returned; if the time was skipped, [`StoreError::Conflict`] contains `fire`.
 #[derive(Debug, Clone)]
 pub struct InsertRun {
     /// The run.
     pub run: NewRun,
     /// The version of its job.
     pub version: i64,
-    /// The planned instant, if it was planned, and why.
+    /// The scheduled time, if there is one, and why it was scheduled.
     pub fire: Option<(Timestamp, Kind)>,
-    /// Told twice under one key, a trigger makes one run.
+    /// The idempotency key: repeated triggers with one key make one run.
     pub key: Option<String>,
 }
 
-/// Several of them: all or none. What each refuses it refuses alone.
+/// Inserts several runs in one transaction. Each result is its own: the rejection of a run does not affect the others.
 #[derive(Debug, Clone)]
 pub struct InsertRuns(pub Vec<InsertRun>);
 
@@ -131,7 +130,7 @@ impl WriteOp for InsertRuns {
     }
 }
 
-/// The run that a trigger made under this key.
+/// The run that a trigger with this key made.
 #[derive(Debug, Clone)]
 pub struct RunOfKey {
     /// The job.
@@ -149,12 +148,12 @@ impl ReadOp for RunOfKey {
     }
 }
 
-/// The answer to [`InsertRun`].
+/// The result of [`InsertRun`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inserted {
-    /// The run of the instant.
+    /// The run.
     pub run: Run,
-    /// It was made before.
+    /// It existed before.
     pub already: bool,
 }
 
@@ -197,14 +196,14 @@ impl WriteOp for InsertRun {
         }
         let run = insert_run(tx, new, planned_at, self.key.as_deref())?;
         if run.is_queued() {
-            // Those before it are to tell when its turn has come.
+            // The ends of earlier runs must notify the job, to release this one.
             follow_open(tx.conn, &new.job_id.to_string())?;
         }
         Ok(Inserted { run, already: false })
     }
 }
 
-/// Takes a run over: its epoch is counted up, and whoever wrote under the old one is refused from now on.
+/// Takes over a run: increments its epoch; from then on the store rejects writes under the old one.
 #[derive(Debug, Clone, Copy)]
 pub struct AdoptRun {
     /// The run.
@@ -227,16 +226,16 @@ impl WriteOp for AdoptRun {
     }
 }
 
-/// Moves a run on.
+/// Updates the state of a run.
 #[derive(Debug, Clone)]
 pub struct SetRunState {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Where it is now.
+    /// Its new state.
     pub state: RunState,
-    /// Why; what was there before is gone.
+    /// The reason; replaces the old one.
     pub reason: Option<String>,
     /// Its worker; `None` if it has none now.
     pub worker: Option<WorkerId>,
@@ -270,14 +269,14 @@ impl WriteOp for SetStartReturned {
     }
 }
 
-/// Stores how the requests of a run are downloaded.
+/// Stores the download settings of a run.
 #[derive(Debug, Clone)]
 pub struct SetDownload {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// How.
+    /// The settings.
     pub download: DownloadSettings,
 }
 
@@ -291,37 +290,37 @@ impl WriteOp for SetDownload {
     }
 }
 
-/// Ends a run. Results of it that nobody acknowledged are given up.
+/// Ends a run. Unacknowledged results are given up.
 #[derive(Debug, Clone)]
 pub struct FinishRun {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// How it ended.
+    /// Its final state.
     pub state: RunState,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// What came of its requests.
+    /// The counters of its requests.
     pub counters: Counters,
-    /// Blocks handed out.
+    /// Dispatched blocks.
     pub block_times: i64,
-    /// When its first attempt began: a short run's beginning is stored with its end.
+    /// When its first attempt began: for a short run it is stored with its end.
     pub start_time: Option<Timestamp>,
-    /// Its worker has said that its start returned.
+    /// Its worker has reported that its start returned.
     pub start_returned: bool,
-    /// What it brought, as JSON.
+    /// Its result as JSON.
     pub result: Option<String>,
-    /// Its job has to hear of it: its end is kept as *not yet dealt with*.
+    /// Its job must be notified: the end is stored as *not yet applied*.
     pub follow: bool,
-    /// Who ended it, if somebody did.
+    /// Who ended it, if it was stopped.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 impl WriteOp for FinishRun {
-    /// Whether its job has to hear of it: said here, or when the run was made, or since by one that waits for its end.
+    /// Whether its job must be notified: requested here, when the run was created, or later by a run that waits for its end.
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
@@ -344,7 +343,7 @@ impl WriteOp for FinishRun {
         if row.execute(tx.conn)? == 0 {
             return tx.refuse_epoch(self.no);
         }
-        // A run that succeeded has had everything acknowledged; the others are worth a look at their blocks.
+        // A successful run has no unacknowledged results; for the others check the blocks.
         if self.state != RunState::Success {
             for (segment, packs) in results::unacknowledged(tx.conn, block_keys(self.no))? {
                 tx.settlement.release(segment, packs);
@@ -374,14 +373,14 @@ fn by_identity(conn: &mut Conn, identity: &str) -> Result<Option<RunRow>, StoreE
     Ok(run::table.filter(run::identity.eq(identity)).select(RunRow::as_select()).get_result(conn).optional()?)
 }
 
-/// The job of these runs has to hear of their ends.
+/// The job of these runs must be notified of their ends.
 pub(super) fn follow_open(conn: &mut Conn, job_id: &str) -> Result<(), StoreError> {
     let open = run::table.filter(run::job_id.eq(job_id)).filter(sql::<Bool>(super::run_lists::IS_OPEN));
     diesel::update(open).set(run::follow.eq(true)).execute(conn)?;
     Ok(())
 }
 
-/// Stores a run under epoch 1: whoever makes it owns it.
+/// Stores a run under epoch 1: its creator owns it.
 pub(super) fn insert_run(
     tx: &mut Tx<'_>,
     new: &NewRun,
@@ -416,7 +415,7 @@ pub(super) fn insert_run(
     Ok(new.clone().into_run(no, planned_at))
 }
 
-/// Settings as they stand in the row of a run: nothing in particular for the usual ones, which most runs have.
+/// The settings column of a run: an empty object for default settings, which most runs have.
 pub(super) fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
     if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
 }

@@ -1,9 +1,9 @@
-//! Result packs on disk: appended to shared segment files `<n>.seg`, so that a batch of results costs one write and one
-//! sync, and thrown away a file at a time when all that is in it has been acknowledged.
+//! Result packs on disk: appended to shared segment files `<n>.seg`, so that a batch of results costs one write and one sync. A file
+//! is deleted as a whole when everything in it is acknowledged.
 //!
-//! The database says where a pack stands, and is committed only after the file is synced: what a crash leaves at the end
-//! of a file, nobody points to. Each start begins a new file, and a number is never used twice. The database keeps a
-//! checksum of each pack as well: a file that was lost, cut or changed is noticed when it is read.
+//! The database stores the location of a pack, and is committed only after the file is synced: data that a crash leaves at the end
+//! of a file is never referenced. Each start begins a new file, and a number is never reused. The database also stores a checksum
+//! of each pack: a lost, truncated or changed file is detected when it is read.
 
 use super::error::StoreError;
 use crate::private;
@@ -13,33 +13,33 @@ use std::fs::{self, File};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that has grown to this is not appended to any more.
+/// A file of this size is not appended to any more.
 const ROLL_BYTES: u64 = 64 << 20;
-/// The system's number for an error of the disk itself.
+/// The system's error number for I/O errors.
 const EIO: i32 = 5;
-/// What one call of the system takes.
+/// Maximum number of slices per system call.
 const MOST_SLICES: usize = 512;
 
-/// Where a pack stands.
+/// The location of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) segment: i32,
     pub(super) offset: i64,
     pub(super) length: i64,
-    /// The CRC-32 of the pack; none if it was stored before there was one.
+    /// The CRC-32 of the pack; `None` if it was stored before checksums were introduced.
     pub(super) check: Option<u32>,
 }
 
-/// What was found where a pack should stand.
+/// What was found at the location of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// The pack.
     Whole(Bytes),
-    /// Something else, or nothing; why.
+    /// Something else, or nothing, with the reason.
     Damaged(String),
 }
 
-/// What a transaction does to the segments, once it is committed.
+/// The changes of a transaction to the segments, applied once it is committed.
 #[derive(Debug, Default)]
 pub(super) struct Settlement {
     changes: Vec<(i32, i64)>,
@@ -51,7 +51,7 @@ impl Settlement {
         self.changes.push((segment, 1));
     }
 
-    /// That many packs in this segment wait no more.
+    /// This many packs in this segment no longer wait.
     pub(super) fn release(&mut self, segment: i32, packs: i64) {
         self.changes.push((segment, -packs));
     }
@@ -61,13 +61,13 @@ impl Settlement {
     }
 }
 
-/// The folder of segments, as its one writer sees it.
+/// The folder of segments, used by the single writer.
 #[derive(Debug)]
 pub(super) struct Segments {
     folder: PathBuf,
     current: Option<Current>,
     last: i32,
-    /// Packs that wait for a worker, by segment.
+    /// Number of packs that wait for a worker, by segment.
     live: HashMap<i32, i64>,
     roll: u64,
 }
@@ -80,8 +80,8 @@ struct Current {
 }
 
 impl Segments {
-    /// Opens the folder, making it if need be. `live` says which segments are still wanted; the others are deleted.
-    /// `last` is the highest number that the database knows of.
+    /// Opens the folder, creating it if necessary. `live` contains the needed segments; the others are deleted. `last` is the highest
+    /// number in the database.
     pub(super) fn open(folder: &Path, live: HashMap<i32, i64>, last: i32) -> io::Result<Self> {
         private::make_folder(folder)?;
         let mut this = Self { folder: folder.to_owned(), current: None, last, live, roll: ROLL_BYTES };
@@ -104,7 +104,7 @@ impl Segments {
             );
         }
         if this.last > known + 1 {
-            // One may have been begun by a transaction that a crash cut off.
+            // A transaction that a crash interrupted may have begun one.
             log::warn!(
                 "results segments newer than the database newest={} known={known}: the database may be an older copy, or its -wal file was lost",
                 this.last
@@ -113,11 +113,11 @@ impl Segments {
         Ok(this)
     }
 
-    /// Appends packs and syncs; their places come in the same order.
+    /// Appends packs and syncs; returns their locations in the same order.
     pub(super) fn append(&mut self, packs: &[&Bytes]) -> io::Result<Vec<Place>> {
         let outcome = self.try_append(packs);
         if outcome.is_err() {
-            // What a file holds after a failed write or sync is anybody's guess: it gets no more.
+            // After a failed write or sync the content of the file is undefined: do not append to it any more.
             self.close_current();
         }
         outcome
@@ -169,7 +169,7 @@ impl Segments {
         self.last
     }
 
-    /// A transaction is committed.
+    /// Applies the changes of a committed transaction.
     pub(super) fn settle(&mut self, settlement: &mut Settlement) {
         for (segment, change) in settlement.changes.drain(..) {
             let live = self.live.entry(segment).or_insert(0);
@@ -204,7 +204,7 @@ impl Segments {
     }
 }
 
-/// Whether no name leads to a file any more: what is appended to it is lost when it is closed.
+/// Whether the file has no name any more: data appended to it is lost when it is closed.
 #[cfg(unix)]
 fn is_deleted(file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -237,7 +237,7 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
     Ok(())
 }
 
-/// Reads packs; keeps the last file open, since packs that are read together stand together.
+/// Reads packs; keeps the last file open, because packs that are read together are usually in the same file.
 #[derive(Debug)]
 pub(super) struct PackReader<'a> {
     folder: &'a Path,
@@ -252,7 +252,7 @@ impl<'a> PackReader<'a> {
     /// Reads a pack.
     ///
     /// # Errors
-    /// It cannot be read now, for a reason that says nothing about the file.
+    /// It cannot be read now, for a reason unrelated to the file.
     pub(super) fn read(&mut self, place: Place) -> Result<Found, StoreError> {
         let damaged = |why: &str| Ok(Found::Damaged(format!("segment {} {why}", place.segment)));
         match self.bytes(place) {
@@ -275,7 +275,7 @@ impl<'a> PackReader<'a> {
         let (offset, length) = (place.offset.max(0) as u64, place.length.max(0) as u64);
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
-        // A length that the file does not have is not asked of the memory.
+        // Do not allocate memory beyond the size of the file.
         bytes.reserve_exact(length.min(file.metadata()?.len().saturating_sub(offset)) as usize);
         file.take(length).read_to_end(&mut bytes)?;
         Ok(bytes)

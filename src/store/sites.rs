@@ -1,4 +1,4 @@
-//! What is stored of sites: the pace of those that are out of the ordinary, and what their robots.txt says.
+//! Stored data of sites: states that differ from the default, and robots.txt rules.
 
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -8,14 +8,14 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::sync::Arc;
 
-/// Keeps the state of a site, or forgets it.
+/// Stores the state of a site, or deletes it.
 #[derive(Debug, Clone)]
 pub struct KeepSite {
     /// Its name.
     pub name: Arc<str>,
-    /// Its state; none: it is as any other.
+    /// Its state; `None`: the default.
     pub state: Option<SiteState>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -36,7 +36,7 @@ impl WriteOp for KeepSite {
     }
 }
 
-/// All sites that are out of the ordinary. A row that makes no sense is left out.
+/// All sites with a non-default state. Invalid rows are left out.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadSites;
 
@@ -49,7 +49,7 @@ impl ReadOp for LoadSites {
     }
 }
 
-/// Keeps what the robots.txt of an origin says to a user agent.
+/// Stores the robots.txt rules of an origin for a user agent.
 #[derive(Debug, Clone)]
 pub struct KeepRobots {
     /// The origin.
@@ -58,7 +58,7 @@ pub struct KeepRobots {
     pub agent: Arc<str>,
     /// The rules as text.
     pub rules: String,
-    /// Until when they hold.
+    /// The rules are valid until then.
     pub until: Timestamp,
 }
 
@@ -82,7 +82,7 @@ impl WriteOp for KeepRobots {
     }
 }
 
-/// What the robots.txt of an origin says to a user agent, and until when that holds.
+/// The robots.txt rules of an origin for a user agent, and their expiry.
 #[derive(Debug, Clone)]
 pub struct RobotsOf {
     /// The origin.
@@ -101,16 +101,16 @@ impl ReadOp for RobotsOf {
     }
 }
 
-/// Deletes some robots.txt that do not hold any more, and some sites that have not changed for so long that no hold-off of
-/// them can last. Gives back how many; 0: nothing is left.
+/// Deletes some expired robots.txt rules, and some sites that have not changed for so long that any hold-off has ended. Returns
+/// the number; 0: nothing is left.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneSites {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 impl PruneSites {
-    /// Rows of one step.
+    /// Maximum rows per step.
     const ROWS: i64 = 200;
     /// The longest hold-off takes 50 days.
     const AGE_MS: i64 = 60 * 86_400_000;

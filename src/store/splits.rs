@@ -1,4 +1,4 @@
-//! Blocks that part: some requests have results, others wait again.
+//! Blocks that are split: some requests have results, others wait again.
 
 use super::blocks::BlockState;
 use super::blocks::{NewBlock, insert_blocks, weight, why_unchanged};
@@ -11,21 +11,21 @@ use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::prelude::*;
 
-/// A block without results keeps some of its requests, the others make new blocks. One of them all may get its results at
-/// once. Refused as `state` if the block has results.
+/// A block without results keeps some of its requests, the others become new blocks. One of the blocks may get its results in the
+/// same write. Rejected as `state` if the block has results.
 #[derive(Debug, Clone)]
 pub struct SplitBlock {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// The block as it is from now on.
+    /// The block with its remaining requests.
     pub stays: NewBlock,
-    /// The blocks that are made of the rest.
+    /// The new blocks with the other requests.
     pub made: Vec<NewBlock>,
-    /// The results of one of these.
+    /// The results of one of these blocks.
     pub result: Option<StoreResult>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! What a person does to a run that is under way.
+//! Orders of an operator for a run in progress.
 
 use super::error::StoreError;
 use super::op::{Tx, WriteOp};
@@ -7,7 +7,7 @@ use super::schema::run;
 use crate::domain::run::RunRules;
 use diesel::prelude::*;
 
-/// Stores the rules of a run, with what a person has decided of it.
+/// Stores the rules of a run, including an operator's decisions.
 #[derive(Debug, Clone)]
 pub struct SetRunRules {
     /// The run.

@@ -17,24 +17,24 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An attempt of a task is over, and another one comes.
+/// An attempt of a task is over, and another one follows.
 #[derive(Debug, Clone)]
 pub struct RetryTask {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Which instance of several; none if the run has only one.
+    /// The instance, if there are several; `None` if the run has only one.
     pub instance: Option<u32>,
-    /// The attempt that comes.
+    /// The next attempt.
     pub attempt: u32,
-    /// How many of those before failed; the others were lost with their worker.
+    /// Number of earlier attempts that failed; the others were lost with their worker.
     pub failures: u32,
-    /// Not before this.
+    /// Its earliest start.
     pub not_before: Timestamp,
-    /// Why the last one is over.
+    /// Why the last attempt is over.
     pub reason: String,
-    /// The worker that had the last one, for the log.
+    /// The worker of the last attempt, for the log.
     pub worker: Option<WorkerId>,
 }
 
@@ -62,14 +62,14 @@ impl WriteOp for RetryTask {
                 ))
                 .execute(tx.conn)?,
         };
-        // The row forgets it with the next attempt.
+        // The next attempt clears it in the row.
         let text = self.worker.map_or_else(|| self.reason.clone(), |worker| format!("{} (worker {worker})", self.reason));
         let line = NewLine { at: Timestamp::now(), level: 3, source: "broker".to_owned(), text };
         logs::insert_line(tx.conn, self.no, &line)
     }
 }
 
-/// A task is over, and may leave something for the next run of its job.
+/// A task is over, and may store data for the next run of its job.
 #[derive(Debug, Clone)]
 pub struct FinishTask {
     /// The run.
@@ -78,28 +78,28 @@ pub struct FinishTask {
     pub epoch: i64,
     /// How it ended.
     pub state: RunState,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// What it brought, as JSON.
+    /// Its result as JSON.
     pub result: Option<String>,
     /// Attempts that failed.
     pub failures: u32,
-    /// When its first attempt began: a short task's beginning is stored with its end.
+    /// When its first attempt began: for a short task it is stored with its end.
     pub start_time: Option<Timestamp>,
-    /// Who carried it out.
+    /// The worker that ran it.
     pub worker: Option<WorkerId>,
-    /// Its job has to hear of it: its end is kept as *not yet dealt with*.
+    /// Its job must be notified: the end is stored as *not yet applied*.
     pub follow: bool,
-    /// Who ended it, if somebody did.
+    /// Who ended it, if it was stopped.
     pub by: Option<String>,
-    /// Its job, itself and what it leaves, as JSON.
+    /// Its job, its identity, and the data for the next run, as JSON.
     pub data: Option<(JobId, Identity, String)>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 impl WriteOp for FinishTask {
-    /// Whether its job has to hear of it: said here, or when the run was made, or since by one that waits for its end.
+    /// Whether its job must be notified: requested here, when the run was created, or later by a run that waits for its end.
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
@@ -178,7 +178,7 @@ impl QueryId for End<'_> {
 
 impl<C: Connection> RunQueryDsl<C> for End<'_> {}
 
-/// What the last runs of jobs left for the next ones, as JSON.
+/// The data that the last runs of jobs stored for the next ones, as JSON.
 #[derive(Debug, Clone)]
 pub struct DataOf(pub Vec<JobId>);
 
@@ -193,14 +193,14 @@ impl ReadOp for DataOf {
     }
 }
 
-/// The instances of a run are decided: so many, each for the worker that is named, or for any.
+/// Stores the instances of a run, each for a given worker, or for any.
 #[derive(Debug, Clone)]
 pub struct PlaceTasks {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// One for each.
+    /// One entry for each instance.
     pub peers: Vec<Option<WorkerId>>,
 }
 
@@ -224,26 +224,26 @@ impl WriteOp for PlaceTasks {
     }
 }
 
-/// An instance of several is over.
+/// One of several instances is over.
 #[derive(Debug, Clone)]
 pub struct EndInstance {
     /// The run.
     pub no: i64,
     /// The epoch under which it is owned.
     pub epoch: i64,
-    /// Which.
+    /// The number of the instance.
     pub instance: u32,
-    /// Who had it.
+    /// The worker that had it.
     pub peer: Option<WorkerId>,
     /// How it ended.
     pub state: RunState,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// What it brought, as JSON.
+    /// Its result as JSON.
     pub result: Option<String>,
     /// When its last attempt began.
     pub start_time: Option<Timestamp>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -266,12 +266,12 @@ impl WriteOp for EndInstance {
     }
 }
 
-/// Milliseconds that the last runs of a job that ended well took on average; none if there are none.
+/// Average duration of the last successful runs of a job in milliseconds; `None` without such runs.
 #[derive(Debug, Clone, Copy)]
 pub struct AverageTime {
     /// The job.
     pub job_id: JobId,
-    /// Of so many runs.
+    /// Maximum number of runs.
     pub runs: i64,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of each worker, and the operator's word on it: a worker that comes again does not change that.
+//! Stored records of workers, including the operator's admin state, which a reconnecting worker does not change.
 
 use super::columns::{damaged, from_json, id, json};
 use super::dialect::Conn;
@@ -11,29 +11,29 @@ use crate::domain::time::Timestamp;
 use crate::domain::worker::{Known, WorkerOrder, WorkerRecord, WorkerState};
 use diesel::prelude::*;
 
-/// Rows of one step of cleaning.
+/// Maximum rows per cleanup step.
 const ROWS: i64 = 200;
 
-/// A worker begins to watch: what it says of itself is kept. Gives back what is kept of it.
+/// A worker begins to watch: stores the data that it sent. Returns the stored record.
 #[derive(Debug, Clone)]
 pub struct MeetWorker {
     /// The worker.
     pub worker: WorkerId,
-    /// For people.
+    /// Its name, for people.
     pub name: Option<String>,
     /// Its group.
     pub group: Option<String>,
-    /// Of its program.
+    /// The version of its program.
     pub version: Option<String>,
-    /// What it can or has.
+    /// Its capabilities or resources.
     pub tags: Vec<String>,
-    /// What it watches.
+    /// The handler names that it watches.
     pub class_names: Vec<String>,
-    /// Tasks at a time.
+    /// Maximum number of concurrent tasks.
     pub slots: Option<u32>,
-    /// The role of its token: kept of the first time.
+    /// The role of its token: stored only the first time.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -70,20 +70,20 @@ impl WriteOp for MeetWorker {
     }
 }
 
-/// A worker is made known before it is there. One that is known already is called so from now on; what it watches stays.
+/// Registers a worker before it connects. A known worker gets this name; what it watches does not change.
 #[derive(Debug, Clone)]
 pub struct EnterWorker {
     /// The worker.
     pub worker: WorkerId,
-    /// For people.
+    /// Its name, for people.
     pub name: Option<String>,
     /// Its group.
     pub group: Option<String>,
-    /// What it can or has.
+    /// Its capabilities or resources.
     pub tags: Vec<String>,
-    /// Who makes it known: kept of the first time.
+    /// Who registers it: stored only the first time.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -117,7 +117,7 @@ impl WriteOp for EnterWorker {
     }
 }
 
-/// By what a worker is known so far.
+/// The stored identifying data of a worker.
 fn known(conn: &mut Conn, worker: WorkerId) -> Result<Known, StoreError> {
     let row = worker_record::table.find(worker.to_string());
     let row = row.select((worker_record::name, worker_record::group_name, worker_record::tags));
@@ -125,11 +125,11 @@ fn known(conn: &mut Conn, worker: WorkerId) -> Result<Known, StoreError> {
     row.map_or(Ok(Known::default()), |(name, group, tags)| Ok(Known { name, group, tags: from_json(&tags)? }))
 }
 
-/// The workers of a group belong to one of another name from now on. Gives back which.
+/// The workers of a group get another group name. Returns the workers.
 pub(super) fn regroup(conn: &mut Conn, old: &str, new: &str) -> Result<Vec<WorkerId>, StoreError> {
     let rows = worker_record::table.filter(worker_record::group_name.is_not_null());
     let rows: Vec<(String, Option<String>)> = rows.select((worker_record::id, worker_record::group_name)).load(conn)?;
-    // As the roster compares them.
+    // Compares like the worker pool.
     let theirs = rows.into_iter().filter(|(_, group)| group.as_ref().is_some_and(|group| group.eq_ignore_ascii_case(old)));
     let mut workers = Vec::new();
     for (key, _) in theirs {
@@ -139,18 +139,18 @@ pub(super) fn regroup(conn: &mut Conn, old: &str, new: &str) -> Result<Vec<Worke
     Ok(workers)
 }
 
-/// An operator says what is to become of a worker. [`StoreError::Conflict`] says `kicked` if it has to be allowed first.
+/// An operator's order for a worker. [`StoreError::Conflict`] contains `kicked` if it must be allowed first.
 #[derive(Debug, Clone)]
 pub struct OrderWorker {
     /// The worker.
     pub worker: WorkerId,
-    /// What.
+    /// The order.
     pub order: WorkerOrder,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// Who.
+    /// Who gave it.
     pub by: Option<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -171,7 +171,7 @@ impl WriteOp for OrderWorker {
                 worker_record::state.eq(state.name()),
                 worker_record::reason.eq(self.reason.as_deref().filter(|_| !state.is_open())),
                 worker_record::by.eq(self.by.as_deref()),
-                // Of two words of the same millisecond the later one counts.
+                // If two orders come in one millisecond, the later one counts.
                 worker_record::update_time.eq(self.now.0.max(was.update_time.0 + 1)),
             ))
             .returning(WorkerRow::as_returning())
@@ -180,7 +180,7 @@ impl WriteOp for OrderWorker {
     }
 }
 
-/// Forgets a worker, and what an operator said of it. What it watched and when stays.
+/// Deletes a worker and the orders for it. The history of its watches stays.
 #[derive(Debug, Clone, Copy)]
 pub struct ForgetWorker(pub WorkerId);
 
@@ -194,7 +194,7 @@ impl WriteOp for ForgetWorker {
     }
 }
 
-/// What is kept of a worker.
+/// The stored record of a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct GetWorker(pub WorkerId);
 
@@ -207,7 +207,7 @@ impl ReadOp for GetWorker {
     }
 }
 
-/// Workers, by their ids.
+/// Workers, ordered by id.
 #[derive(Debug, Clone, Default)]
 pub struct ListWorkerRecords {
     /// Only those in this state.
@@ -258,11 +258,11 @@ impl ReadOp for WatchersOf {
     }
 }
 
-/// Deletes watches that ended before an instant, and workers that nobody has heard of since, unless an operator said
-/// something of them. Gives back how many rows went.
+/// Deletes watches that ended before a time, and workers that were not seen since then, unless an operator has given an order for
+/// them. Returns the number of rows.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneWorkers {
-    /// The instant.
+    /// The time.
     pub before: Timestamp,
 }
 

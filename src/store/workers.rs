@@ -1,4 +1,4 @@
-//! Workers: which class each watched, from when to when. Rows stay; a watch that ended has its end in it.
+//! Workers: which class each one watched, and when. Rows stay; an ended watch has its end time.
 
 use super::columns::{Hex, id};
 use super::error::StoreError;
@@ -8,14 +8,14 @@ use crate::domain::ids::WorkerId;
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 
-/// A worker watches these classes from now on, and no others.
+/// A worker watches exactly these classes from now on.
 #[derive(Debug, Clone)]
 pub struct WatchClasses {
     /// The worker.
     pub worker: WorkerId,
     /// All the classes.
     pub class_names: Vec<String>,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -42,12 +42,12 @@ impl WriteOp for WatchClasses {
     }
 }
 
-/// A worker is gone, and with it all its watches.
+/// A worker is gone, so all its watches end.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerGone {
     /// The worker.
     pub worker: WorkerId,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -65,10 +65,10 @@ impl WriteOp for WorkerGone {
     }
 }
 
-/// When a broker starts, nobody is there: all watches that have no end, end now.
+/// When a broker starts, no worker is connected: all open watches end now.
 #[derive(Debug, Clone, Copy)]
 pub struct CloseWorkers {
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -94,15 +94,15 @@ pub struct ListWorkers {
 /// A worker's watch of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerRow {
-    /// Counts the watches.
+    /// Sequence number of the watch.
     pub id: i64,
     /// The class.
     pub full_class_name: String,
     /// The worker.
     pub connection_id: WorkerId,
-    /// Since when.
+    /// Start of the watch.
     pub connect_time: Timestamp,
-    /// Until when; `None` if it watches now.
+    /// End of the watch; `None` if it is open.
     pub disconnect_time: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! Which jobs begin after which: whether the names of successors lead somewhere, and nowhere back.
+//! Successors of jobs: checks that they exist, and that they do not form a loop.
 
 use super::columns::{from_json, id};
 use super::dialect::Conn;
@@ -10,19 +10,19 @@ use crate::domain::job::{Job, Successor};
 use crate::domain::workflow::{Walk, loop_from};
 use diesel::prelude::*;
 
-/// Why jobs cannot follow one another so.
+/// Why jobs cannot follow one another like this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlowFault {
-    /// The successor at this place names no job.
+    /// The successor with this index names no job.
     Missing(usize),
-    /// One leads to the next, and the last to the first; their names.
+    /// Each job leads to the next, and the last to the first; their names.
     Loop(Vec<String>),
-    /// Too many follow.
+    /// There are too many successors.
     Endless,
 }
 
 impl FlowFault {
-    /// As a refusal's text; [`FlowFault::read`] understands it.
+    /// The text of the rejection; [`FlowFault::read`] parses it.
     fn written(&self) -> StoreError {
         StoreError::Conflict(match self {
             Self::Missing(i) => format!("successor-missing {i}"),
@@ -31,7 +31,7 @@ impl FlowFault {
         })
     }
 
-    /// What a conflict says of successors, if it does.
+    /// Parses the text of a conflict about successors; `None` for other conflicts.
     #[must_use]
     pub fn read(conflict: &str) -> Option<Self> {
         if let Some(i) = conflict.strip_prefix("successor-missing ") {
@@ -44,7 +44,7 @@ impl FlowFault {
     }
 }
 
-/// The jobs that these names or ids mean, in their order; those that are deleted are none.
+/// The jobs with these names or ids, in the same order; deleted jobs do not count.
 #[derive(Debug, Clone)]
 pub struct FindJobs(pub Vec<String>);
 
@@ -56,7 +56,7 @@ impl ReadOp for FindJobs {
     }
 }
 
-/// Whether jobs that are to be stored together may follow one another as they say; the first that may not, and why.
+/// Checks whether jobs that will be stored together may follow one another; returns the first fault.
 #[derive(Debug, Clone)]
 pub struct CheckFlow(pub Vec<Job>);
 
@@ -73,8 +73,8 @@ impl ReadOp for CheckFlow {
     }
 }
 
-/// Refuses a job whose successors are not there or lead back to it. Inside the transaction that stores it: two changes at
-/// one time cannot close a loop between them.
+/// Rejects a job with missing successors or successors that lead back to it. Runs inside the transaction that stores the job, so two
+/// concurrent changes cannot form a loop.
 pub(super) fn check_flow(conn: &mut Conn, job: &Job) -> Result<(), StoreError> {
     match fault_of(conn, job, std::slice::from_ref(job))? {
         None => Ok(()),
@@ -82,8 +82,8 @@ pub(super) fn check_flow(conn: &mut Conn, job: &Job) -> Result<(), StoreError> {
     }
 }
 
-/// `new` are the jobs as they will be: they count before what is stored. Only what a change touches is looked at: a job whose
-/// successor was deleted meanwhile can still be disabled, or given another schedule.
+/// `new` are the jobs after the change: they take precedence over stored ones. Only the changed jobs are checked: a job whose successor
+/// was deleted meanwhile can still be disabled, or get another schedule.
 fn fault_of(conn: &mut Conn, job: &Job, new: &[Job]) -> Result<Option<FlowFault>, StoreError> {
     if job.is_deleted || job.successors.is_empty() {
         return Ok(None);
@@ -134,11 +134,11 @@ fn resolve(conn: &mut Conn, name: &str, new: &[Job]) -> Result<Option<JobId>, St
     if let Some(job) = own.or_else(|| new.iter().find(|job| !job.is_deleted && job.name == name)) {
         return Ok(Some(job.id));
     }
-    // What is stored under this name may have another one from now on.
+    // The stored job with this name may get another name in this change.
     Ok(find(conn, name)?.filter(|id| new.iter().all(|job| job.id != *id)))
 }
 
-/// By its id, else by its name.
+/// By id, else by name.
 fn find(conn: &mut Conn, name: &str) -> Result<Option<JobId>, StoreError> {
     let living = job::table.filter(job::is_deleted.eq(false)).select(job::id);
     if let Ok(key) = name.parse::<JobId>() {

@@ -1,8 +1,7 @@
-//! The one writer: a thread of its own that gets whole batches and commits each once.
+//! The single writer: a thread that receives whole batches and commits each of them once.
 //!
-//! Nothing that happens to an operation may end this thread, for actix would not start another: panics are caught, the
-//! connection is opened anew, and the operations of a spoilt batch are done one by one, so that the guilty one is found
-//! and the others are written.
+//! No failure of an operation may end this thread, because actix would not start another: panics are caught, the connection is
+//! reopened, and the operations of a failed batch are repeated one by one, so that only the faulty one fails.
 
 use super::candidate::Leadership;
 use super::dialect::{Conn, current as dialect};
@@ -20,17 +19,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Transactions between two looks at how long the log is.
+/// Number of transactions between two checks of the log length.
 const BATCHES_BETWEEN_LOOKS: u32 = 64;
 
-/// From [`super::persistence`], at the end: let go of the database.
+/// From [`super::persistence`], at shutdown: close the database.
 pub(super) struct Close;
 
 impl Message for Close {
     type Result = ();
 }
 
-/// How far a transaction has come.
+/// Progress of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Beginning,
@@ -39,10 +38,10 @@ enum Stage {
     Committed,
 }
 
-/// What keeps a broker that was deposed from writing.
+/// Prevents a deposed broker from writing.
 pub(super) struct Fence {
     pub(super) leadership: Leadership,
-    /// Told when it has refused for the first time.
+    /// Set when it has rejected a write for the first time.
     pub(super) deposed: watch::Sender<bool>,
 }
 
@@ -50,7 +49,7 @@ pub(super) struct Writer {
     path: PathBuf,
     conn: Option<Conn>,
     segments: Segments,
-    /// The highest segment that the database knows of.
+    /// The highest segment number in the database.
     noted_segment: i32,
     settlement: Settlement,
     epochs: HashMap<i64, i64>,
@@ -70,10 +69,10 @@ impl Writer {
         match self.transaction(slots, "store.batch", "store.commit") {
             Ok(()) => {}
             Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() && e.disk_trouble().is_none() => {
-                log::warn!("a batch of writes failed, doing them one by one operations={} error={e}", slots.len());
+                log::warn!("batch of writes failed, repeating them one by one operations={} error={e}", slots.len());
                 for slot in slots.iter_mut().filter(|slot| !slot.settled) {
                     if let Err((e, _)) = self.transaction(std::slice::from_mut(slot), "store.one", "store.one.commit") {
-                        log::error!("a write failed error={e}");
+                        log::error!("write failed error={e}");
                         slot.queued.fail(e);
                     }
                 }
@@ -91,7 +90,7 @@ impl Writer {
         }
     }
 
-    /// The disk is full: the log may be what fills it.
+    /// The disk is full: the log may be the cause.
     fn give_room_back(&mut self) {
         let conn = match self.conn.take() {
             Some(conn) => Ok(conn),
@@ -99,12 +98,12 @@ impl Writer {
         };
         match conn.and_then(|mut conn| dialect::empty_log(&mut conn).map(|()| conn)) {
             Ok(conn) => self.conn = Some(conn),
-            Err(e) => log::debug!("the log of the database could not be moved into it error={e}"),
+            Err(e) => log::debug!("could not checkpoint the database log error={e}"),
         }
     }
 
-    /// All or nothing, whatever happens. After an error nothing is written, unless it is [`StoreError::Unknown`]; with it comes
-    /// whether one of the operations may be to blame.
+    /// All or nothing, in all cases. After an error nothing is written, except for [`StoreError::Unknown`]; the flag tells whether one of
+    /// the operations may be the cause.
     fn transaction(&mut self, slots: &mut [Slot], begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
         if *self.fence.deposed.borrow() {
             return Err((StoreError::NotLeading, false));
@@ -112,7 +111,7 @@ impl Writer {
         let stage = Cell::new(Stage::Beginning);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.apply(slots, (begin_fault, commit_fault), &stage)));
         if stage.get() == Stage::Committed {
-            // Even if something panicked after it.
+            // Even if a panic happened after the commit.
             self.segments.settle(&mut self.settlement);
             self.gauge.committed(slots.len());
             self.mind_log();
@@ -134,17 +133,17 @@ impl Writer {
         let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
         if !rolled_back {
-            // Closing the connection rolls back; a new one sees what is really stored.
+            // Closing the connection rolls back; a new one reads the stored state.
             self.conn = None;
         }
         if error == StoreError::NotLeading {
-            log::error!("another broker leads: nothing is written here any more term={}", self.fence.leadership.term);
+            log::error!("another broker leads, so this one stops writing term={}", self.fence.leadership.term);
             self.fence.deposed.send_replace(true);
         }
         Err((error, stage.get() != Stage::Beginning))
     }
 
-    /// Bounds the log now and then.
+    /// Bounds the log from time to time.
     fn mind_log(&mut self) {
         self.since_log_was_bounded += 1;
         if self.since_log_was_bounded >= BATCHES_BETWEEN_LOOKS
@@ -152,7 +151,7 @@ impl Writer {
         {
             self.since_log_was_bounded = 0;
             if let Err(e) = dialect::bound_log(conn, &self.path) {
-                log::warn!("the log of the database could not be bounded error={e}");
+                log::warn!("could not bound the database log error={e}");
             }
         }
     }
@@ -165,7 +164,7 @@ impl Writer {
             none => none.insert(dialect::writer(&self.path)?),
         };
         dialect::begin(conn)?;
-        // Under the lock for writing, and before anything is written, into files too: who took over is not disturbed.
+        // With the write lock held, and before anything is written, also to files: a new leader is not disturbed.
         super::leader::check_term(conn, self.fence.leadership.term)?;
         stage.set(Stage::Applying);
         fault::point(begin_fault);
@@ -174,7 +173,7 @@ impl Writer {
         }
         place_packs(&mut self.segments, &self.gauge, slots);
         if self.noted_segment != self.segments.last() {
-            // A number is never used twice, even if its file is deleted and the broker started anew.
+            // A number is never reused, even if its file is deleted and the broker restarts.
             super::results::note_last_segment(conn, self.segments.last())?;
         }
         for slot in slots.iter_mut().filter(|slot| !slot.settled) {
@@ -193,7 +192,7 @@ impl Writer {
     }
 }
 
-/// Puts packs on disk that are not there yet. They stay there whatever becomes of the transaction.
+/// Writes packs to disk that are not there yet. They stay there even if the transaction fails.
 fn place_packs(segments: &mut Segments, gauge: &Gauge, slots: &mut [Slot]) {
     let is_to_be_placed = |slot: &Slot| slot.place.is_none() && !slot.settled && slot.queued.pack().is_some();
     let packs: Vec<_> = slots.iter().filter(|slot| is_to_be_placed(slot)).filter_map(|slot| slot.queued.pack()).collect();
@@ -206,7 +205,7 @@ fn place_packs(segments: &mut Segments, gauge: &Gauge, slots: &mut [Slot]) {
         Ok(places) => with_pack.zip(places).for_each(|(slot, place)| slot.place = Some(place)),
         Err(e) => {
             gauge.failed(&format!("appending to a segment: {e}"));
-            log::error!("results could not be appended to a segment error={e}");
+            log::error!("could not append results to a segment error={e}");
             for slot in with_pack {
                 slot.queued.fail(StoreError::Failed(format!("appending to a segment: {e}")));
                 slot.settled = true;
@@ -217,7 +216,7 @@ fn place_packs(segments: &mut Segments, gauge: &Gauge, slots: &mut [Slot]) {
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no panic message")
 }
 
 impl Actor for Writer {
@@ -238,7 +237,7 @@ impl Handler<Close> for Writer {
         if let Some(mut conn) = self.conn.take()
             && let Err(e) = dialect::settle(&mut conn)
         {
-            log::warn!("the log of the database was not moved into it at the end error={e}");
+            log::warn!("could not checkpoint the database log at shutdown error={e}");
         }
         self.fence.leadership.lock.release();
     }

@@ -300,7 +300,7 @@ fn a_node_that_stays_away_has_lost_its_program() {
         assert_eq!(api.state(&run).await["state"], "running");
         node.socket.leave();
         let end = over(&api, &run).await;
-        assert_eq!((&end["state"], &end["reason"]), (&json!("failed"), &json!("its node was not heard of for 1500 ms")));
+        assert_eq!((&end["state"], &end["reason"]), (&json!("failed"), &json!("its node did not report for 1500 ms")));
         // It comes back and still runs it.
         node.reconnect().await;
         let exit = node.socket.find("exit").await;
@@ -380,7 +380,7 @@ fn a_run_that_is_stopped_is_stopped_after_a_crash_too() {
         // It never says that it is over: after the time of grace and some more the run does not wait for it.
         let end = over(&api, &run).await;
         assert_eq!((&end["state"], &end["reason"], &end["updateBy"]), (&json!("stopped"), &json!("stopped by admin"), &json!("admin")));
-        assert_eq!(instances(&api, &run).await[0]["reason"], "its node did not say that it is over");
+        assert_eq!(instances(&api, &run).await[0]["reason"], "its node did not report its end");
     });
 }
 

@@ -227,15 +227,15 @@ fn a_url_is_found_wherever_its_request_is() {
         let block = next_block(&api, &node).await;
         let first = block["requests"][0]["url"].as_str().expect("a URL").to_owned();
         let (verdict, text) = why(&api, &run, &first).await;
-        assert!(verdict == "atNode" && text.contains(&node) && text.contains("in hand-out 1"), "{text}");
+        assert!(verdict == "atNode" && text.contains(&node) && text.contains("in attempt 1"), "{text}");
         let (verdict, text) = why(&api, &run, "http://a.test/200-3").await;
-        assert!(verdict == "waiting" && text.contains("which another block is asking"), "{text}");
+        assert!(verdict == "waiting" && text.contains("which another block is using"), "{text}");
         report(&api, &node, &block).await;
         assert_eq!(first, "http://a.test/200-1");
         let (verdict, text) = why(&api, &run, &first).await;
         assert!(verdict == "done" && text.contains("with status 200, and no worker has acknowledged it yet"), "{text}");
         let (_, text) = why(&api, &run, "http://a.test/200-3").await;
-        assert!(text.contains("its site a.test, which is not asked before 20"), "{text}");
+        assert!(text.contains("its site a.test, which may not be used before 20"), "{text}");
         drain(&api, &run).await;
         let (verdict, text) = why(&api, &run, &first).await;
         assert!(verdict == "done" && text.contains("after that the status is not kept"), "{text}");

@@ -267,7 +267,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
             ("a.test", "hold", json!({ "for": "10m" }), 400, "for", ""),
             ("a.test", "hold", json!({ "for": 0 }), 422, "for", "from 1"),
             ("a.test", "hold", json!({ "length": 1 }), 422, "length", "unknown member"),
-            ("a.test:80", "hold", json!({ "for": 1_000 }), 422, "name", "a port needs its origin"),
+            ("a.test:80", "hold", json!({ "for": 1_000 }), 422, "name", "a port is allowed in an origin only"),
             ("a%20b", "hold", json!({ "for": 1_000 }), 422, "name", "is not a site"),
             ("http:%2F%2Fa.test%2Fx", "hold", json!({ "for": 1_000 }), 422, "name", "nothing may follow"),
             ("*.test", "release", json!({}), 422, "name", "is not a site"),

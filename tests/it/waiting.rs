@@ -48,7 +48,7 @@ fn a_task_says_where_it_is() {
         let second = api.trigger(&job).await;
         let (_, _, text) =
             until("the queue", || async { Some(why(&api, &second).await).filter(|(_, rule, _)| rule == "workersFull") }).await;
-        assert!(text.contains("(r): it is full: 1 of 1 places are taken."), "{text}");
+        assert!(text.contains("(r): it is full: 1 of 1 slots are used."), "{text}");
         assert_eq!(api.post(&format!("/api/v1/workers/{}/disable", red.id), &json!({})).await.0, 200);
         let (_, _, text) =
             until("the order to be heard", || async { Some(why(&api, &second).await).filter(|(_, rule, _)| rule == "noWorker") }).await;

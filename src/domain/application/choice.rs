@@ -1,67 +1,67 @@
-//! Which nodes a run of an application begins on.
+//! Selects the nodes for a run of an application.
 
 use super::super::ids::NodeId;
 use super::super::node::{NodeFacts, NodeLoad};
 use super::{ApplicationSettings, Choice};
 use std::fmt;
 
-/// A node, as far as the choice is concerned.
+/// A node, with the data that the selection needs.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// What it said of itself.
+    /// Facts that the node reported.
     pub facts: NodeFacts,
-    /// The operator gives it work, and does not want it to leave.
+    /// It is enabled and was not asked to leave.
     pub is_open: bool,
-    /// It is there.
+    /// It is connected.
     pub is_online: bool,
-    /// What it said last; none: it has not said how it is.
+    /// Its last reported load; `None` if it has not reported any.
     pub load: Option<NodeLoad>,
-    /// Programs and blocks that it has.
+    /// Number of programs and blocks that it runs.
     pub at_work: u32,
 }
 
-/// Why nodes are left out, counted.
+/// Reasons why nodes were left out, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Of another group.
+    /// In another group.
     pub group: u32,
     /// With another operating system.
     pub os: u32,
-    /// Not there.
+    /// Not connected.
     pub offline: u32,
     /// Disabled or drained by an operator.
     pub closed: u32,
-    /// Take no programs, by their own settings.
+    /// They accept no programs, by their own settings.
     pub forbidden: u32,
-    /// Have not said yet how they are.
+    /// They have not reported their load yet.
     pub unknown: u32,
     /// Busy processors.
     pub cpu: u32,
     /// Too little free memory.
     pub memory: u32,
-    /// Have as much work as they take.
+    /// They have no free slot.
     pub full: u32,
 }
 
-/// What came of a choice.
+/// The result of a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     /// The nodes, in the order of the instances.
     pub nodes: Vec<NodeId>,
-    /// How many were asked for; with [`Choice::All`] as many as there are.
+    /// Number of nodes requested; with [`Choice::All`] the number of nodes found.
     pub asked: u32,
-    /// Why others were left out.
+    /// Why other nodes were left out.
     pub left_out: LeftOut,
 }
 
 impl Chosen {
-    /// Fewer than were asked for.
+    /// Fewer nodes than requested.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         (self.nodes.len() as u32) < self.asked
     }
 
-    /// Why there are fewer than were asked for, if so.
+    /// Why there are fewer nodes than requested, if so.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
         match self.nodes.len() {
@@ -97,8 +97,8 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// Chooses. `chances` gives each candidate, by its place, a number that decides among equals: the same numbers, the same
-/// choice.
+/// Selects nodes. `chances` returns for each candidate index a number that decides between equal candidates, so equal numbers give
+/// the same selection.
 #[must_use]
 pub fn choose(settings: &ApplicationSettings, candidates: &[Candidate], chances: impl Fn(usize) -> u64) -> Chosen {
     let mut left_out = LeftOut::default();
@@ -122,7 +122,7 @@ pub fn choose(settings: &ApplicationSettings, candidates: &[Candidate], chances:
     Chosen { nodes, asked: asked.max(1), left_out }
 }
 
-/// What stands against a node: where it is counted.
+/// The reason against a node: the counter to increment.
 fn obstacle<'a>(settings: &ApplicationSettings, node: &Candidate, out: &'a mut LeftOut) -> Option<&'a mut u32> {
     if !node.facts.in_group(settings.node_group.as_deref()) {
         return Some(&mut out.group);

@@ -1,7 +1,7 @@
 //! Applications: a program on one node or on many.
 //!
-//! [`ApplicationSettings`] is what a job says of its program; [`choice`] finds the nodes for it; [`life`] is where a run of
-//! it is, instance by instance.
+//! [`ApplicationSettings`] is a job's description of its program; [`choice`] selects the nodes; [`state_machine`] tracks the state of a run
+//! for each instance.
 
 pub mod choice;
 mod settings;

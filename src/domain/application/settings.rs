@@ -1,45 +1,45 @@
-//! What a job says of its program: read from its properties, and checked when the job is made.
+//! A job's description of its program: read from its properties, and checked when the job is created.
 
 use super::super::job::{InvalidProperty, Properties};
 use super::words::split;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the broker keeps packages of its own; the SHA-256 of one follows.
+/// Path prefix of packages that the broker stores; followed by the SHA-256.
 pub const PACKAGES: &str = "/api/v1/packages/";
-/// Milliseconds between asking a program to end and killing it, unless the job says otherwise.
+/// Default time between asking a program to end and killing it, in milliseconds.
 const GRACE_MS: u64 = 30_000;
-/// Nodes that a run may ask for.
+/// Maximum number of nodes that a run may request.
 const MOST_NODES: u32 = 10_000;
-/// Characters of the name of a user.
+/// Maximum length of a user name in characters.
 const USER: usize = 64;
 
-/// Which of the nodes that would do are taken.
+/// Which of the suitable nodes are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Choice {
-    /// Any of them.
+    /// Random nodes.
     Random,
     /// Those with the fewest programs and blocks for their size, then those with the least busy processors.
     #[default]
     LeastLoaded,
-    /// All of them, however many there are.
+    /// All suitable nodes.
     All,
 }
 
-/// What a job of the kind `application` says of its program.
+/// Settings of a job of the kind `application`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationSettings {
-    /// Where the program comes from; none: it is on the nodes already.
+    /// Where to download the program; `None`: it is installed on the nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
     /// SHA-256 of the package: 64 hexadecimal digits, in lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// A path in the package, or the name of a program that is on the node.
+    /// A path in the package, or the name of a program installed on the node.
     pub application: String,
-    /// A line of arguments, as the job has it.
+    /// The argument line of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
     /// Added to the program's environment.
@@ -48,7 +48,7 @@ pub struct ApplicationSettings {
     /// Files in its working folder, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// Nodes that it wants.
+    /// Number of nodes.
     pub node_count: u32,
     /// Only nodes of this group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,25 +56,25 @@ pub struct ApplicationSettings {
     /// Only nodes whose operating system contains this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
-    /// Which of the nodes that would do.
+    /// Which of the suitable nodes to use.
     #[serde(default)]
     pub choice: Choice,
-    /// Only nodes whose processors are busy to less than this: percent.
+    /// Only nodes with a CPU use below this percentage.
     pub max_cpu: u32,
-    /// Only nodes with more free memory than this: MB.
+    /// Only nodes with more free memory than this, in MB.
     pub min_free_memory: u64,
     /// The user to run as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Milliseconds between asking the program to end and killing it.
     pub grace: u64,
-    /// Bytes of memory.
+    /// Memory limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
-    /// Seconds of processor time.
+    /// Limit of processor time in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
-    /// Open files.
+    /// Limit of open files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }
@@ -83,7 +83,7 @@ fn wrong(key: &str, detail: impl Into<String>) -> InvalidProperty {
     InvalidProperty { key: key.to_owned(), detail: detail.into() }
 }
 
-/// The hash in the address of a package that the broker keeps.
+/// The hash in the URL of a package that the broker stores.
 #[must_use]
 pub fn package_hash(url: &str) -> Option<&str> {
     url.strip_prefix(PACKAGES).filter(|hash| is_hash(hash))
@@ -97,11 +97,11 @@ impl ApplicationSettings {
     /// Reads the properties of a job.
     ///
     /// # Errors
-    /// One of them is missing or is not what it should be.
+    /// A property is missing or invalid.
     pub fn read(properties: &Properties) -> Result<Self, InvalidProperty> {
         let text = |key: &str| properties.entry(key).filter(|(_, value)| !value.trim().is_empty());
         let any = |key: &str| text(key).map(|(_, value)| value.trim().to_owned()).filter(|value| !value.eq_ignore_ascii_case("all"));
-        let (key, application) = text("Application").ok_or_else(|| wrong("Application", "an application job needs its program"))?;
+        let (key, application) = text("Application").ok_or_else(|| wrong("Application", "an application job needs a program"))?;
         check_program(key, application)?;
         // The seeds misspell it.
         let package = match text("Package").or_else(|| text("Pacakge")) {
@@ -112,7 +112,7 @@ impl ApplicationSettings {
             Some((key, line)) => {
                 let words = split(line).map_err(|detail| wrong(key, detail))?;
                 if words.iter().any(|word| word.contains('\0')) {
-                    return Err(wrong(key, "an argument holds a NUL"));
+                    return Err(wrong(key, "an argument must not contain a NUL"));
                 }
                 Some(line.to_owned())
             }
@@ -141,11 +141,11 @@ impl ApplicationSettings {
         Ok(settings)
     }
 
-    /// The words of its arguments, before placeholders are filled in: the job's own, or what a trigger said instead, unless
-    /// the job's say with `{arguments}` where that belongs.
+    /// The argument words, before placeholders are filled in: the job's own, or the arguments of the trigger instead, unless the job's
+    /// arguments contain `{arguments}` as the place for them.
     ///
     /// # Errors
-    /// What the trigger said cannot be split.
+    /// The arguments of the trigger cannot be split.
     pub fn words(&self, said: Option<&str>) -> Result<Vec<String>, String> {
         let own = self.arguments.as_deref().unwrap_or_default();
         match said {
@@ -154,7 +154,7 @@ impl ApplicationSettings {
         }
     }
 
-    /// What the trigger said, given what stands in the run: the job's own arguments stand there if it said nothing.
+    /// The arguments of the trigger, given those stored in the run: without its own arguments a trigger stores those of the job.
     #[must_use]
     pub fn said<'a>(&self, arguments: Option<&'a str>) -> Option<&'a str> {
         arguments.filter(|text| Some(*text) != self.arguments.as_deref())
@@ -163,10 +163,10 @@ impl ApplicationSettings {
 
 fn check_program(key: &str, program: &str) -> Result<(), InvalidProperty> {
     if program.chars().any(char::is_control) {
-        return Err(wrong(key, "the name of a program holds no control characters"));
+        return Err(wrong(key, "the name of a program must not contain control characters"));
     }
     if program.split(['/', '\\']).any(|part| part == "..") {
-        return Err(wrong(key, "the path of a program does not lead upwards"));
+        return Err(wrong(key, "the path of a program must not contain `..`"));
     }
     Ok(())
 }
@@ -188,13 +188,13 @@ fn sha256_of(given: Option<(&str, &str)>, package: Option<&str>) -> Result<Optio
     let Some((key, text)) = given else { return Ok(own) };
     let hash = text.trim().to_ascii_lowercase();
     if !is_hash(&hash) {
-        return Err(wrong(key, "a SHA-256 is 64 hexadecimal digits"));
+        return Err(wrong(key, "a SHA-256 must have 64 hexadecimal digits"));
     }
     if package.is_none() {
-        return Err(wrong(key, "there is no package that it could be of"));
+        return Err(wrong(key, "it needs a `Package`"));
     }
     if own.is_some_and(|own| own != hash) {
-        return Err(wrong(key, "it is not that of the package"));
+        return Err(wrong(key, "it differs from the hash in the package URL"));
     }
     Ok(Some(hash))
 }
@@ -218,10 +218,10 @@ fn check_user(key: &str, user: &str) -> Result<String, InvalidProperty> {
     Ok(user.to_owned())
 }
 
-/// A property that is a JSON object of texts.
+/// A property that is a JSON object of strings.
 fn texts(given: Option<(&str, &str)>, check: fn(&str, &str) -> Result<(), String>) -> Result<BTreeMap<String, String>, InvalidProperty> {
     let Some((key, text)) = given else { return Ok(BTreeMap::new()) };
-    let map: BTreeMap<String, String> = serde_json::from_str(text).map_err(|e| wrong(key, format!("not a JSON object of texts: {e}")))?;
+    let map: BTreeMap<String, String> = serde_json::from_str(text).map_err(|e| wrong(key, format!("not a JSON object of strings: {e}")))?;
     for (name, value) in &map {
         check(name, value).map_err(|detail| wrong(key, detail))?;
     }
@@ -230,7 +230,7 @@ fn texts(given: Option<(&str, &str)>, check: fn(&str, &str) -> Result<(), String
 
 fn check_variable(name: &str, value: &str) -> Result<(), String> {
     if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-        return Err(format!("`{}` cannot be a variable of an environment", name.escape_debug()));
+        return Err(format!("`{}` is not a valid environment variable", name.escape_debug()));
     }
     Ok(())
 }

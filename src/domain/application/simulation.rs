@@ -1,5 +1,5 @@
-//! A run lived through losses: messages that vanish, nodes that are away, brokers that die with and without what they were
-//! about to store. Each world grows from a seed, so that one that fails can be looked at again.
+//! Simulates runs with losses: lost messages, absent nodes, broker crashes before and after a write. Each world is generated from
+//! a seed, so that a failing one can be reproduced.
 
 use super::super::ids::NodeId;
 use super::super::run::RunState;
@@ -27,7 +27,7 @@ enum At {
     Over(bool),
 }
 
-/// An agent with one place in the run, as docs/protocol.md says that one behaves.
+/// An agent with one instance of the run, which follows docs/protocol.md.
 #[derive(Default)]
 struct Agent {
     program: Option<At>,
@@ -56,7 +56,7 @@ impl Agent {
             }
             Some("start") => self.outbox.extend(self.word().map(Some)),
             Some("exit") if !self.had => {
-                // It never had it: it says so, and remembers it, should the order to start come late.
+                // It never had the instance: it reports that, and remembers it in case the start order arrives late.
                 (self.program, self.had) = (Some(At::Over(false)), true);
                 self.outbox.push_back(self.word());
             }
@@ -76,10 +76,10 @@ struct World {
     dice: Dice,
     now: i64,
     machine: Option<StateMachine>,
-    /// What is on disk: phase and reason of each instance, and whether somebody ended the run.
+    /// The stored state: phase and reason of each instance, and whether someone ended the run.
     disk: Vec<(Phase, Option<String>)>,
     stopped: bool,
-    /// On its way to the disk.
+    /// Writes in progress.
     writes: VecDeque<(usize, Phase, Option<String>)>,
     end: Option<RunState>,
     agents: Vec<Agent>,
@@ -128,7 +128,7 @@ impl World {
                     self.writes.push_back((nth, instance.phase, instance.reason.clone()));
                 }
                 Effect::End(state, _) => {
-                    // The end is written behind all instances.
+                    // The end is written after all instances.
                     while !self.writes.is_empty() {
                         self.commit();
                     }
@@ -155,14 +155,14 @@ impl World {
         }
     }
 
-    /// A message of a node arrives, or its list if the message is none.
+    /// Delivers a message of a node, or its list if there is no message.
     fn hear(&mut self, nth: usize) {
         let Some(word) = self.agents[nth].outbox.pop_front() else { return };
         if self.faults && self.dice.roll(4) == 0 {
             return;
         }
         if self.end.is_some() {
-            // As the node's actor answers for a run that is over.
+            // A node's actor responds like this for a run that is over.
             self.tell(nth, "exit");
             return self.tell(nth, "settle");
         }

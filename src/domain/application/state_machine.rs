@@ -1,114 +1,113 @@
-//! The life of a run of an application: its instances, each on a node of its own, from the order to start to the end of all.
+//! State machine of an application run: its instances, each on its own node, from the start order to the end of all.
 //!
-//! Nothing rests on one message. An order is told again until the node has answered it; a node that was away is asked when
-//! it is back; one that stays away for too long has lost its instance. What a node says of an instance that is over here
-//! changes nothing: it is told to end it.
+//! No single message is essential. The broker repeats an order until the node answers; it queries a node that reconnects; a node that is
+//! away too long loses its instance. A report about an instance that is already over here changes nothing: the node is ordered to end it.
 //!
-//! An instance is never ordered twice: each order names the attempt, and a node that has had it does not start it again. One
-//! that was said to run is not even asked for before its node has listed it.
+//! An instance never starts twice: each order contains the attempt, and a node does not start an attempt that it had before. The
+//! broker does not even query an instance that was reported as running before its node has listed it.
 
 use super::super::ids::NodeId;
 use super::super::run::RunState;
 use super::super::time::Timestamp;
 
-/// Milliseconds after which an order that was not answered is told again.
+/// Milliseconds after which an unanswered order is repeated.
 pub const TELL_AGAIN_MS: i64 = 2_000;
-/// Milliseconds for which a node that is there may leave an order to start unanswered.
+/// Milliseconds that a connected node has to answer a start order.
 pub const ANSWER_MS: i64 = 60_000;
-/// Milliseconds without a report after which a node that lists a program is asked for it: a report may have been lost here.
+/// Milliseconds without a report after which a node that lists a program is queried: a report may have been lost.
 const ASK_AGAIN_MS: i64 = 30_000;
-/// Milliseconds beyond the time of grace in which a node is to say that a program is over.
+/// Milliseconds beyond the grace period within which a node must report the end of a program.
 pub const MARGIN_MS: i64 = 10_000;
-/// Lists without a program that its node had accepted, one after the other, that tell that it is gone.
+/// Consecutive lists without a program that its node had accepted, after which the program counts as gone.
 const MISSED_LISTS: u32 = 2;
 
-/// What a run goes by.
+/// Time limits of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// Milliseconds between asking a program to end and killing it.
     pub grace: u64,
     /// Milliseconds that an attempt may take.
     pub timeout: Option<u64>,
-    /// Milliseconds without a word of its node after which an instance is lost.
+    /// Milliseconds without a message from its node after which an instance is lost.
     pub liveness: u64,
 }
 
-/// Where an instance is.
+/// State of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Its node is told to start it.
+    /// A start order was sent to its node.
     Told,
-    /// Its node has the order.
+    /// Its node has accepted the order.
     Accepted,
     /// It runs.
     Running,
-    /// It ended so.
+    /// It ended in this state.
     Over(RunState),
 }
 
-/// What a node says of an instance.
+/// A node's report about an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// It has the order.
+    /// It has accepted the order.
     Accepted,
     /// It runs.
     Running,
-    /// It is over, and why if it did not end well.
+    /// It is over; the text is the reason if it failed.
     Over(Option<String>),
 }
 
-/// What happens to a run.
+/// An input of the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The node of an instance says where it is.
+    /// The node of an instance reported its state.
     Said(usize, Word),
-    /// A node says which instances of the run it has.
+    /// A node listed the instances of the run that it has.
     Listed(NodeId, Vec<usize>),
-    /// A node is gone since it was heard of last.
+    /// A node disconnected; the time is that of its last message.
     NodeGone(NodeId, Timestamp),
     /// The end of an instance is stored.
     Stored(usize),
-    /// Somebody ends the run.
+    /// The run was ordered to end.
     Stop(String),
-    /// Time passes. These nodes are there.
+    /// Time has passed. The listed nodes are connected.
     Tick(Vec<NodeId>),
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Tell the node of this instance to start it.
+    /// Order the node of this instance to start it.
     Start(usize),
-    /// Tell the node of this instance to end it, and why.
+    /// Order the node of this instance to end it, with the reason.
     Exit(usize, String),
-    /// Store this instance as it is now.
+    /// Store the current state of this instance.
     Store(usize),
-    /// Tell the node that the end of this instance is stored.
+    /// Acknowledge to the node that the end of this instance is stored.
     Settle(usize),
-    /// The run is over: store that, once.
+    /// The run is over: store that. Emitted once.
     End(RunState, Option<String>),
 }
 
-/// One of the instances.
+/// One instance.
 #[derive(Debug, Clone)]
 pub struct Instance {
     /// Its node.
     pub node: NodeId,
-    /// Where it is.
+    /// Its state.
     pub phase: Phase,
     /// Why it ended as it did.
     pub reason: Option<String>,
     /// Its end is on disk.
     stored: bool,
-    /// Since when its node is told to start it.
+    /// Since when the start order is outstanding.
     told_since: Timestamp,
-    /// When its node was told something last.
+    /// When its node was last sent an order.
     told: Timestamp,
-    /// When its node said something of it last; none: nothing since the broker began.
+    /// When its node last reported it; `None`: not since the broker started.
     heard: Option<Timestamp>,
-    /// Lists of its node without it, one after the other.
+    /// Consecutive lists of its node without it.
     missed: u32,
-    /// Its node is not there since.
+    /// Since when its node is disconnected.
     gone: Option<Timestamp>,
 }
 
@@ -125,7 +124,7 @@ struct Ending {
     since: Timestamp,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct StateMachine {
     instances: Vec<Instance>,
@@ -136,7 +135,7 @@ pub struct StateMachine {
 }
 
 impl StateMachine {
-    /// A run whose nodes are chosen, and stored; and the first orders.
+    /// A run whose chosen nodes are stored; returns the first orders.
     #[must_use]
     pub fn begin(nodes: &[NodeId], rules: Rules, now: Timestamp) -> (Self, Vec<Effect>) {
         let phases = nodes.iter().map(|node| (*node, Phase::Told, None));
@@ -145,8 +144,8 @@ impl StateMachine {
         (machine, effects)
     }
 
-    /// A run as it was stored: the node, phase and reason of each instance, and why the run is to end if somebody said so.
-    /// Of its nodes nothing is known yet.
+    /// Restores a stored run: the node, phase and reason of each instance, and the reason to end the run if there is one.
+    /// The state of its nodes is unknown.
     #[must_use]
     pub fn restore(
         stored: Vec<(NodeId, Phase, Option<String>)>,
@@ -192,13 +191,13 @@ impl StateMachine {
         &self.instances
     }
 
-    /// Why the run is to end, if it is.
+    /// The reason to end the run, if it has to end.
     #[must_use]
     pub fn ends_for(&self) -> Option<&str> {
         self.ending.as_ref().map(|ending| ending.reason.as_str())
     }
 
-    /// Something happens.
+    /// Handles an event.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut out = Vec::new();
@@ -225,7 +224,7 @@ impl StateMachine {
     fn said(&mut self, nth: usize, word: Word, now: Timestamp, out: &mut Vec<Effect>) {
         let instance = &mut self.instances[nth];
         if instance.is_over() {
-            // Late. What it was is stored, or on its way there.
+            // A late report. The final state is stored or being written.
             return match word {
                 Word::Over(_) if instance.stored => out.push(Effect::Settle(nth)),
                 Word::Over(_) => {}
@@ -245,7 +244,7 @@ impl StateMachine {
         }
     }
 
-    /// An instance is over: it succeeded, unless there is a failure.
+    /// An instance is over: it succeeded unless a failure is given.
     fn over(&mut self, nth: usize, failure: Option<String>, out: &mut Vec<Effect>) {
         let ended = self.ending.as_ref().map(|ending| ending.state);
         let instance = &mut self.instances[nth];
@@ -272,17 +271,17 @@ impl StateMachine {
                     (instance.missed, instance.gone) = (0, None);
                     let is_silent = instance.heard.is_none_or(|heard| now.since_ms(heard) >= ASK_AGAIN_MS);
                     if is_silent && now.since_ms(instance.told) >= TELL_AGAIN_MS.min(ASK_AGAIN_MS) {
-                        // It has it, so it does not start it; it says where it is.
+                        // The node had this attempt, so it does not start it again; it reports its state.
                         instance.told = now;
                         out.push(Effect::Start(nth));
                     }
                 }
-                // It is told again, until the node has the order or does not want it.
+                // The order is repeated until the node accepts or rejects it.
                 Phase::Told if !is_ending => {}
                 _ => {
                     instance.missed += 1;
                     if instance.missed >= MISSED_LISTS {
-                        self.over(nth, Some("its node does not know of it".to_owned()), out);
+                        self.over(nth, Some("its node does not have it".to_owned()), out);
                     }
                 }
             }
@@ -318,11 +317,11 @@ impl StateMachine {
             }
             if here.contains(&instance.node) {
                 if instance.gone.take().is_some() {
-                    // It has just come back: it is told at once, and has all its time to answer.
+                    // It has just reconnected: send the order at once, with the full time to answer.
                     (instance.told_since, instance.told) = (now, now.plus_ms(-TELL_AGAIN_MS));
                 }
             } else if now.since_ms(*instance.gone.get_or_insert(now)) > self.rules.liveness as i64 {
-                let away = format!("its node was not heard of for {} ms", self.rules.liveness);
+                let away = format!("its node did not report for {} ms", self.rules.liveness);
                 self.over(nth, Some(away), out);
                 continue;
             }
@@ -330,14 +329,14 @@ impl StateMachine {
         }
     }
 
-    /// Tells a node again what it has not answered.
+    /// Repeats an unanswered order.
     fn tell(&mut self, nth: usize, now: Timestamp, out: &mut Vec<Effect>) {
         let patience = self.rules.grace as i64 + MARGIN_MS;
         let instance = &mut self.instances[nth];
         let is_due = now.since_ms(instance.told) >= TELL_AGAIN_MS && instance.gone.is_none();
         match &self.ending {
             Some(ending) if now.since_ms(ending.since) > patience => {
-                self.over(nth, Some("its node did not say that it is over".to_owned()), out);
+                self.over(nth, Some("its node did not report its end".to_owned()), out);
             }
             Some(ending) if is_due => {
                 let reason = ending.reason.clone();
@@ -449,7 +448,7 @@ mod tests {
         assert_eq!(tick(&mut machine, 35_000), [], "it is back in time");
         assert_eq!(only(&mut machine, 40_000), []);
         assert_eq!(only(&mut machine, 70_001), [Effect::Store(1)]);
-        assert_eq!(machine.instances()[1].reason.as_deref(), Some("its node was not heard of for 30000 ms"));
+        assert_eq!(machine.instances()[1].reason.as_deref(), Some("its node did not report for 30000 ms"));
     }
 
     #[test]

@@ -1,17 +1,16 @@
-//! From a line of arguments to words, without a shell; and the placeholders in them.
+//! Splits an argument line into words, without a shell, and expands placeholders.
 
 use super::super::ids::{Identity, JobId};
 use super::super::time::Timestamp;
 
-/// Splits a line into words. Blanks part them; `'…'` holds a text as it is; in `"…"` a backslash keeps its meaning except
-/// before `"` and `\`; outside of quotes it keeps it except before a quote, a blank and a backslash. A JSON array of texts is
-/// taken as it is.
+/// Splits a line into words at blanks. `'…'` quotes literally; in `"…"` a backslash is literal except before `"` and `\`; outside of
+/// quotes it is literal except before a quote, a blank and a backslash. A JSON array of strings is used as the list of words.
 ///
 /// # Errors
-/// A quote is not closed, or the array is none of texts.
+/// A quote is not closed, or the array does not contain only strings.
 pub fn split(line: &str) -> Result<Vec<String>, String> {
     if line.trim_start().starts_with('[') {
-        return serde_json::from_str(line).map_err(|e| format!("what begins like a JSON array is none of texts: {e}"));
+        return serde_json::from_str(line).map_err(|e| format!("the text begins like a JSON array, but is not an array of strings: {e}"));
     }
     let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
     let mut quote = None;
@@ -27,7 +26,7 @@ pub fn split(line: &str) -> Result<Vec<String>, String> {
             _ if quote == Some(c) => quote = None,
             '\'' | '"' if quote.is_none() => {
                 quote = Some(c);
-                // Two quotes with nothing between them are a word too.
+                // Empty quotes are a word too.
                 word.get_or_insert_default();
             }
             _ if quote.is_none() && c.is_whitespace() => words.extend(word.take()),
@@ -41,21 +40,21 @@ pub fn split(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// The program and the line of arguments that a line of both means; no arguments: none.
+/// Splits a command line into the program and the argument line; `None` without arguments.
 ///
 /// # Errors
-/// It cannot be split, or names no program.
+/// The line cannot be split, or contains no program.
 pub fn of_command(line: &str) -> Result<(String, Option<String>), String> {
     let mut words = split(line)?.into_iter();
     let program = words.next().filter(|word| !word.trim().is_empty());
-    let program = program.ok_or_else(|| "a program is expected, with its arguments after it".to_owned())?;
+    let program = program.ok_or_else(|| "expected a program, followed by its arguments".to_owned())?;
     let arguments: Vec<String> = words.collect();
     let is_plain = |word: &String| !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\' | '['));
     let line = if arguments.iter().all(is_plain) { arguments.join(" ") } else { serde_json::Value::from(arguments).to_string() };
     Ok((program, Some(line).filter(|line| !line.is_empty())))
 }
 
-/// What the placeholders of an instance stand for.
+/// Values of the placeholders of an instance.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The run.
@@ -66,20 +65,19 @@ pub struct Place<'a> {
     pub job_name: &'a str,
     /// W3C trace id.
     pub trace_id: &'a str,
-    /// Which of the instances, from 0.
+    /// Index of the instance, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of instances.
     pub count: u32,
-    /// When the run was planned for or triggered.
+    /// The scheduled time of the run, or when it was triggered.
     pub fire_time: Timestamp,
     /// The attempt of the run, from 1.
     pub attempt: u32,
-    /// What the trigger said.
+    /// The arguments of the trigger.
     pub arguments: &'a str,
 }
 
-/// Puts what they stand for in the place of placeholders. It is done after splitting, so that no value becomes two words; what
-/// is put in is not looked at again.
+/// Replaces placeholders. This happens after splitting, so that a value never becomes two words; placeholders inside values stay.
 #[must_use]
 pub fn expand(word: &str, place: &Place<'_>) -> String {
     let (mut out, mut rest) = (String::with_capacity(word.len()), word);

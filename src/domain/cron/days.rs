@@ -1,8 +1,8 @@
-//! Which days of a month match the two day fields.
+//! Finds the days of a month that match the two day fields.
 
 use chrono::{Datelike, NaiveDate};
 
-/// The two day fields, read. Sets are bits: day 1 is bit 1, Sunday is bit 0.
+/// The parsed day fields. Sets are bit masks: day 1 is bit 1, Sunday is bit 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Days {
     /// Plain days of the month.
@@ -19,7 +19,7 @@ pub(super) struct Days {
     pub last_weekdays: u8,
     /// `x#n`: bit 7 (n - 1) + x.
     pub nth_weekdays: u64,
-    /// One of the two fields is enough.
+    /// A match of one field is enough.
     pub either: bool,
 }
 
@@ -99,7 +99,7 @@ impl Month {
         (0x1020_4081 << self.first_of(weekday)) & self.all()
     }
 
-    /// The weekday (Monday to Friday) nearest to a day, never in another month; none if the month has no such day.
+    /// The weekday (Monday to Friday) nearest to a day, within the same month; `None` if the month has no such day.
     fn nearest_weekday(self, day: u32) -> u32 {
         if day == 0 || day > self.last {
             return 0;

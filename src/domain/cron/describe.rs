@@ -1,11 +1,11 @@
-//! An expression in short English, for whoever wonders whether it says what was meant.
+//! Describes an expression in short English, so that people can check it.
 
 use super::days::Days;
 use super::field::{Field, Item};
 use super::parse::Fields;
 use super::unit::{MONTHS, Unit, WEEKDAYS};
 
-/// More times of day than these are told as fields.
+/// With more times of day than this, the text describes the fields instead.
 const MAX_TIMES: usize = 6;
 
 pub(super) fn describe(fields: &Fields, days: &Days) -> String {
@@ -31,7 +31,7 @@ pub(super) fn describe(fields: &Fields, days: &Days) -> String {
     text
 }
 
-/// Every day, in a way that cannot make the either-day rule say otherwise.
+/// Every day, and in a form that the either-day rule does not affect.
 fn days_free(field: &Field, unit: Unit) -> bool {
     field.starred && field.is_all(unit)
 }

@@ -1,13 +1,13 @@
-//! The two dialects, and the names for whole expressions.
+//! The two dialects, and the `@` names for whole expressions.
 
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// How weekday numbers and two restricted day fields are read.
+/// How weekday numbers and two restricted day fields are interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
-    /// As crontab(5): 0 and 7 are Sunday, either day field is enough.
+    /// As crontab(5): 0 and 7 are Sunday; a match of either day field is enough.
     #[default]
     Crontab,
     /// As Quartz: 1 is Sunday and 7 is Saturday, both day fields must match.
@@ -15,7 +15,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// As it is written.
+    /// The name in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl FromStr for Dialect {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let dialects = [Self::Crontab, Self::Quartz];
-        dialects.into_iter().find(|dialect| dialect.name() == text).ok_or_else(|| format!("{text:?} is none of crontab, quartz"))
+        dialects.into_iter().find(|dialect| dialect.name() == text).ok_or_else(|| format!("{text:?} is neither crontab nor quartz"))
     }
 }
 
@@ -42,8 +42,8 @@ pub(super) fn macro_fields(name: &str) -> Result<&'static str, &'static str> {
         "@weekly" => Ok("0 0 * * SUN"),
         "@daily" | "@midnight" => Ok("0 0 * * *"),
         "@hourly" => Ok("0 * * * *"),
-        "@reboot" => Err("@reboot is no time; trigger the job by hand or by its API when the machine starts"),
-        name if name.starts_with("@every") => Err("@every is no cron expression; give the job an interval trigger"),
-        _ => Err("unknown name; there are @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly"),
+        "@reboot" => Err("@reboot is not a time; trigger the job by hand or by its API when the machine starts"),
+        name if name.starts_with("@every") => Err("@every is not a cron expression; give the job an interval trigger"),
+        _ => Err("unknown name; expected @yearly, @annually, @monthly, @weekly, @daily, @midnight or @hourly"),
     }
 }

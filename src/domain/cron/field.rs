@@ -1,23 +1,23 @@
-//! Reads the text of one field: lists, ranges, steps, names, and the day fields' `L`, `W` and `#`.
+//! Parses one field: lists, ranges, steps, names, and `L`, `W` and `#` of the day fields.
 
 use super::days::Days;
 use super::dialect::Dialect;
 use super::unit::Unit;
 
-/// A part of the expression: its text, and how many characters stand before it.
+/// A part of the expression: its text, and its offset in characters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'a> {
     pub text: &'a str,
     pub at: usize,
 }
 
-/// What is wrong, and where.
+/// Offset of the error, and its text.
 pub(super) type Fault = (usize, String);
 
 /// One item of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// `*`, `*/n`, `a`, `a-b`, `a/n`, `a-b/n`; `to < from` goes round the end.
+    /// `*`, `*/n`, `a`, `a-b`, `a/n`, `a-b/n`; `to < from` wraps around the end.
     Span { from: u16, to: u16, step: u16, star: bool },
     /// `L`, `L-3`; with `weekday` `LW`, `L-3W`.
     Last { before: u16, weekday: bool },
@@ -29,7 +29,7 @@ pub(super) enum Item {
     Nth(u16, u16),
 }
 
-/// A field, read.
+/// A parsed field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub items: Vec<Item>,
@@ -38,14 +38,14 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// A field that is not written.
+    /// A field that is not in the expression.
     pub(super) fn of(unit: Unit, value: Option<u16>) -> Self {
         let (first, last) = unit.bounds();
         let (from, to) = value.map_or((first, last), |v| (v, v));
         Self { items: vec![Item::Span { from, to, step: 1, star: value.is_none() }], starred: value.is_none() }
     }
 
-    /// Its plain values in order, each once.
+    /// Its plain values, sorted and distinct.
     pub(super) fn values(&self, unit: Unit) -> Vec<u16> {
         let (first, count) = (unit.bounds().0, unit.count());
         let mut values = Vec::new();
@@ -60,12 +60,12 @@ impl Field {
         values
     }
 
-    /// Whether it lets every value through.
+    /// Whether it matches every value.
     pub(super) fn is_all(&self, unit: Unit) -> bool {
         self.values(unit).len() == usize::from(unit.count())
     }
 
-    /// As bits of a [`Days`].
+    /// Adds its values to the bit masks of a [`Days`].
     pub(super) fn add_to(&self, unit: Unit, days: &mut Days) {
         for value in self.values(unit) {
             if unit == Unit::DayOfMonth { days.month_days |= 1 << value } else { days.weekdays |= 1 << value }
@@ -82,7 +82,7 @@ impl Field {
         }
     }
 
-    /// Reads a field.
+    /// Parses a field.
     pub(super) fn parse(unit: Unit, dialect: Dialect, field: Piece<'_>) -> Result<Self, Fault> {
         let reader = Reader { unit, dialect };
         if field.text == "?" {
@@ -115,7 +115,7 @@ impl Reader {
         if let Some((place, odd)) = item.text.chars().enumerate().find(|(_, c)| !c.is_ascii_alphanumeric() && !"*/-#?".contains(*c)) {
             return Err((item.at + place, odd_character(odd)));
         }
-        // From here on all is ASCII: bytes are characters.
+        // From here on the text is ASCII: byte offsets are character offsets.
         if let Some(special) = self.special(item)? {
             return Ok(special);
         }
@@ -146,14 +146,14 @@ impl Reader {
             return Err((item.at, format!("the range {} ends before it begins", short(range))));
         }
         let (from, end) = match (self.sunday(), from, end) {
-            // All seven, with Sunday at both ends.
+            // The whole week, with Sunday at both ends.
             (7, 0, 7) => (0, 6),
             (sunday, from, end) => (from % sunday, end % sunday),
         };
         Ok(Item::Span { from, to: end, step: step.unwrap_or(1), star: false })
     }
 
-    /// What takes a weekday 7 to 0, and nothing else to anything.
+    /// The modulus that maps weekday 7 to 0 and changes nothing else.
     fn sunday(self) -> u16 {
         if self.unit == Unit::DayOfWeek { 7 } else { u16::MAX }
     }
@@ -175,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// A number or a name. Weekdays are counted from Sunday = 0, but a 7 of crontab stays 7.
+    /// Parses a number or a name. Weekdays count from Sunday = 0, but a 7 of crontab stays 7.
     fn value(self, value: Piece<'_>) -> Result<u16, Fault> {
         let unit = self.unit;
         if value.text.is_empty() {
@@ -215,7 +215,7 @@ impl Reader {
         format!("the {} must be {first} to {last}{names}, not {text:?}", self.unit.name())
     }
 
-    /// Items with `L`, `W` or `#`.
+    /// Parses items with `L`, `W` or `#`.
     fn special(self, item: Piece<'_>) -> Result<Option<Item>, Fault> {
         match self.unit {
             Unit::DayOfMonth => self.special_date(item),
@@ -235,7 +235,7 @@ impl Reader {
                 return Ok(Some(Item::Last { before: 0, weekday }));
             }
             let days = rest.strip_prefix('-').filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-            let Some(days) = days else { return Err((item.at, format!("{:?} is none of L, L-3, LW, L-3W", short(item.text)))) };
+            let Some(days) = days else { return Err((item.at, format!("{:?} is not L, L-3, LW or L-3W", short(item.text)))) };
             let before = days.parse().ok().filter(|n| *n <= 30);
             let before = before.ok_or_else(|| (item.at + 2, format!("L-{}: no month has a day so far from its end", short(days))))?;
             return Ok(Some(Item::Last { before, weekday }));
@@ -250,7 +250,7 @@ impl Reader {
             return Ok(Some(Item::Near(self.value(Piece { text: day, at: item.at })?)));
         }
         match upper.find('L').filter(|_| Unit::Month.named(&upper).is_none()) {
-            Some(place) => Err((item.at + place, "L stands first here: L, L-3, LW; the last Friday is FRIL in day of week".to_owned())),
+            Some(place) => Err((item.at + place, "L must be first: L, L-3, LW; the last Friday is FRIL in day of week".to_owned())),
             None => Ok(None),
         }
     }
@@ -268,7 +268,7 @@ impl Reader {
         }
         if item.text.eq_ignore_ascii_case("L") {
             return match self.dialect {
-                // Quartz: L alone is 7.
+                // In Quartz a plain L is 7.
                 Dialect::Quartz => Ok(Some(Item::Span { from: 6, to: 6, step: 1, star: false })),
                 Dialect::Crontab => Err((item.at, "L needs a weekday before it: 5L or FRIL is the month's last Friday".to_owned())),
             };
@@ -286,12 +286,12 @@ impl Reader {
 fn odd_character(odd: char) -> String {
     match odd {
         '~' => "~ (a random value) is not supported".to_owned(),
-        '=' => "a variable cannot be set here; the time zone is given beside the expression".to_owned(),
+        '=' => "a variable cannot be set here; the time zone must be set in its own field".to_owned(),
         odd => format!("the character {odd:?} has no meaning here"),
     }
 }
 
-/// What is quoted in a message: its beginning. All of it is beside the message anyway.
+/// A shortened text for quoting in a message; the whole expression is shown with the message.
 fn short(text: &str) -> String {
     if text.len() <= 24 { text.to_owned() } else { text.chars().take(20).chain("...".chars()).collect() }
 }

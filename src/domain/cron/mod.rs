@@ -1,35 +1,35 @@
-//! Cron expressions: what they mean, and when they fire next in a time zone.
+//! Cron expressions: their syntax and meaning, and their next fire in a time zone.
 //!
 //! **Fields.** Five (minute, hour, day of month, month, day of week; second 0), six (second first) or seven (second first,
-//! year last; 1970 to 2099), parted by blanks; or `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight`,
-//! `@hourly`. Letters may be in either case. A field is a list of
+//! year last; 1970 to 2099), separated by blanks; or `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight`,
+//! `@hourly`. Case does not matter. A field is a list of
 //!
 //! | item | means |
 //! | --- | --- |
-//! | `*` | every value; `?` is the same, alone and in a day field |
+//! | `*` | every value; `?` means the same, alone in a day field |
 //! | `5`, `MAR`, `FRIDAY` | one value |
-//! | `1-5`, `22-4`, `FRI-MON` | a range; it may go round the end, except for years |
-//! | `*/5`, `5/15`, `1-30/7` | each n-th of all, from 5 to the last, of a range |
+//! | `1-5`, `22-4`, `FRI-MON` | a range; it may wrap around the end, except for years |
+//! | `*/5`, `5/15`, `1-30/7` | every n-th value: of all, from 5 on, of a range |
 //! | `L`, `L-3`, `LW`, `L-3W` | day of month: the last, three days before it; the weekday (Monday to Friday) nearest to it |
 //! | `15W` | day of month: the weekday nearest to the 15th, in the same month; none if the month has no such day |
 //! | `5L`, `FRIL` | day of week: the month's last Friday |
 //! | `5#2`, `FRI#2` | day of week: the month's second Friday |
 //!
-//! **Dialects.** [`Dialect::Crontab`], the default, counts Sunday as 0 and 7 whatever the number of fields, and follows
-//! crontab(5) where both day fields are restricted: either is enough. As in Vixie's cron a field that begins with `*`
-//! (`*/2` too) is not restricted in this sense, and then both must match. [`Dialect::Quartz`] counts Sunday as 1; both day
-//! fields must match always. (Quartz itself wants a `?` in one of them. Without one its texts would be ambiguous; here `*`
-//! does as well, and two restricted fields are read as "the 13th, if it is a Friday".)
+//! **Dialects.** [`Dialect::Crontab`], the default, counts Sunday as 0 and 7 for any number of fields. If both day fields are
+//! restricted, a match of either is enough, as in crontab(5). As in Vixie's cron a field that begins with `*` (also `*/2`) does
+//! not count as restricted, and then both must match. [`Dialect::Quartz`] counts Sunday as 1; both day fields must always match.
+//! (Quartz itself requires a `?` in one of them to avoid ambiguity; here `*` works too, and two restricted fields mean for
+//! example "the 13th, if it is a Friday".)
 //!
-//! **Time zones.** A local time may be missing (the clock is set forward: a gap) or come twice (set back: a fold). A job may
-//! choose [`GapRule`] and [`FoldRule`]; what it does not choose depends, as in Vixie's cron, on the expression: if the hour
-//! field begins with `*` the job goes by elapsed time (gap `skip`, fold `both`), else it is meant once a day (gap `after`,
-//! fold `first`). (Vixie's looks at the minute's `*` as well; here the hour alone decides.) Two fires never share an
-//! instant: what is moved onto another fire is one with it.
+//! **Time zones.** A local time may be missing (the clock is set forward: a gap) or occur twice (set back: a fold). A job may
+//! set [`GapRule`] and [`FoldRule`]; the defaults depend, as in Vixie's cron, on the expression: if the hour field begins with `*`
+//! the job runs by elapsed time (gap `skip`, fold `both`), else it should run once a day (gap `after`, fold `first`). (Vixie's
+//! cron also checks the minute for `*`; here only the hour matters.) Two fires never share an instant: a fire that is moved onto
+//! another one merges with it.
 //!
-//! **The `cron` crate** knows no five fields, no L, W, # and no wrapped ranges, counts Sunday as 1 and is wrong in a fold.
-//! So expressions are read here, it is given plain lists, and it is asked in local time without any zone (in UTC that
-//! stands for it); `next` adds the changes of offset and `days` those days that it cannot say.
+//! **The `cron` crate** does not support five fields, L, W, # and wrapped ranges, counts Sunday as 1 and is wrong in a fold.
+//! So this module parses expressions, passes plain lists to the crate, and uses it with local time only (represented as UTC);
+//! `next` handles the changes of offset and `days` the days that the crate cannot express.
 
 mod days;
 mod describe;
@@ -54,68 +54,68 @@ use super::zone::{FoldRule, GapRule};
 use days::Days;
 use parse::Fields;
 
-/// A cron expression. It takes about a kilobyte; share it.
+/// A cron expression. It uses about a kilobyte; share it.
 #[derive(Clone, Debug)]
 pub struct Cron {
     text: Box<str>,
     dialect: Dialect,
-    /// All but what [`Days`] adds. A superset of the matching local times.
+    /// Everything except what [`Days`] adds. A superset of the matching local times.
     schedule: cron::Schedule,
     days: Days,
-    /// The hour field begins with `*`: gaps and folds are passed by elapsed time.
+    /// The hour field begins with `*`: gaps and folds are handled by elapsed time.
     elapsed: bool,
 }
 
 impl Cron {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// It is not valid; the error tells the field, the place and the reason.
+    /// The expression is invalid; the error contains the field, the position and the reason.
     pub fn parse(text: &str, dialect: Dialect) -> Result<Self, InvalidCron> {
         let fields = Fields::parse(text, dialect)?;
         let (days, elapsed) = (fields.days(dialect), fields.hour.starred);
-        // A text made of plain lists within bounds is one that the crate takes; were it not, the caller is told.
+        // The crate should accept plain lists within bounds; if not, the caller gets the error.
         let schedule = fields.for_crate(&days).parse().map_err(|e: cron::error::Error| InvalidCron {
             field: "",
             position: 0,
             text: text.to_owned(),
-            detail: format!("the schedule was not understood: {e}"),
+            detail: format!("the schedule could not be parsed: {e}"),
         })?;
         Ok(Self { text: text.into(), dialect, schedule, days, elapsed })
     }
 
-    /// The expression as it was given.
+    /// The expression as given.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The dialect that it is written in.
+    /// The dialect of the expression.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// The same in seven fields, numbers for names, weekdays as crontab counts them.
+    /// The same expression with seven fields, numbers instead of names, and crontab's weekday numbers.
     #[must_use]
     pub fn understood(&self) -> String {
         self.fields().map_or_else(String::new, |fields| fields.understood())
     }
 
-    /// The same in short English.
+    /// A description in short English.
     #[must_use]
     pub fn describe(&self) -> String {
         self.fields().map_or_else(String::new, |fields| describe::describe(&fields, &self.days))
     }
 
-    /// Whether it has a local time left after this instant, in whatever zone. If not, it never fires again.
+    /// Whether a matching local time is left after this instant in any zone. If not, the expression never fires again.
     #[must_use]
     pub fn can_fire_after(&self, after: Timestamp) -> bool {
-        // The local time furthest behind UTC.
+        // Use the local time that is furthest behind UTC.
         self.next_wall(after.0.div_euclid(1000).saturating_sub(26 * 3600)).is_some()
     }
 
-    /// Reading it again is cheaper than keeping all its parts for the few who ask.
+    /// Parsing again on demand is cheaper than keeping the fields, which are rarely needed.
     fn fields(&self) -> Option<Fields> {
         Fields::parse(&self.text, self.dialect).ok()
     }

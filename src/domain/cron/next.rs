@@ -1,4 +1,4 @@
-//! The next fire: local times from the crate, days from [`super::days`], and the zone's changes of offset between them.
+//! The next fire: combines local times from the crate, days from [`super::days`], and the zone's changes of offset.
 
 use super::Cron;
 use super::unit::YEARS;
@@ -12,20 +12,20 @@ use std::fmt;
 pub struct Occurrence {
     /// When; a whole second.
     pub at: Timestamp,
-    /// What the zone did to it.
+    /// How the zone changed it.
     pub note: Option<Note>,
 }
 
-/// Why a fire is not just a local time that matches.
+/// Why a fire is not simply a matching local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// This local time, the first of perhaps several, is missing: it fires at the end of the gap.
+    /// This local time (the first, if several) is missing: it fires at the end of the gap.
     GapAfter(Wall),
     /// This local time is missing: it fires later by the gap's length.
     GapShifted(Wall),
-    /// Its local time comes twice; this is the first.
+    /// Its local time occurs twice; this is the first.
     FoldFirst,
-    /// Its local time comes twice; this is the second.
+    /// Its local time occurs twice; this is the second.
     FoldSecond,
 }
 
@@ -40,12 +40,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// Local time is nowhere further from UTC than 14 hours and nowhere jumps by more than 24: within this time of each other
-/// two instants may be out of order on the wall, beyond it never.
+/// Local time is at most 14 hours from UTC and never jumps by more than 24: only instants closer than this can be
+/// out of order on the wall clock.
 const FAR: i64 = 27 * 3600;
 
 impl Cron {
-    /// What is done in gaps and folds: what was chosen, or the expression's default.
+    /// The rules for gaps and folds: those of the job, or the defaults of the expression.
     #[must_use]
     pub fn rules(&self, chosen: ZoneRules) -> (GapRule, FoldRule) {
         let (gap, fold) = if self.elapsed { (GapRule::Skip, FoldRule::Both) } else { (GapRule::After, FoldRule::First) };
@@ -54,15 +54,14 @@ impl Cron {
 
     /// The first fire strictly after an instant; `None` if there is none until the end of 2099.
     ///
-    /// Between two changes of offset local time is a line, and the crate is asked there; what happens at the change itself
-    /// is decided here.
+    /// Between two changes of offset local time is linear, and the crate is used there; this function handles the change itself.
     #[must_use]
     pub fn next(&self, zone: &Zone, rules: ZoneRules, after: Timestamp) -> Option<Occurrence> {
         let (gap, fold) = self.rules(rules);
-        // Fires stand at whole seconds: what is after x.5 s is after x. Nothing is before 1970 or after 2099.
+        // Fires are at whole seconds: after x.5 s means after x. There are no fires before 1970 or after 2099.
         let mut t = after.0.div_euclid(1000).clamp(-2 * FAR, MAX_SECOND);
         let mut offset = zone.offset_at(t);
-        // The last change whose effects may still be felt at `t`, and up to where changes have been looked at.
+        // The last change that may still affect times at `t`, and the end of the range that was searched for changes.
         let mut last = if gap == GapRule::Shift { zone.change_until(t) } else { None };
         let mut seen = t;
         loop {
@@ -90,7 +89,7 @@ impl Cron {
                     }
                 }
                 (None, change) if change.is_none_or(|change| change.at > horizon) => return None,
-                // Nothing matches for long, so no change before then has anything to say.
+                // There is no match for a long time, so earlier changes have no effect.
                 (Some(at), Some(change)) if change.at > horizon && at - FAR > change.at => {
                     t = at - FAR;
                     offset = zone.offset_at(t);
@@ -111,7 +110,7 @@ impl Cron {
         }
     }
 
-    /// The next local time that is missing in this gap and has been shifted to after `t`.
+    /// The next local time of this gap that was shifted to after `t`.
     fn shifted(&self, gap: Change, t: i64) -> Option<Occurrence> {
         if t >= gap.at + gap.gap() - 1 {
             return None;
@@ -120,7 +119,7 @@ impl Cron {
         Some(Occurrence { at: Timestamp((wall - gap.before) * 1000), note: Some(Note::GapShifted(Wall(wall))) })
     }
 
-    /// The first matching local time after this one, both in seconds since 1970 of the same wall.
+    /// The first matching local time after this one, both in seconds since 1970 of the same wall clock.
     pub(super) fn next_wall(&self, after: i64) -> Option<i64> {
         let mut from = DateTime::<Utc>::from_timestamp(after.clamp(-FAR, MAX_SECOND), 0)?;
         loop {
@@ -129,7 +128,7 @@ impl Cron {
             if days & (1 << found.day()) != 0 {
                 return Some(found.timestamp());
             }
-            // To the next day that matches, or to the next month: never second by second.
+            // Continue with the next matching day or the next month, never second by second.
             let later = u64::from(days) >> (found.day() + 1);
             let month = NaiveDate::from_ymd_opt(found.year(), found.month(), 1)?;
             let day = if later == 0 {

@@ -1,4 +1,4 @@
-//! Reads a whole expression: counts the fields, reads each, and says again what was understood.
+//! Parses a whole expression: splits it into fields, parses each, and formats the result.
 
 use super::days::Days;
 use super::dialect::{Dialect, macro_fields};
@@ -7,12 +7,12 @@ use super::field::{Field, Item, Piece};
 use super::unit::Unit;
 use std::fmt::Write as _;
 
-/// More than any sensible list; a bound for whoever stores and prints it.
+/// More than any sensible list; it bounds the size for storage and display.
 const MAX_CHARACTERS: usize = 1000;
 const FIELDS: &str = "5 fields, 6 (seconds first) or 7 (years last)";
 const EXAMPLE: &str = "Example: \"0 9 * * MON\" runs at 09:00 every Monday";
 
-/// The seven fields, read.
+/// The seven parsed fields.
 #[derive(Clone, Debug)]
 pub(super) struct Fields {
     pub second: Field,
@@ -30,7 +30,7 @@ impl Fields {
             |field, position, detail: String| InvalidCron { field, position, text: text.chars().take(MAX_CHARACTERS).collect(), detail };
         let characters = text.chars().count();
         if characters > MAX_CHARACTERS {
-            return Err(fault("", 0, format!("{characters} characters are too many: at most {MAX_CHARACTERS} are allowed")));
+            return Err(fault("", 0, format!("must be at most {MAX_CHARACTERS} characters, not {characters}")));
         }
         let mut pieces = split(text);
         let Some(first) = pieces.first().copied() else {
@@ -39,12 +39,12 @@ impl Fields {
         if first.text.starts_with('@') {
             let expanded = macro_fields(first.text).map_err(|detail| fault("", first.at, detail.to_owned()))?;
             if let Some(more) = pieces.get(1) {
-                return Err(fault("", more.at, format!("nothing may stand behind {}", first.text)));
+                return Err(fault("", more.at, format!("nothing may follow {}", first.text)));
             }
             pieces = split(expanded);
         }
         if first.text.starts_with("TZ=") || first.text.starts_with("CRON_TZ=") {
-            return Err(fault("", first.at, "the time zone is given beside the expression, not in it".to_owned()));
+            return Err(fault("", first.at, "the time zone must be set in its own field, not in the expression".to_owned()));
         }
         let units = match pieces.len() {
             5 => &Unit::ALL[1..6],
@@ -60,7 +60,7 @@ impl Fields {
             Some(at) => Field::parse(unit, dialect, pieces[at]).map_err(|(at, detail)| fault(unit.name(), at, detail)),
             None => Ok(Field::of(unit, (unit == Unit::Second).then_some(0))),
         };
-        // In the order of the text, so that the first fault is told.
+        // In text order, so that the first error is reported.
         let fields = Self {
             second: read(Unit::Second)?,
             minute: read(Unit::Minute)?,
@@ -89,7 +89,7 @@ impl Fields {
         days
     }
 
-    /// What the `cron` crate is given: lists of plain ranges, Sunday as 1; every day where [`Days`] says more than it can.
+    /// The text for the `cron` crate: lists of plain ranges, Sunday as 1; every day where the crate cannot express what [`Days`] holds.
     pub(super) fn for_crate(&self, days: &Days) -> String {
         let list =
             |field: &Field, unit: Unit, shift: u16| if field.is_all(unit) { "*".to_owned() } else { ranges(&field.values(unit), shift) };
@@ -117,7 +117,7 @@ impl Fields {
     }
 }
 
-/// Parts at blanks and tabs. A line's end may stand around the whole, but not inside.
+/// Splits at blanks and tabs. Line ends are allowed around the expression, but not inside.
 fn split(text: &str) -> Vec<Piece<'_>> {
     let trimmed = text.trim();
     let mut at = text.chars().take_while(|c| c.is_whitespace()).count();
@@ -136,7 +136,7 @@ fn ranges(values: &[u16], shift: u16) -> String {
     let mut text = String::new();
     for run in values.chunk_by(|a, b| a + 1 == *b) {
         if let [first, .., last] = run {
-            // Writing into a text does not fail.
+            // Writing into a `String` cannot fail.
             let _ = write!(text, "{}-{},", first + shift, last + shift);
         } else if let [only] = run {
             let _ = write!(text, "{},", only + shift);

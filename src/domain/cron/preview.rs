@@ -1,4 +1,4 @@
-//! A look ahead: the next fires, and the local times that do not fire because the clock jumps over them.
+//! Preview: the next fires, and the local times that are skipped because the clock jumps over them.
 
 use super::Cron;
 use super::next::Occurrence;
@@ -10,17 +10,17 @@ use crate::domain::zone::{GapRule, Wall, Zone, ZoneRules};
 pub enum PreviewLine {
     /// It fires.
     Fire(Occurrence),
-    /// The clock jumps over local times that match, and the rule is to skip them.
+    /// The clock jumps over matching local times, and the rule is to skip them.
     Missing {
         /// When the clock jumps.
         at: Timestamp,
-        /// The first local time that is lost.
+        /// The first skipped local time.
         first: Wall,
     },
 }
 
 impl Cron {
-    /// The next `count` fires after an instant, and what is skipped between them. Fewer if it fires less often than that.
+    /// The next `count` fires after an instant, and what is skipped between them. Fewer if no more follow.
     #[must_use]
     pub fn preview(&self, zone: &Zone, rules: ZoneRules, after: Timestamp, count: usize) -> Vec<PreviewLine> {
         let skips = self.rules(rules).0 == GapRule::Skip;
@@ -46,7 +46,7 @@ impl Cron {
                     lines.push(PreviewLine::Missing { at: Timestamp(change.at * 1000), first: Wall(first) });
                 }
                 Some(_) => {}
-                // Nothing matches any more.
+                // There are no further matches.
                 None => break,
             }
             second = change.at;

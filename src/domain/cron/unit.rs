@@ -1,4 +1,4 @@
-//! What each field may hold.
+//! The allowed values of each field.
 
 use super::dialect::Dialect;
 
@@ -14,7 +14,7 @@ pub(super) enum Unit {
     Year,
 }
 
-/// The years that an expression can name; `*` is all of them.
+/// The years that an expression can contain; `*` means all of them.
 pub(super) const YEARS: (u16, u16) = (1970, 2099);
 
 pub(super) const MONTHS: [&str; 12] =
@@ -36,7 +36,7 @@ impl Unit {
         }
     }
 
-    /// First and last value. Weekdays are counted from Sunday = 0 here, whatever the dialect.
+    /// First and last value. Weekdays count from Sunday = 0 in all dialects.
     pub(super) fn bounds(self) -> (u16, u16) {
         match self {
             Self::Second | Self::Minute => (0, 59),
@@ -48,7 +48,7 @@ impl Unit {
         }
     }
 
-    /// First and last number that may be written.
+    /// First and last number that an expression may contain.
     pub(super) fn written(self, dialect: Dialect) -> (u16, u16) {
         match (self, dialect) {
             (Self::DayOfWeek, Dialect::Crontab) => (0, 7),
@@ -62,7 +62,7 @@ impl Unit {
         last - first + 1
     }
 
-    /// The value that a name stands for: three letters, or all of them.
+    /// The value of a name: its first three letters, or the whole name.
     pub(super) fn named(self, name: &str) -> Option<u16> {
         let (names, first): (&[&str], u16) = match self {
             Self::Month => (&MONTHS, 1),

@@ -1,8 +1,8 @@
-//! Numbers of 64 bits, in the order of time (seed 003), that ids are made around.
+//! Time-ordered numbers of 64 bits (seed 003) that ids are built from.
 //!
-//! The upper half of a UUID of version 7 (RFC 9562) has 48 bits of milliseconds, 4 bits that name the version, and 12 bits
-//! that may count (section 6.2, method 1). The 60 bits without the version are the number of the thing: nothing is stored
-//! for it, and a thing is found by its number in the index that its id has.
+//! The upper half of a UUID of version 7 (RFC 9562) has 48 bits of milliseconds, 4 bits of version, and 12 bits that may be a
+//! counter (section 6.2, method 1). The 60 bits without the version are the number of the object: it needs no storage, and the
+//! index on the id also finds an object by its number.
 
 use super::{InvalidId, Uuid};
 use crate::domain::time::Timestamp;
@@ -15,26 +15,25 @@ const COUNT: u32 = 12;
 /// Bits of a number: it fits the signed 64 bits of SQL and Java.
 const BITS: u32 = 48 + COUNT;
 
-/// What stands for an id where 64 bits have to do. Travels as decimal digits in a text: more than 53 bits are more than a
-/// number of JavaScript holds.
+/// Replaces an id where only 64 bits fit. Sent as decimal digits in a string, because a JavaScript number holds at most 53 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Number(u64);
 
 impl Number {
-    /// The number of an id. One that was not made here, but chosen by a client, has one too; it may share it.
+    /// The number of an id. An id that a client chose has a number too, but other ids may share it.
     #[must_use]
     pub fn of(id: Uuid) -> Self {
         let (upper, _) = id.as_u64_pair();
         Self(upper >> 16 << COUNT | upper & 0xfff)
     }
 
-    /// The first and the last id of each version that have this number, and no others between them; none if no id can have it.
-    /// So many others may share its millisecond as clients like.
+    /// For each UUID version the first and the last id with this number, and no others between; empty if no id can have it.
+    /// Client-chosen ids may share its millisecond.
     pub fn ranges(self) -> impl Iterator<Item = (Uuid, Uuid)> {
         let versions = if self.0 >> BITS == 0 { 0..16 } else { 0..0 };
         let upper = self.0 >> COUNT << 16 | self.0 & 0xfff;
         versions.map(move |version: u64| upper | version << COUNT).map(|upper| {
-            // The rest is 64 bits that say nothing.
+            // The lower 64 bits are arbitrary.
             (Uuid::from_u64_pair(upper, 0), Uuid::from_u64_pair(upper, u64::MAX))
         })
     }
@@ -83,7 +82,7 @@ impl schemars::JsonSchema for Number {
     }
 }
 
-/// How somebody names a thing: by its id or by its number.
+/// A reference to an object: by its id or by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumberOr<T> {
     /// By its id.
@@ -115,7 +114,7 @@ impl<T> schemars::JsonSchema for NumberOr<T> {
     }
 }
 
-/// How a body names something: by its number, as a number or a text, or by one of our ids.
+/// A reference in a request body: by number (as a number or a string) or by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named<T>(pub NumberOr<T>);
 
@@ -166,18 +165,17 @@ impl<T> schemars::JsonSchema for Named<T> {
     }
 }
 
-/// Makes numbers that rise and never come twice, whatever the clock does: a number is the time in milliseconds with 12 bits
-/// to count, or one more than the last one, if that is greater. So it runs ahead of a clock that was set back, and of one
-/// whose millisecond has more than 4,096 of them.
+/// Makes increasing numbers that never repeat, whatever the clock does: the time in milliseconds with a 12-bit counter, or the last number
+/// plus one if that is greater. So it runs ahead of a clock that was set back, and of a millisecond with more than 4,096 numbers.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
-/// The one of this process: the upper halves of all ids that are made here differ, and with those of the runs the ids of
-/// their blocks.
+/// The counter of this process: the upper halves of all ids made here differ, and so do the upper halves of the block ids of
+/// different runs.
 pub static MADE: Counter = Counter::new();
 
 impl Counter {
-    /// One that has made nothing.
+    /// A new counter.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -187,20 +185,20 @@ impl Counter {
     pub fn next(&self, now: Timestamp) -> Number {
         let now = (now.0.max(0) as u64) << COUNT;
         let after = |last: u64| now.max(last + 1);
-        // What is returned is the last one before: the same function of it is the new one.
+        // `fetch_update` returns the previous value; applying `after` to it gives the new one.
         Number(self.0.fetch_update(Relaxed, Relaxed, |last| Some(after(last))).map_or(now, after))
     }
 
-    /// Goes on after what an earlier process has made, if this is an id of that kind: the clock may have been set back while
-    /// none was there.
+    /// Continues after the numbers of an earlier process, if this is an id of version 7: the clock may have been set back while
+    /// no process ran.
     pub fn resume(&self, last: Uuid) {
         if last.get_version_num() == 7 {
             self.0.fetch_max(Number::of(last).0, Relaxed);
         }
     }
 
-    /// The first id that is later than whatever was made until `ahead_ms` milliseconds after now, or after the last one that was
-    /// made: one that a broker made is not after it, as far as clocks can be believed.
+    /// The first id later than every id made until `ahead_ms` milliseconds from now, or until that long after the last one made: an
+    /// id that a broker made is not later, if clocks are roughly right.
     pub fn not_made_before(&self, now: Timestamp, ahead_ms: u64) -> Uuid {
         let ms = (now.0.max(0) as u64).max(self.0.load(Relaxed) >> COUNT).saturating_add(ahead_ms);
         Uuid::from_u64_pair(ms.min((1 << 48) - 1) << 16, 0)
@@ -222,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// Milliseconds of 2096.
+    /// Milliseconds since 1970 of a time in 2096.
     const LATER: i64 = 4_000_000_000_000;
 
     proptest! {
@@ -255,10 +253,10 @@ mod tests {
             let (first, last) = of_it[0];
             prop_assert_eq!(number.to_string().parse(), Ok(number));
             prop_assert!(i64::try_from(number.0).is_ok());
-            // The order of texts in an index is that of ids.
+            // Text order in an index equals the order of the ids.
             let text = |id: Uuid| id.as_simple().to_string();
             prop_assert!(text(first) <= text(id) && text(id) <= text(last));
-            // No other upper half but for the version has the same number.
+            // Only the version may differ between upper halves with the same number.
             let stranger = Uuid::from_u64_pair(other, lower);
             let alike = upper & !0xf000 == other & !0xf000;
             prop_assert_eq!(Number::of(stranger) == number, alike);
@@ -280,7 +278,7 @@ mod tests {
     fn threads_share_no_number() {
         static COUNTER: Counter = Counter::new();
         let make = |thread: i64| {
-            // Their clocks differ, and stand still: all counts run over.
+            // Their clocks differ and stand still, so every counter overflows.
             let made: Vec<Number> = (0..20_000).map(|_| COUNTER.next(Timestamp(LATER + thread % 2))).collect();
             assert!(made.windows(2).all(|two| two[0] < two[1]));
             made
@@ -295,7 +293,7 @@ mod tests {
         let (before, after) = (Counter::new(), Counter::new());
         let last = before.next_id(Timestamp(LATER));
         after.resume(last);
-        // Random ones say nothing of a time.
+        // Random ids contain no time.
         after.resume(Uuid::from_u64_pair(!0xf000 | 0x4000, 0));
         assert_eq!(after.next(Timestamp(LATER - 1_000)).0, Number::of(last).0 + 1);
     }
@@ -307,7 +305,7 @@ mod tests {
         }
         assert_eq!("9999999999999999999".parse::<Number>().map(|number| number.ranges().count()), Ok(0), "no id has it");
         assert_eq!(serde_json::to_string(&Number(1 << 59)).expect("json"), "\"576460752303423488\"");
-        // A text that could be both is an id.
+        // A text that could be either is an id.
         let digits = "12345678901234567890123456789012";
         assert!(matches!(digits.parse::<NumberOr<super::super::JobId>>(), Ok(NumberOr::Id(_))));
         assert!(matches!("12".parse::<NumberOr<super::super::JobId>>(), Ok(NumberOr::Number(Number(12)))));

@@ -1,5 +1,5 @@
-//! Several brokers on one lease live through crashes, hangs and clocks that are set; after every step it is proven that
-//! only one can write, that nobody robs a leader that keeps its lease, and that somebody leads again in time.
+//! Several brokers share one lease through crashes, hangs and clock changes. After every step the test checks that only one
+//! can write, that no broker deposes a leader that keeps its lease, and that there is a leader again in time.
 
 use super::*;
 
@@ -29,11 +29,11 @@ enum Life {
 struct Broker {
     life: Life,
     watch: Watch,
-    /// The term under which it leads.
+    /// The term that it leads under.
     term: Option<i64>,
     tenure: Tenure,
     next_renewal: u64,
-    /// Its steady clock began somewhere.
+    /// Its monotonic clock has an arbitrary origin.
     clock: u64,
 }
 
@@ -42,7 +42,7 @@ struct World {
     now: u64,
     lease: Option<Lease>,
     lock: Option<usize>,
-    /// Who holds the term of the lease, and when it last renewed.
+    /// The broker that holds the term of the lease, and the time of its last renewal.
     leader: Option<(usize, u64)>,
     brokers: Vec<Broker>,
     terms: Vec<(i64, usize)>,
@@ -66,14 +66,14 @@ impl World {
         Self { dice, now: 0, lease: None, lock: None, leader: None, brokers, terms: Vec::new(), take_overs: [0; 4], refused: 0 }
     }
 
-    /// What each write transaction does: the check of the term, then whatever is to be written.
+    /// A write transaction: checks the term, then writes.
     fn write(&mut self, who: usize) -> bool {
         let is_own = self.lease.map(|lease| lease.term) == self.brokers[who].term && self.brokers[who].term.is_some();
         if is_own {
             assert_eq!(self.leader.map(|leader| leader.0), Some(who), "only the last that took over writes");
         } else {
             self.refused += 1;
-            // It ends, and its supervisor starts it again.
+            // It exits, and its supervisor restarts it.
             self.end(who, Life::Runs);
         }
         is_own
@@ -189,7 +189,7 @@ fn one_leads_whatever_happens() {
             for _ in 0..=world.dice.roll(5) {
                 world.mishap();
             }
-            // Quiet: if anybody runs, somebody leads after the time of a lease and two looks, and goes on doing so.
+            // Quiet phase: if any broker runs, one leads after the lease time and two checks, and keeps leading.
             let anybody = world.brokers.iter().any(|broker| broker.life == Life::Runs);
             for _ in 0..=(TTL / STEP + 2) {
                 world.step();

@@ -1,66 +1,66 @@
-//! What a fetch of robots.txt means, and how long that holds (RFC 9309, sections 2.3.1 and 2.4).
+//! What a fetch of robots.txt means, and how long the result is valid (RFC 9309, sections 2.3.1 and 2.4).
 
 use super::rules::Robots;
 use crate::domain::time::Timestamp;
 use chrono::DateTime;
 use url::Url;
 
-/// Redirects in a row that are followed.
+/// Maximum number of consecutive redirects.
 pub const MOST_REDIRECTS: u32 = 5;
-/// The longest time that a file is used without being asked for again, a day.
+/// The maximum cache time of a file: one day.
 pub const MOST_CACHE_MS: u32 = 86_400_000;
-/// The shortest, also if the site forbids caching: else each request would be two.
+/// The minimum cache time, even if the site forbids caching: without it each request would become two.
 pub const LEAST_CACHE_MS: u32 = 10_000;
-/// For how long a site that answers 429 is taken not to have the file.
+/// How long a site that answers 429 counts as a site without the file.
 const BUSY_MS: u32 = 600_000;
-/// How soon a file that could not be had is asked for again, at first and at most.
+/// Delay before a failed fetch is retried: the first and the maximum.
 const FIRST_RETRY_MS: u32 = 60_000;
 const MOST_RETRY_MS: u32 = 3_600_000;
 
-/// What came of asking for a robots.txt, redirects included.
+/// The result of fetching a robots.txt, including redirects.
 #[derive(Debug, Clone, Copy)]
 pub enum Fetched<'a> {
-    /// An answer that is no redirect, or a redirect that leads nowhere.
+    /// A response that is not a redirect, or a redirect without a target.
     Answer {
         /// Its status.
         status: u16,
         /// Its body, decoded.
         body: &'a [u8],
-        /// How long it may be kept ([`cache_ms`]).
+        /// How long it may be cached ([`cache_ms`]).
         cache_ms: u32,
     },
     /// There were more redirects than [`MOST_REDIRECTS`].
     TooManyRedirects,
-    /// There was no answer: no name, no connection, no TLS, no time.
+    /// There was no response: DNS, connection, TLS or timeout failure.
     Unreachable,
 }
 
-/// The rules, and when they are to be asked for again.
+/// The rules, and when to fetch them again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The rules.
     pub robots: Robots,
-    /// Until when they hold.
+    /// The rules are valid until then.
     pub until: Timestamp,
-    /// Times in a row that the file could not be had.
+    /// Number of consecutive failed fetches.
     pub failures: u32,
 }
 
-/// Where the robots.txt for a URL is; `None` if it is not of http or https.
+/// The URL of the robots.txt for a URL; `None` if that is not http or https.
 #[must_use]
 pub fn robots_url(url: &Url) -> Option<Url> {
     let mut robots = matches!(url.scheme(), "http" | "https").then(|| url.clone())?;
     robots.set_path("/robots.txt");
     robots.set_query(None);
     robots.set_fragment(None);
-    // They cannot fail: the URL has a host.
+    // These calls cannot fail: the URL has a host.
     let _ = robots.set_username("");
     let _ = robots.set_password(None);
     Some(robots)
 }
 
-/// What a fetch means for a product token, after so many failures in a row: the file counts (2xx), all is allowed (3xx that lead
-/// nowhere, 4xx), nothing is allowed for a while that grows (5xx, no answer).
+/// The rules after a fetch for a product token, given the number of consecutive failures: the file applies (2xx), everything is
+/// allowed (3xx without a target, 4xx), nothing is allowed for an increasing time (5xx, no response).
 #[must_use]
 pub fn judge(fetched: Fetched<'_>, token: &str, now: Timestamp, failures: u32) -> Judgement {
     let known = |robots, ms: u32| Judgement { robots, until: now.plus_ms(ms.into()), failures: 0 };
@@ -78,8 +78,8 @@ pub fn judge(fetched: Fetched<'_>, token: &str, now: Timestamp, failures: u32) -
     }
 }
 
-/// How long an answer may be kept by its headers `Cache-Control`, `Expires` and `Age` (RFC 9111): from [`LEAST_CACHE_MS`] to
-/// [`MOST_CACHE_MS`], and a day if it does not say.
+/// How long a response may be cached according to its headers `Cache-Control`, `Expires` and `Age` (RFC 9111): from
+/// [`LEAST_CACHE_MS`] to [`MOST_CACHE_MS`], and a day without these headers.
 #[must_use]
 pub fn cache_ms(cache_control: Option<&str>, expires: Option<&str>, age: Option<&str>, now: Timestamp) -> u32 {
     let bounded = |ms: i64| u32::try_from(ms.clamp(LEAST_CACHE_MS.into(), MOST_CACHE_MS.into())).unwrap_or(MOST_CACHE_MS);
@@ -90,7 +90,7 @@ pub fn cache_ms(cache_control: Option<&str>, expires: Option<&str>, age: Option<
     let seconds = |word: &str| {
         let (name, value) = word.split_once('=')?;
         let value = value.trim().trim_matches('"');
-        // What is no number is stale (section 4.2.1).
+        // A value that is not a number means stale (section 4.2.1).
         name.trim().eq_ignore_ascii_case("max-age").then(|| value.parse::<i64>().unwrap_or(if is_digits(value) { i64::MAX } else { 0 }))
     };
     if let Some(seconds) = words().find_map(seconds) {

@@ -1,9 +1,9 @@
-//! robots.txt by RFC 9309, with what Google's parser adds: `Crawl-delay` and `Sitemap` beside it, common spelling mistakes,
+//! robots.txt by RFC 9309, with the extensions of Google's parser: `Crawl-delay` and `Sitemap`, common spelling mistakes,
 //! and `index.html` as another name of its folder.
 //!
-//! [`Robots`] keeps only the groups of one product token. [`judge`] says what a fetch of the file means and for how long.
-//! Nothing here fetches. The crates for this (texting_robots, robotstxt, robotxt) do not tell the line that forbids a URL and have no
-//! compact form to store, so this is our own.
+//! [`Robots`] keeps only the groups of one product token. [`judge`] decides what a fetch of the file means and for how long. Nothing here
+//! fetches. The existing crates (texting_robots, robotstxt, robotxt) do not report the line that forbids a URL and have no compact form to
+//! store, so this is our own parser.
 
 mod fetch;
 mod parse;

@@ -1,18 +1,18 @@
-//! Reads a robots.txt.
+//! Parses a robots.txt.
 
 use super::pattern::escaped;
 use super::rules::{Line, Robots};
 
-/// Bytes of a file that are read; what follows is ignored (RFC 9309, section 2.5: at least 500 KiB).
+/// Maximum number of bytes of a file that are parsed; the rest is ignored (RFC 9309, section 2.5: at least 500 KiB).
 pub const MOST_BYTES: usize = 500 << 10;
-/// Bytes of a line that are read; as in Google's parser.
+/// Maximum number of bytes of a line; as in Google's parser.
 const MOST_LINE: usize = 2_083 * 8 - 1;
-/// Sitemaps that are kept.
+/// Maximum number of sitemaps that are kept.
 const MOST_SITEMAPS: usize = 256;
-/// The longest `Crawl-delay`, a day.
+/// The maximum `Crawl-delay`: one day.
 const MOST_DELAY_S: f64 = 86_400.0;
 
-/// What robots.txt calls a program by: the letters, `-` and `_` at the start of its user agent, in lower case.
+/// The name of a program in robots.txt: the letters, `-` and `_` at the start of its user agent, in lower case.
 #[must_use]
 pub fn product_token(user_agent: &str) -> String {
     let text = user_agent.trim_start();
@@ -24,14 +24,14 @@ fn is_token(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '-' || c == '_'
 }
 
-/// Whom the lines that are read are about.
+/// The agents that the current lines apply to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Agents {
     ours: bool,
     all: bool,
 }
 
-/// Lines and delay of a kind of group.
+/// Lines and delay of the groups for one agent.
 #[derive(Debug, Default)]
 struct Group {
     lines: Vec<Line>,
@@ -47,7 +47,7 @@ enum Key {
 }
 
 impl Robots {
-    /// The rules for a product token ([`product_token`]), or for all if no group is for it.
+    /// The rules for a product token ([`product_token`]), or for all agents if no group names the token.
     #[must_use]
     pub fn parse(body: &[u8], token: &str) -> Self {
         let (mut ours, mut all, mut sitemaps) = (Group::default(), Group::default(), Vec::<Box<str>>::new());
@@ -77,7 +77,7 @@ impl Robots {
                         group.lines.push(Line { is_allow, line, pattern });
                     }
                 }
-                // Other records end no group (section 2.2.4), and a delay is for the agents that are named before it.
+                // Other records do not end a group (section 2.2.4), and a delay applies to the agents named before it.
                 Key::CrawlDelay => {
                     if let Some(group) = group {
                         group.crawl_delay_ms = group.crawl_delay_ms.max(delay_ms(value));
@@ -99,13 +99,13 @@ impl Robots {
 /// The lines with their numbers from 1. They end with LF, CR LF or CR.
 fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let whole = if body.len() > MOST_BYTES {
-        // A line that is cut could forbid another thing than it says.
+        // A truncated line could forbid something else.
         let cut = &body[..MOST_BYTES];
         &cut[..cut.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(0)]
     } else {
         body
     };
-    // Some begin with a byte order mark, or with a part of one.
+    // Some files begin with a byte order mark, or a part of one.
     let mark = whole.iter().zip(b"\xef\xbb\xbf").take_while(|(a, b)| a == b).count();
     let mut rest = Some(&whole[mark..]);
     let mut number = 0;
@@ -119,7 +119,7 @@ fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
-/// `key: value` without its comment. Some forget the colon; then exactly two words are read as well.
+/// Splits `key: value` without its comment. If the colon is missing, exactly two words are accepted as well.
 fn key_and_value(line: &[u8]) -> Option<(Key, &[u8])> {
     let line = line.split(|byte| *byte == b'#').next()?.trim_ascii();
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
@@ -137,7 +137,7 @@ fn key_and_value(line: &[u8]) -> Option<(Key, &[u8])> {
     Some((key(name.trim_ascii())?, value.trim_ascii()))
 }
 
-/// As in Google's parser the start of the word decides, and mistakes that are common are forgiven.
+/// As in Google's parser the start of the word decides, and common spelling mistakes are accepted.
 fn key(name: &[u8]) -> Option<Key> {
     let begins = |starts: &[&str]| starts.iter().any(|s| name.get(..s.len()).is_some_and(|n| n.eq_ignore_ascii_case(s.as_bytes())));
     if begins(&["user-agent", "useragent", "user agent"]) {
@@ -155,15 +155,15 @@ fn key(name: &[u8]) -> Option<Key> {
     }
 }
 
-/// An `Allow` of `/x/index.html` is one of `/x/` as well, and of nothing below it.
+/// An `Allow` of `/x/index.html` also allows `/x/`, but nothing else below it.
 fn folder(pattern: &str) -> Option<String> {
     let slash = pattern.rfind('/')?;
     pattern[slash..].starts_with("/index.htm").then(|| format!("{}$", &pattern[..=slash]))
 }
 
-/// A number of seconds, perhaps with a fraction.
+/// Parses a number of seconds, optionally with a fraction.
 fn delay_ms(value: &[u8]) -> Option<u32> {
     let seconds: f64 = std::str::from_utf8(value).ok()?.parse().ok()?;
-    // Within the bound it fits.
+    // The value is bounded, so it fits.
     (seconds >= 0.0).then(|| (seconds.min(MOST_DELAY_S) * 1_000.0).ceil() as u32)
 }

@@ -1,9 +1,8 @@
-//! Paths, and the patterns of `Allow` and `Disallow`.
+//! Paths, and patterns of `Allow` and `Disallow`.
 
 use std::borrow::Cow;
 
-/// Path and query of a URL, as it is written: always with a slash at its start, without the fragment. Takes URLs without a
-/// scheme as well.
+/// Path and query of a URL as written: always with a leading slash, without the fragment. Also accepts URLs without a scheme.
 #[must_use]
 pub(super) fn target(url: &str) -> Cow<'_, str> {
     let start = if url.starts_with("//") { 2 } else { 0 };
@@ -18,8 +17,8 @@ pub(super) fn target(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// A pattern or a path with what may not stand in a URL encoded, and the digits of all encodings in capitals. Other
-/// characters than ASCII are encoded in patterns only: a URL that has them is not what is sent.
+/// Percent-encodes characters that are not allowed in a URL, and writes the digits of all encodings in upper case. Non-ASCII
+/// characters are encoded in patterns only: a URL with them is not in the form that is sent.
 pub(super) fn escaped(text: &[u8], is_pattern: bool) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = Vec::with_capacity(text.len());
@@ -38,7 +37,7 @@ pub(super) fn escaped(text: &[u8], is_pattern: bool) -> String {
             _ => out.push(byte),
         }
     }
-    // Only whole characters were left as they were.
+    // Only whole characters were left unencoded.
     String::from_utf8(out).unwrap_or_default()
 }
 
@@ -46,8 +45,8 @@ fn is_escape(text: &[u8], at: usize) -> bool {
     text.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Without encodings of what needs none (letters, digits, `-._~`): the same resource by RFC 3986, section 6.2.2.2. The text
-/// is [`escaped`]. `None` if there are none.
+/// Removes encodings of unreserved characters (letters, digits, `-._~`): the same resource by RFC 3986, section 6.2.2.2. The text
+/// must be [`escaped`]. `None` if there are none.
 pub(super) fn plain(text: &str) -> Option<String> {
     let plain = crate::domain::fingerprint::normalized(text);
     (plain != text).then(|| plain.into_owned())
@@ -59,7 +58,7 @@ pub fn has_part(pattern: &str, text: &str) -> bool {
     matches(&format!("*{pattern}"), text)
 }
 
-/// Whether a pattern matches from the start of a path. `*` stands for any number of characters; a `$` at the end for the end.
+/// Whether a pattern matches from the start of a path. `*` matches any number of characters; a final `$` matches the end.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = pattern.strip_suffix('$').map_or((pattern, false), |rest| (rest, true));
     let mut pieces = pattern.split('*');
@@ -67,7 +66,7 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let Some(mut rest) = path.strip_prefix(first) else { return false };
     let mut last = None;
     for piece in pieces {
-        // The leftmost place leaves most for what follows; the last piece is looked at below.
+        // The leftmost match leaves the most text for the rest; the last piece is checked below.
         if let Some(before) = last.replace(piece) {
             let Some(at) = rest.find(before) else { return false };
             rest = &rest[at + before.len()..];

@@ -1,15 +1,15 @@
-//! What of a robots.txt is kept.
+//! The rules of a robots.txt that are kept.
 
 use super::pattern::{escaped, matches, plain, target};
 
-/// What robots.txt says about a URL.
+/// The verdict of robots.txt for a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It may be fetched.
     Allowed,
-    /// It may not.
+    /// It may not be fetched.
     Disallowed {
-        /// The number of the line that forbids it, from 1; 0: the file could not be had, which forbids all.
+        /// The number of the line that forbids it, from 1; 0: the file could not be fetched, which forbids everything.
         line: u32,
     },
 }
@@ -17,9 +17,9 @@ pub enum Verdict {
 /// The rules of robots.txt for one product token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Robots {
-    /// The longest patterns first, and of equal length what allows first: the first that matches decides.
+    /// Longest patterns first; for equal length `Allow` first: the first match decides.
     rules: Box<[Rule]>,
-    /// The patterns, one after the other.
+    /// The concatenated patterns.
     text: Box<str>,
     crawl_delay_ms: Option<u32>,
     sitemaps: Box<[Box<str>]>,
@@ -34,7 +34,7 @@ struct Rule {
     line: u32,
 }
 
-/// A line with `Allow` or `Disallow`, its pattern [`escaped`].
+/// An `Allow` or `Disallow` line, with its pattern [`escaped`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub is_allow: bool,
@@ -43,13 +43,13 @@ pub(super) struct Line {
 }
 
 impl Robots {
-    /// All is allowed: the site has no robots.txt.
+    /// Everything is allowed: the site has no robots.txt.
     #[must_use]
     pub fn allow_all() -> Self {
         Self::default()
     }
 
-    /// Nothing is allowed: it is not known what robots.txt says.
+    /// Nothing is allowed: the content of robots.txt is unknown.
     #[must_use]
     pub fn unreachable() -> Self {
         Self { is_unreachable: true, ..Self::default() }
@@ -74,11 +74,10 @@ impl Robots {
         &self.text[start..start + usize::from(rule.length)]
     }
 
-    /// Whether a URL may be fetched. It is to be encoded as it is sent, as the text of a [`url::Url`] is.
+    /// Whether a URL may be fetched. It must be encoded as it is sent, like the text of a [`url::Url`].
     ///
-    /// Paths are compared as they are written and, as RFC 9309 (section 2.2.2) has it, without needless encodings. Only an
-    /// `Allow` that is itself needlessly encoded counts as it is written alone: Google's published cases want that, and it is
-    /// the careful way.
+    /// Paths are compared as written and, following RFC 9309 (section 2.2.2), without needless encodings. But an `Allow` with
+    /// needless encodings matches only as written: Google's published cases require that, and it is the cautious choice.
     #[must_use]
     pub fn allowed(&self, url: &str) -> Verdict {
         if self.is_unreachable {
@@ -100,36 +99,36 @@ impl Robots {
         }
     }
 
-    /// Milliseconds of `Crawl-delay`.
+    /// The `Crawl-delay` in milliseconds.
     #[must_use]
     pub fn crawl_delay_ms(&self) -> Option<u32> {
         self.crawl_delay_ms
     }
 
-    /// The sitemaps that the file names, wherever it does.
+    /// The sitemaps that the file lists, in any position.
     pub fn sitemaps(&self) -> impl ExactSizeIterator<Item = &str> {
         self.sitemaps.iter().map(|url| &**url)
     }
 
-    /// The file could not be had.
+    /// The file could not be fetched.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         self.is_unreachable
     }
 
-    /// Bytes on the heap.
+    /// Memory on the heap, in bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let sitemaps = self.sitemaps.iter().map(|url| size_of::<Box<str>>() + url.len()).sum::<usize>();
         self.text.len() + self.rules.len() * size_of::<Rule>() + sitemaps
     }
 
-    /// What is stored: a line for each rule, shorter than the file and with its numbers of lines.
+    /// The stored form: one line for each rule, shorter than the file and with the line numbers of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         use std::fmt::Write as _;
         let mut text = if self.is_unreachable { "unreachable\n".to_owned() } else { String::new() };
-        // Writing into a text does not fail.
+        // Writing into a `String` cannot fail.
         if let Some(ms) = self.crawl_delay_ms {
             let _ = writeln!(text, "delay {ms}");
         }
@@ -142,7 +141,7 @@ impl Robots {
         text
     }
 
-    /// The rules of a stored text; `None` if it is none.
+    /// Parses the stored form; `None` if the text is invalid.
     #[must_use]
     pub fn of_text(text: &str) -> Option<Self> {
         let (mut lines, mut crawl_delay_ms, mut sitemaps, mut is_unreachable) = (Vec::new(), None, Vec::new(), false);

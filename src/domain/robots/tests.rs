@@ -113,9 +113,9 @@ fn groups_are_joined_and_rules_outside_of_them_are_ignored() {
         }
     }
     assert_eq!((line(robots, "foobot", "/q"), line(robots, "barbot", "/q"), line(robots, "other", "/q")), (Some(4), Some(7), None));
-    // RFC 9309, section 2.2.4: other records end no group.
+    // RFC 9309, section 2.2.4: other records do not end a group.
     check("User-agent: a\nSitemap: /s.xml\nFoo: bar\nUser-agent: FooBot\nDisallow: /\n", "-/x");
-    // A group without rules allows all, although another one is for all.
+    // A group without rules allows everything, even if another group is for all agents.
     check("User-agent: *\nDisallow: /\n\nUser-agent: FooBot\n", "+/x");
     check("User-agent: FooBot\nUser-agent: *\nDisallow: /a\nUser-agent: *\nDisallow: /b\n", "-/a +/b");
 }
@@ -132,7 +132,7 @@ fn a_token_is_the_start_of_the_user_agent() {
     ] {
         assert_eq!(product_token(agent), token);
     }
-    // A longer name is another agent.
+    // A longer name is a different agent.
     check("User-agent: FooBotNews\nDisallow: /\n", "+/x");
     check("User-agent: Foo\nDisallow: /\n", "+/x");
 }
@@ -172,7 +172,7 @@ fn a_byte_order_mark_is_skipped_at_the_start_alone() {
     check("User-agent: FooBot\n\u{feff}Disallow: /\n", "+/x");
 }
 
-/// The table of RFC 9309, section 2.2.2, and what follows from it.
+/// The table of RFC 9309, section 2.2.2, and its consequences.
 #[test]
 fn encodings_are_compared_as_the_standard_has_it() {
     for (rule, url) in [
@@ -343,7 +343,7 @@ fn the_path_of_a_url_is_found() {
     }
 }
 
-/// A slow way to match that is plainly right.
+/// A slow matcher that is obviously correct.
 fn matches_slowly(pattern: &[u8], path: &[u8]) -> bool {
     match pattern {
         [] => true,

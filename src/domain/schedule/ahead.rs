@@ -1,34 +1,34 @@
-//! A fire that is decided a little before its time, so that all that is left to do when the time has come is to send its run.
+//! Decides a fire shortly before its time, so that at its time only the run has to be dispatched.
 //!
-//! The plan is then decided up to an instant that is still to come, which is what a clock that went back a little leaves
-//! too: whatever deals with that deals with this.
+//! The plan is then decided up to a time in the future. A clock that went back a little has the same effect, and the same code
+//! handles both.
 
 use super::decide::{Circumstances, FireOutcome, SMALL_STEP_MS, Step, decide};
 use super::plan::{Plan, PlanState};
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
 
-/// So long before its time a fire may be decided, in milliseconds. It is enough for some ten thousand of them at one instant.
+/// How long before its time a fire may be decided, in milliseconds. This is enough for some ten thousand fires at one time.
 pub const AHEAD_MS: i64 = 900;
-/// Until the instant after it, at least: no job has more than one run that has not begun yet, and a job of many short intervals
-/// nothing to make up for that is decided already.
+/// The minimum gap to the next fire: a job must not have more than one run that has not begun, and a job with short intervals must
+/// not have fires that are decided already and would have to be made up for.
 const SHORTEST_GAP_MS: i64 = 2 * AHEAD_MS;
-/// The same where runs may not overlap: one that has not begun keeps others from beginning, and not for a large part of the time.
+/// The same if runs may not overlap: a run that has not begun blocks others, so this must not be a large part of the time.
 const SHORTEST_GAP_ALONE_MS: i64 = 60_000;
 
 const _: () = assert!(AHEAD_MS < SMALL_STEP_MS, "a plan that is decided ahead of its time must not look like a clock that went back");
 
-/// Fires may be decided ahead of their time under these policies.
+/// Whether these policies allow fires to be decided ahead of their time.
 #[must_use]
 pub fn may_be_ahead(policies: &Policies) -> bool {
-    // With the others it is seen at the time who is in front of whom, and who is replaced.
+    // The other policies depend on the runs that are queued or replaced at the time of the fire.
     let is_simple = matches!(policies.overlap.unwrap_or(Overlap::Skip), Overlap::Skip | Overlap::Allow);
-    // Rather no run than a late one: should the broker die before the time has come, there is to be none.
+    // This policy prefers no run to a late one: if the broker dies before the time, there must be no run.
     is_simple && policies.misfire.policy != MisfirePolicy::Skip
 }
 
-/// The decision on the instant that comes next, as it will be made when its time has come: none if something may still change
-/// it, or if it makes anything but one run.
+/// The decision for the next fire as it will be made at its time: `None` if something may still change it, or if its result is not
+/// exactly one run.
 #[must_use]
 pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circumstances<'_>, at: Timestamp) -> Option<Step> {
     let may_overlap = policies.overlap == Some(Overlap::Allow);
@@ -36,7 +36,7 @@ pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: 
         return None;
     }
     if plan.longest_silence.is_some() {
-        // When it was last heard of is not for certain in the ledger, should this be taken back.
+        // If the fire is withdrawn, the ledger may not contain the last fire, which this rule counts from.
         return None;
     }
     let gap = if may_overlap { SHORTEST_GAP_MS } else { SHORTEST_GAP_ALONE_MS };
@@ -46,24 +46,24 @@ pub fn decide_ahead(plan: &Plan, policies: &Policies, state: &PlanState, given: 
     (is_plain && step.rewind.is_none() && !step.replace && is_rare()).then_some(step)
 }
 
-/// The fire that was decided ahead of its time, as the ledger has it.
+/// The fire that was decided ahead of its time, as recorded in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ahead {
-    /// Its instant, which is still to come.
+    /// Its time, which is in the future.
     pub at: Timestamp,
-    /// A run had asked for it.
+    /// A run had requested it.
     pub was_asked: bool,
-    /// The instant that made a run before it.
+    /// The scheduled time of the fire before it that made a run.
     pub previous: Option<Timestamp>,
-    /// What had been decided before it for certain: the row before it, and the last change of the job.
+    /// The time up to which the plan was certainly decided before it: the row before it, and the last change of the job.
     pub decided_until: Timestamp,
 }
 
-/// The plan as it is without the fire that was decided ahead: `at` is still to be decided.
+/// The plan state without the fire that was decided ahead: `at` is undecided again.
 #[must_use]
 pub fn withdrawn(state: &PlanState, ahead: &Ahead, now: Timestamp) -> PlanState {
     PlanState {
-        // The clock may have gone back a little since.
+        // The clock may have gone back a little since then.
         decided_until: now.max(ahead.decided_until).min(ahead.at.plus_ms(-1)),
         asked_at: state.asked_at.or(ahead.was_asked.then_some(ahead.at)),
         last_fire: ahead.previous,

@@ -1,22 +1,22 @@
-//! Times at which a job does not run.
+//! Blackouts: times at which a job does not run.
 
 use crate::domain::time::Timestamp;
 use crate::domain::zone::Zone;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 
-/// A time at which a job does not run: between two instants (`from`, `to`), on whole days (`dates`), or every day or on
-/// some weekdays between two times of the day (`start`, `end`, `days`). Days and times are those of the job's zone.
+/// A time at which a job does not run: between two times (`from`, `to`), on whole days (`dates`), or every day or on some weekdays
+/// between two times of the day (`start`, `end`, `days`). Days and times are in the job's zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Blackout {
-    /// What it is called in the ledger.
+    /// Its name in the ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The first instant.
+    /// The first time that is covered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
-    /// The first instant that is not meant any more.
+    /// The first time that is no longer covered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Timestamp>,
     /// Whole days, as `2026-12-25`.
@@ -25,10 +25,10 @@ pub struct Blackout {
     /// A time of the day, as `22:00`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// The time of the day at which it ends; before `start`: on the next day.
+    /// The time of the day at which it ends; if before `start`, on the next day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// The weekdays on which it begins, as `MON`; all if there are none.
+    /// The weekdays on which it begins, as `MON`; all if the list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub days: Vec<String>,
 }
@@ -56,7 +56,7 @@ const DAYS: [&str; 7] = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
 impl Blackout {
     pub(super) fn compile(&self) -> Result<Compiled, (&'static str, String)> {
         if self.name.as_ref().is_some_and(|name| name.chars().count() > 50) {
-            return Err(("name", "at most 50 characters are taken".to_owned()));
+            return Err(("name", "must be at most 50 characters".to_owned()));
         }
         let span = match (self.from, self.to, self.start.as_deref(), self.end.as_deref()) {
             (Some(from), Some(to), None, None) if self.dates.is_empty() && self.days.is_empty() => {
@@ -70,15 +70,15 @@ impl Blackout {
             }
             (None, None, None, None) if !self.dates.is_empty() && self.days.is_empty() => {
                 if self.dates.len() > 1_000 {
-                    return Err(("dates", "at most 1000 are taken".to_owned()));
+                    return Err(("dates", "must be at most 1000 dates".to_owned()));
                 }
                 let date = |text: &String| {
-                    NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| ("dates", format!("`{text}` is no date like 2026-12-25")))
+                    NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| ("dates", format!("`{text}` is not a date like 2026-12-25")))
                 };
                 Span::Dates(self.dates.iter().map(date).collect::<Result<_, _>>()?)
             }
             _ => {
-                let detail = "a blackout has `from` and `to`, or `dates`, or `start` and `end` with or without `days`";
+                let detail = "a blackout must have `from` and `to`, or `dates`, or `start` and `end` with or without `days`";
                 return Err(("from", detail.to_owned()));
             }
         };
@@ -97,7 +97,7 @@ impl Blackout {
 
 fn time(part: &'static str, text: &str) -> Result<NaiveTime, (&'static str, String)> {
     let parsed = NaiveTime::parse_from_str(text, "%H:%M").or_else(|_| NaiveTime::parse_from_str(text, "%H:%M:%S"));
-    parsed.map_err(|_| (part, format!("`{text}` is no time of the day like 22:00")))
+    parsed.map_err(|_| (part, format!("`{text}` is not a time of the day like 22:00")))
 }
 
 impl Compiled {

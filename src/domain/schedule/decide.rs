@@ -1,117 +1,117 @@
-//! The decision: what becomes of the instants that are due. The ledger gets a row for each of them.
+//! Decides the outcome of each due fire. The ledger gets a row for each of them.
 
 use super::plan::{Kind, Next, Plan, PlanState};
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
 use std::collections::HashMap;
 
-/// Instants that one step looks at; what is left comes in the next step.
+/// Maximum number of fires per step; the next step handles the rest.
 const MOST_INSTANTS: usize = 100_000;
-/// Instants of one step that get a row each; earlier ones share a row that says how many they are.
+/// Maximum number of fires per step that get a row each; earlier ones share a row with a count.
 const MOST_ROWS: usize = 500;
-/// A clock that went back by less is waited for; by more, what was decided of the time that comes again is taken back.
+/// If the clock went back by less, the decision waits; if by more, decisions for the repeated time are withdrawn.
 pub const SMALL_STEP_MS: i64 = 1_000;
 
-/// The runs of a job that are not over.
+/// The unfinished runs of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Open {
-    /// At work, or about to be.
+    /// Running, or about to start.
     pub at_work: usize,
-    /// Waiting for their turn.
+    /// Queued behind other runs.
     pub queued: usize,
 }
 
 impl Open {
-    /// A run is not over.
+    /// Whether any run is unfinished.
     #[must_use]
     pub fn any(self) -> bool {
         self.at_work + self.queued > 0
     }
 }
 
-/// What a decision goes by, beside plan and policies.
+/// Inputs of a decision besides plan and policies.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Circumstances<'a> {
-    /// The runs of the job that are not over.
+    /// The unfinished runs of the job.
     pub open: Open,
-    /// Instants that are not decided and stand in the ledger with a run all the same: the clock went back over them.
+    /// Scheduled times that are undecided but have a run in the ledger, because the clock went back over them.
     pub fired_ahead: &'a [Timestamp],
 }
 
-/// What became of an instant.
+/// The outcome of a fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FireOutcome {
-    /// It makes a run; `queued`: one that waits until the others are over.
+    /// It makes a run; `queued`: the run waits until the others are over.
     Fire {
-        /// It waits for its turn.
+        /// It is queued behind other runs.
         queued: bool,
     },
-    /// It makes none, and a rule says so.
+    /// It makes no run because of a rule.
     Skipped,
-    /// It makes none, since it was too late.
+    /// It makes no run because it was too late.
     Missed,
-    /// It is part of the fire of this instant; none: of the run that waits already.
+    /// It is merged into the fire of this time; `None`: into the run that is queued already.
     Merged(Option<Timestamp>),
 }
 
 /// A row for the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The instant, or the first of several.
+    /// The scheduled time, or the first of several.
     pub at: Timestamp,
     /// The last of several.
     pub until: Timestamp,
-    /// How many.
+    /// How many fires the row covers.
     pub instants: u64,
-    /// Why it was planned.
+    /// Why it was scheduled.
     pub kind: Kind,
-    /// What became of it.
+    /// Its outcome.
     pub fate: FireOutcome,
     /// The rule that decided, for programs.
     pub rule: &'static str,
-    /// The same for people.
+    /// The same as a text for people.
     pub reason: Option<String>,
 }
 
-/// A decision: what to write, all of it in one transaction.
+/// A decision: everything to write in one transaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// What becomes of the instants that were due, in their order.
+    /// The outcomes of the due fires, in order.
     pub rows: Vec<Row>,
-    /// How far the plan is decided with that.
+    /// The state of the plan after that.
     pub state: PlanState,
-    /// The runs at work are to be stopped first.
+    /// The runs in progress must be stopped first.
     pub replace: bool,
-    /// The clock went back: rows after this instant that made no run are to be taken back. Changes of the job that were
-    /// made after it count from it on.
+    /// The clock went back: rows after this time that made no run must be withdrawn. Changes of the job that were made after it
+    /// take effect from it.
     pub rewind: Option<Timestamp>,
-    /// Instants that made a run before the clock went back are passed: the plan goes on after them.
+    /// Fires that made a run before the clock went back are passed over: the plan continues after them.
     pub passed: bool,
-    /// There was more than one step looks at: ask again.
+    /// More fires are due than one step handles: call again.
     pub more: bool,
 }
 
 impl Step {
-    /// The clock went back into the middle of a row that covers several instants: all of it is decided again.
+    /// The clock went back into the middle of a row that covers several fires: the whole row is decided again.
     pub fn rewind_around(&mut self, at: Timestamp) {
         let to = at.plus_ms(-1);
         self.rewind = Some(to);
         self.state.decided_until = to;
     }
 
-    /// Nothing is to be written.
+    /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.rewind.is_none() && !self.passed
     }
 }
 
-/// Decides what becomes of all that is due.
+/// Decides everything that is due.
 #[must_use]
 pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circumstances<'_>, now: Timestamp) -> Step {
     let mut step = Step { rows: Vec::new(), state: *state, replace: false, rewind: None, passed: false, more: false };
     if state.is_from_later(now) {
-        // What fired stays in the ledger and does not fire again when its time comes again.
+        // Fires that made a run stay in the ledger and do not fire again when their time comes again.
         step.rewind = Some(now);
         step.state = state.rewound(now);
         return step;
@@ -128,7 +128,7 @@ pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circu
             step.state.fires += 1;
             step.state.last_fire = Some(row.at);
         } else {
-            // Without a run there is no end to wait for.
+            // Without a run there is no run end to wait for.
             step.state.rest_from = step.state.rest_from.max(row.until);
         }
     }
@@ -136,14 +136,14 @@ pub fn decide(plan: &Plan, policies: &Policies, state: &PlanState, given: &Circu
     step
 }
 
-/// All that is due, and how far the plan is decided when it is dealt with.
+/// Collects everything that is due, and advances the plan state past it.
 fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestamp) -> Vec<(Next, bool)> {
     let mut due = Vec::new();
     let state = &mut step.state;
     loop {
         let next = plan.next(state, given.open.any()).filter(|next| next.at <= now);
         if state.asked_at.is_some() {
-            // What a run asked for stands once for all that the plan has until then.
+            // A time that a run requested replaces, once, everything that the plan has before it.
             let until = next.as_ref().map_or(now, |next| next.at.plus_ms(-1));
             while let Some(planned) = plan.planned_after(state).filter(|planned| planned.at <= until && due.len() < MOST_INSTANTS) {
                 state.decided_until = planned.at;
@@ -168,7 +168,7 @@ fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestam
         if given.fired_ahead.contains(&next.at) {
             step.passed = true;
             if next.kind == Kind::Asked {
-                // The run before the step was another one. Without this one there is nothing that asks for the next time.
+                // The run of this time is from before the clock went back. Without this, nothing would request the next time.
                 state.asked_at = Some(next.at.plus_ms(1));
             }
             if rests {
@@ -178,7 +178,7 @@ fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestam
         }
         due.push((next, false));
         if rests {
-            // What comes after the end of a run depends on what becomes of this one.
+            // An interval after the end of a run depends on the outcome of this fire.
             step.more = true;
             return due;
         }
@@ -187,15 +187,15 @@ fn gather(plan: &Plan, step: &mut Step, given: &Circumstances<'_>, now: Timestam
     due
 }
 
-/// What the blackouts and the misfire policy say.
+/// Applies the blackouts and the misfire policy.
 fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Timestamp) -> Vec<Row> {
     let misfire = &policies.misfire;
     let last_fireable = due.iter().rposition(|(next, passed)| !passed && plan.blackout(next.at).is_none());
     let is_late = |at: Timestamp| now.since_ms(at) > misfire.grace as i64;
-    // Where nothing but its runs says when a job runs next, a time that is lost would be the last one.
+    // For a job that runs only at times its runs request, a lost time would be the last one.
     let is_last = |next: &Next| next.kind == Kind::Asked && plan.is_empty();
     let is_lost = |next: &Next| now.since_ms(next.at) > misfire.window as i64 && is_late(next.at) && !is_last(next);
-    // With `all`: the place of the first that is still within the limit.
+    // For `all`: the index of the first late fire within the limit.
     let late = due
         .iter()
         .enumerate()
@@ -208,17 +208,17 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
         let at = next.at;
         let late_ms = now.since_ms(at);
         let (fate, rule, reason) = if passed {
-            (FireOutcome::Skipped, "asked", Some("the last run had asked for a later time".to_owned()))
+            (FireOutcome::Skipped, "asked", Some("the last run had requested a later time".to_owned()))
         } else if let Some(name) = plan.blackout(at) {
             (FireOutcome::Skipped, "blackout", Some(format!("it falls into `{name}`")))
         } else if !is_late(at) {
             (FireOutcome::Fire { queued: false }, "due", None)
         } else if is_lost(&next) {
-            (FireOutcome::Missed, "window", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.window)))
+            (FireOutcome::Missed, "window", Some(format!("{late_ms} ms late, but counts as missed after {} ms", misfire.window)))
         } else {
             match misfire.policy {
                 MisfirePolicy::Skip => {
-                    (FireOutcome::Missed, "misfire", Some(format!("{late_ms} ms late, and missed after {} ms", misfire.grace)))
+                    (FireOutcome::Missed, "misfire", Some(format!("{late_ms} ms late, but counts as missed after {} ms", misfire.grace)))
                 }
                 MisfirePolicy::Once if last_fireable == Some(i) => {
                     (FireOutcome::Fire { queued: false }, "misfire", Some(format!("{late_ms} ms late, made up for")))
@@ -235,7 +235,7 @@ fn classify(plan: &Plan, policies: &Policies, due: Vec<(Next, bool)>, now: Times
     rows
 }
 
-/// What the overlap policy makes of the fires.
+/// Applies the overlap policy to the fires.
 fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
     let (mut at_work, mut queued) = (open.at_work, open.queued);
     let mut waiting = None;
@@ -252,7 +252,7 @@ fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
             Overlap::QueueOne if queued > 0 => {
                 row.fate = FireOutcome::Merged(waiting);
                 row.rule = "overlap";
-                row.reason = Some("a run of the job waits already".to_owned());
+                row.reason = Some("a run of the job is queued already".to_owned());
             }
             Overlap::QueueOne | Overlap::QueueAll => {
                 row.fate = FireOutcome::Fire { queued: true };
@@ -268,7 +268,7 @@ fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
     if step.replace {
         replace_within(rows);
     }
-    // What was to be merged into a fire that was itself skipped or merged shares its fate, and the reason for it.
+    // A fire merged into one that was itself skipped or merged gets the same outcome and reason.
     let decided = |row: &Row| (row.at, (row.fate.clone(), row.reason.clone()));
     let others: HashMap<_, _> = rows.iter().filter(|row| row.rule == "overlap").map(decided).collect();
     for row in rows.iter_mut() {
@@ -280,7 +280,7 @@ fn overlap(policy: Overlap, rows: &mut [Row], open: Open, step: &mut Step) {
     }
 }
 
-/// Of several fires at once that each replace the one before, only the last makes a run.
+/// If several due fires each replace the one before, only the last makes a run.
 fn replace_within(rows: &mut [Row]) {
     let Some(last) = rows.iter().rposition(|row| matches!(row.fate, FireOutcome::Fire { .. })) else { return };
     let into = rows[last].at;
@@ -291,7 +291,7 @@ fn replace_within(rows: &mut [Row]) {
     }
 }
 
-/// A plan that has made its last run has no more instants.
+/// Drops the fires after the last run that the plan may make.
 fn cut(rows: &mut Vec<Row>, left: u64) {
     let mut left = left;
     let mut keep = rows.len();
@@ -305,7 +305,7 @@ fn cut(rows: &mut Vec<Row>, left: u64) {
     rows.truncate(keep);
 }
 
-/// Puts neighbours of one fate together where there are more than a step may write rows for; the latest stay single.
+/// Merges neighbouring rows with the same outcome if there are more than a step may write; the latest stay separate.
 fn fold(rows: Vec<Row>, fired_ahead: &[Timestamp]) -> Vec<Row> {
     let Some(surplus) = rows.len().checked_sub(MOST_ROWS).filter(|surplus| *surplus > 0) else { return rows };
     let between = |from: Timestamp, to: Timestamp| fired_ahead.iter().any(|at| (from..to).contains(at));

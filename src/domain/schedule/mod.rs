@@ -1,5 +1,4 @@
-//! When a job runs: its triggers, its time zone, its bounds. The text of a schedule as people write it; what it means is
-//! worked out by [`Plan`].
+//! The schedule of a job: triggers, time zone and bounds, in the form that people write. [`Plan`] is its compiled form.
 
 mod agenda;
 mod ahead;
@@ -29,43 +28,43 @@ use super::time::{Timestamp, span_text};
 use super::zone::{FoldRule, GapRule, Zone, ZoneRules};
 use serde::{Deserialize, Serialize};
 
-/// Triggers of one job.
+/// Maximum number of triggers of one job.
 pub const MOST_TRIGGERS: usize = 32;
-/// Blackouts of one job.
+/// Maximum number of blackouts of one job.
 pub const MOST_BLACKOUTS: usize = 64;
-/// The shortest interval, in milliseconds. Below it a ledger of single instants would be all that a broker does.
+/// The shortest interval, in milliseconds. With a shorter one a broker would do little else than write ledger rows.
 pub const SHORTEST_INTERVAL: u64 = 100;
-/// The longest time that a schedule may name, in milliseconds: 100 years.
+/// The longest duration that a schedule may contain, in milliseconds: 100 years.
 pub const LONGEST: u64 = 100 * 366 * 86_400_000;
 
-/// When a job runs. Without a trigger: by hand only, or when its last run asked for it.
+/// When a job runs. Without a trigger: only by hand, or when its last run requested it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Schedule {
-    /// Any of them makes the job run; an instant that two of them name counts once.
+    /// Each of them makes the job run; a time that two of them name counts once.
     pub triggers: Vec<Trigger>,
-    /// The IANA name of the time zone that cron and blackouts are meant in; UTC if absent.
+    /// The IANA name of the time zone for cron expressions and blackouts; UTC if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// How numbers of weekdays are counted: `crontab` (0 and 7 are Sunday) or `quartz` (1 is Sunday).
     #[serde(skip_serializing_if = "is_default")]
     pub dialect: Dialect,
-    /// What becomes of a time that a zone leaves out: `skip`, `after` or `shift`. See docs/operations.md for the default.
+    /// How to handle local times that the zone skips: `skip`, `after` or `shift`. See docs/operations.md for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<GapRule>,
-    /// What becomes of a time that comes twice: `first`, `second` or `both`.
+    /// How to handle local times that occur twice: `first`, `second` or `both`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<FoldRule>,
-    /// Nothing before this instant.
+    /// No fires before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
-    /// Nothing after this instant.
+    /// No fires after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_at: Option<Timestamp>,
-    /// No more runs than this by plan.
+    /// The maximum number of runs that the plan makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_fires: Option<u64>,
-    /// Milliseconds after its last fire at which it runs at the latest, whatever a run asked for.
+    /// The maximum time between two fires in milliseconds, even if a run requested a later time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_silence: Option<u64>,
     /// Times at which it does not run.
@@ -73,23 +72,23 @@ pub struct Schedule {
     pub blackouts: Vec<Blackout>,
 }
 
-/// One reason to run. Exactly one of `cron`, `every` and `at` is given.
+/// One trigger. Exactly one of `cron`, `every` and `at` is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Trigger {
-    /// A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a word like `@daily`.
+    /// A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a name like `@daily`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// An interval in milliseconds; 0: once, and then the job is disabled.
+    /// An interval in milliseconds; 0: run once, then disable the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u64>,
-    /// From where the interval counts: fire k is at anchor + k · every. The time of creation, if absent.
+    /// The start of the interval: fire k is at anchor + k · every. The time of creation if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Timestamp>,
     /// The interval counts from the end of the last run instead.
     #[serde(skip_serializing_if = "is_default")]
     pub after_end: bool,
-    /// One instant.
+    /// A single time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
@@ -98,11 +97,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A schedule that means nothing, and where.
+/// An invalid schedule, with the invalid part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {detail}")]
 pub struct InvalidSchedule {
-    /// The part that is meant: `triggers[0].cron`.
+    /// The path of the invalid part: `triggers[0].cron`.
     pub field: String,
     /// What is wrong with it.
     pub detail: String,
@@ -113,7 +112,7 @@ impl InvalidSchedule {
         Self { field: field.into(), detail: detail.into() }
     }
 
-    /// A span of time that is shorter than `least` or longer than [`LONGEST`].
+    /// A duration that is shorter than `least` or longer than [`LONGEST`].
     fn out_of_range(field: impl Into<String>, ms: u64, least: u64) -> Self {
         Self::new(field, format!("must be {} to {}, not {}", span_text(least), span_text(LONGEST), span_text(ms)))
     }
@@ -132,20 +131,20 @@ impl Schedule {
         Self { triggers: vec![Trigger { cron: Some(cron.into()), ..Trigger::default() }], ..Self::default() }
     }
 
-    /// Writes down what was left to the moment: intervals without an anchor are anchored now, or where the same interval
-    /// was anchored before, so that a job which is deployed anew keeps its rhythm.
+    /// Sets missing anchors: an interval without an anchor gets the current time, or the anchor that the same interval had before,
+    /// so that a job keeps its rhythm when it is deployed again.
     pub fn anchor(&mut self, now: Timestamp, before: Option<&Self>) {
         for trigger in self.triggers.iter_mut().filter(|t| t.every.is_some() && t.anchor.is_none()) {
             let same = |old: &&Trigger| old.every == trigger.every && old.after_end == trigger.after_end;
             let old = before.and_then(|before| before.triggers.iter().find(same)).and_then(|old| old.anchor);
-            // What is to run once runs at the first moment after its creation.
+            // A job that runs once fires right after its creation.
             let usual = if trigger.every == Some(0) { now.plus_ms(1) } else { now };
             trigger.anchor = Some(old.unwrap_or(usual));
         }
     }
 
-    /// The clock went back to `to`, and this was written down at `at`, after that: intervals that were anchored at a moment that
-    /// is still to come keep their rhythm, and begin before it.
+    /// The clock went back to `to`, and this schedule was stored at `at`, after that: intervals with an anchor in the future keep their
+    /// rhythm, but begin before it.
     pub fn set_back(&mut self, to: Timestamp, at: Timestamp) {
         for trigger in &mut self.triggers {
             if let (Some(every @ 1..), Some(anchor)) = (trigger.every, trigger.anchor.filter(|anchor| *anchor > to && *anchor <= at)) {
@@ -155,20 +154,20 @@ impl Schedule {
         }
     }
 
-    /// What it means.
+    /// Compiles the schedule.
     ///
     /// # Errors
-    /// A part of it is not allowed, or does not go together with another.
+    /// A part of it is not allowed, or conflicts with another part.
     pub fn compile(&self) -> Result<Plan, InvalidSchedule> {
         let zone = match self.zone.as_deref() {
             None => Zone::utc(),
             Some(name) => Zone::named(name).map_err(|e| InvalidSchedule::new("zone", e.to_string()))?,
         };
         if self.triggers.len() > MOST_TRIGGERS {
-            return Err(InvalidSchedule::new("triggers", format!("at most {MOST_TRIGGERS} are taken")));
+            return Err(InvalidSchedule::new("triggers", format!("must be at most {MOST_TRIGGERS} triggers")));
         }
         if self.blackouts.len() > MOST_BLACKOUTS {
-            return Err(InvalidSchedule::new("blackouts", format!("at most {MOST_BLACKOUTS} are taken")));
+            return Err(InvalidSchedule::new("blackouts", format!("must be at most {MOST_BLACKOUTS} blackouts")));
         }
         if let (Some(start), Some(end)) = (self.start_at, self.end_at)
             && end < start
@@ -176,7 +175,7 @@ impl Schedule {
             return Err(InvalidSchedule::new("endAt", format!("the end {end} is before the start {start}")));
         }
         if self.max_fires == Some(0) {
-            return Err(InvalidSchedule::new("maxFires", "0 fires are no schedule: disable the job instead"));
+            return Err(InvalidSchedule::new("maxFires", "must be 1 or more: to stop the schedule, disable the job"));
         }
         if let Some(ms) = self.longest_silence.filter(|ms| !(SHORTEST_INTERVAL..=LONGEST).contains(ms)) {
             return Err(InvalidSchedule::out_of_range("longestSilence", ms, SHORTEST_INTERVAL));
@@ -223,7 +222,7 @@ impl Schedule {
         }
     }
 
-    /// It is meant to run once and then be disabled (`every` 0).
+    /// Whether it runs once and the job is then disabled (`every` 0).
     #[must_use]
     pub fn is_once(&self) -> bool {
         self.triggers.iter().any(|trigger| trigger.every == Some(0))

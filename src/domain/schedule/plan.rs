@@ -1,4 +1,4 @@
-//! What a schedule means: which instant comes next.
+//! The compiled form of a schedule: computes the next fire.
 
 use super::blackout;
 use super::decide::SMALL_STEP_MS;
@@ -6,7 +6,7 @@ use crate::domain::cron::Cron;
 use crate::domain::time::Timestamp;
 use crate::domain::zone::{Zone, ZoneRules};
 
-/// A schedule that was understood.
+/// A compiled schedule.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) triggers: Vec<Compiled>,
@@ -28,49 +28,49 @@ pub(super) enum Compiled {
     At(Timestamp),
 }
 
-/// How far the plan of a job has been decided: all that must be stored beside its ledger.
+/// How far the plan of a job has been decided: the state stored with its ledger.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlanState {
-    /// What the plan says up to and with this instant stands in the ledger.
+    /// All fires of the plan up to and including this time are in the ledger.
     pub decided_until: Timestamp,
-    /// The instant that the last run asked for.
+    /// The time that the last run requested.
     pub asked_at: Option<Timestamp>,
-    /// When it asked, if it asked for a pause from then on; none if it named the instant.
+    /// When it requested that, if it requested a pause from then on; `None` if it named a time.
     pub asked_from: Option<Timestamp>,
-    /// From where an interval after the end of a run counts.
+    /// The start of an interval that counts from the end of a run.
     pub rest_from: Timestamp,
-    /// The last instant that made a run.
+    /// The scheduled time of the last fire that made a run.
     pub last_fire: Option<Timestamp>,
-    /// A clock that went back left instants with a run up to this one that are not decided again yet.
+    /// After the clock went back: fires up to this time that made a run and are not decided again yet.
     pub fired_until: Option<Timestamp>,
-    /// Runs that the plan has made.
+    /// Number of runs that the plan has made.
     pub fires: u64,
-    /// Runs that failed one after the other.
+    /// Number of consecutive failed runs.
     pub failures: u32,
 }
 
 impl PlanState {
-    /// Of a job whose schedule begins now.
+    /// The state of a job whose schedule begins now.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self { decided_until: now, rest_from: now, ..Self::default() }
     }
 
-    /// The latest instant of the past that it knows of. The clock has been there.
+    /// The latest past time in this state. The clock has reached it before.
     #[must_use]
     pub fn latest(&self) -> Timestamp {
         let others = [Some(self.rest_from), self.asked_from, self.last_fire];
         others.into_iter().flatten().fold(self.decided_until, Timestamp::max)
     }
 
-    /// The clock went back by more than is waited for since this was decided.
+    /// Whether the clock went back since this was decided, by more than the decision waits for.
     #[must_use]
     pub fn is_from_later(&self, now: Timestamp) -> bool {
         self.latest().since_ms(now) > SMALL_STEP_MS
     }
 
-    /// The plan after a clock that went back to `to`: what it knew of the time that comes again is not decided any more. Pauses
-    /// count from here, as long as they were.
+    /// The state after the clock went back to `to`: everything after that is undecided again. Pauses count from here with their
+    /// full length.
     #[must_use]
     pub fn rewound(&self, to: Timestamp) -> Self {
         let pause = self.asked_from.filter(|from| *from > to).and_then(|from| Some(self.asked_at?.since_ms(from)));
@@ -85,41 +85,41 @@ impl PlanState {
         }
     }
 
-    /// A run asks for a time: for this instant, or, if it asked at `from`, for a pause.
+    /// A run requests its next time: this time, or, if it asked at `from`, a pause from then on.
     pub fn ask(&mut self, at: Timestamp, from: Option<Timestamp>, now: Timestamp) {
-        // If the clock went back since it asked, the pause is as long as it was.
+        // If the clock went back since the request, the pause keeps its length.
         let at = from.filter(|from| *from > now).map_or(at, |from| now.plus_ms(at.since_ms(from)));
-        // What is past means now, and is no instant that has to be waited for.
+        // A time in the past means now; there is no named time to wait for.
         let from = from.or((at <= now).then_some(now));
         (self.asked_at, self.asked_from) = (Some(at.max(now)), from.map(|from| from.min(now)));
     }
 
-    /// Instants after this one may stand in the ledger with a run although they are not decided.
+    /// Fires after the decided time may already be in the ledger with a run.
     #[must_use]
     pub fn may_have_fired_ahead(&self) -> bool {
         self.fired_until.max(self.last_fire).is_some_and(|until| until > self.decided_until)
     }
 }
 
-/// Why an instant is in a plan.
+/// Why a fire is in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A trigger names it.
     Plan,
-    /// The last run asked for it.
+    /// The last run requested it.
     Asked,
-    /// The longest silence was over.
+    /// The longest silence was exceeded.
     Silence,
-    /// Another scheduler told it.
+    /// An external scheduler triggered it.
     Outside,
-    /// Somebody asked for a past time again.
+    /// A backfill requested a past time again.
     Backfill,
 }
 
 impl Kind {
     const ALL: [Self; 5] = [Self::Plan, Self::Asked, Self::Silence, Self::Outside, Self::Backfill];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -131,23 +131,23 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// An instant that comes.
+/// A future fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next {
-    /// When.
+    /// Its time.
     pub at: Timestamp,
-    /// Why.
+    /// The reason.
     pub kind: Kind,
-    /// Which trigger, if one names it.
+    /// Index of the trigger, if a trigger names it.
     pub trigger: Option<usize>,
-    /// What the time zone made of it, if anything.
+    /// How the time zone changed it, if at all.
     pub note: Option<String>,
 }
 
@@ -161,19 +161,19 @@ impl Next {
 }
 
 impl Plan {
-    /// The zone that the plan is meant in.
+    /// The time zone of the plan.
     #[must_use]
     pub fn zone(&self) -> &Zone {
         &self.zone
     }
 
-    /// There is nothing that would make it fire by itself.
+    /// Whether nothing makes it fire automatically.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.triggers.is_empty() && self.longest_silence.is_none()
     }
 
-    /// The first instant after `after` that a trigger names; what depends on the ends of runs is not among them.
+    /// The first fire after `after` that a trigger names; fires that depend on run ends are excluded.
     #[must_use]
     pub fn named_after(&self, after: Timestamp) -> Option<Next> {
         let from = self.start_at.map_or(after, |start| after.max(start.plus_ms(-1)));
@@ -185,7 +185,7 @@ impl Plan {
                     None => (None, None),
                 },
                 Compiled::Every { period, anchor } => (Some(next_multiple(*anchor, *period, from)), None),
-                // Once at its anchor; with a later start, then.
+                // Once at its anchor, or at the start of the schedule if that is later.
                 Compiled::Once(anchor) => (Some(self.start_at.map_or(*anchor, |start| start.max(*anchor))).filter(|at| *at > from), None),
                 Compiled::At(at) => (Some(*at).filter(|at| *at > from), None),
                 Compiled::AfterEnd { .. } => (None, None),
@@ -196,13 +196,13 @@ impl Plan {
         first.filter(|next| self.is_within(next.at))
     }
 
-    /// The next instant that a trigger names, unless the plan has made its last run.
+    /// The next fire that a trigger names, unless the plan has made its last run.
     #[must_use]
     pub(super) fn planned_after(&self, state: &PlanState) -> Option<Next> {
         if self.max_fires.is_some_and(|most| state.fires >= most) { None } else { self.named_after(state.decided_until) }
     }
 
-    /// The instant that comes next, as things stand; `is_open`: a run of the job is not over.
+    /// The next fire in the current state; `is_open`: a run of the job is not over.
     #[must_use]
     pub fn next(&self, state: &PlanState, is_open: bool) -> Option<Next> {
         if self.max_fires.is_some_and(|most| state.fires >= most) {
@@ -226,30 +226,30 @@ impl Plan {
         Next::earlier(planned, silence).filter(|next| self.is_within(next.at))
     }
 
-    /// An instant that counts from the end of the last run.
+    /// Whether the fire counts from the end of the last run.
     pub(super) fn rests(&self, next: &Next) -> bool {
         next.trigger.is_some_and(|i| matches!(self.triggers[i], Compiled::AfterEnd { .. }))
     }
 
-    /// There is a trigger that counts from the end of the last run.
+    /// Whether a trigger counts from the end of the last run.
     #[must_use]
     pub fn has_rests(&self) -> bool {
         self.triggers.iter().any(|trigger| matches!(trigger, Compiled::AfterEnd { .. }))
     }
 
-    /// Runs that the plan makes at most.
+    /// The maximum number of runs that the plan makes.
     #[must_use]
     pub fn max_fires(&self) -> Option<u64> {
         self.max_fires
     }
 
-    /// The blackout that covers an instant.
+    /// The blackout that covers a time.
     #[must_use]
     pub fn blackout(&self, at: Timestamp) -> Option<&str> {
         self.blackouts.iter().find(|blackout| blackout.covers(at, &self.zone)).map(blackout::Compiled::name)
     }
 
-    /// It can fire at some time after `after`, by itself or when a run asks.
+    /// Whether it can fire after `after`, automatically or when a run requests it.
     #[must_use]
     pub fn can_fire_after(&self, after: Timestamp) -> bool {
         let open_end = self.end_at.is_none_or(|end| end > after);
@@ -261,7 +261,7 @@ impl Plan {
     }
 }
 
-/// The first of `anchor + k · period`, k from 0, after `from`.
+/// The first of `anchor + k · period`, k ≥ 0, after `from`.
 fn next_multiple(anchor: Timestamp, period: i64, from: Timestamp) -> Timestamp {
     let passed = from.since_ms(anchor);
     if passed < 0 {

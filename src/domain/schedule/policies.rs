@@ -1,55 +1,55 @@
-//! What becomes of a fire that is late, of one that finds the job at work, of a run that fails.
+//! Policies for fires that are late or overlap with a run, and for failed runs.
 
 use super::{InvalidSchedule, LONGEST, is_default};
 use serde::{Deserialize, Serialize};
 
-/// The rules of one job. What is absent is as usual.
+/// The policies of one job. Absent values mean the default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Policies {
-    /// Planned instants that passed while nobody looked.
+    /// Fires that passed while the broker was not running.
     #[serde(skip_serializing_if = "is_default")]
     pub misfire: Misfire,
-    /// A fire that finds another run of the job not over. Usual: `skip` for a job with triggers, `allow` for one without.
+    /// A fire while another run of the job is not over. Default: `skip` for a job with triggers, `allow` for one without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
-    /// A run that failed.
+    /// Retries of a failed run.
     #[serde(skip_serializing_if = "is_default")]
     pub retry: Retry,
-    /// Milliseconds after its start at which an attempt of a run is ended as failed.
+    /// Milliseconds after its start at which an attempt is ended as failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// Runs that may fail one after the other; then the job is disabled.
+    /// Number of consecutive failed runs after which the job is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<u32>,
-    /// Milliseconds after the planned instant at which a run that has not begun is worth an alert.
+    /// Milliseconds after its scheduled time at which a run that has not begun causes an alert.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_after: Option<u64>,
-    /// Milliseconds without a run that ended well after which there is an alert.
+    /// Milliseconds without a successful run after which there is an alert.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_after: Option<u64>,
-    /// How much of its past is kept.
+    /// How much of its history is kept.
     #[serde(skip_serializing_if = "is_default")]
     pub keep: Keep,
 }
 
-/// Planned instants that passed while nobody looked, or that a broker was too busy for.
+/// Fires that passed while the broker was not running or too busy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Misfire {
     /// What to do.
     pub policy: MisfirePolicy,
-    /// Milliseconds that a fire may be late and is still on time.
+    /// Milliseconds that a fire may be late and still counts as on time.
     pub grace: u64,
-    /// Milliseconds: what is older is missed whatever the policy.
+    /// Milliseconds: older fires are missed under every policy.
     pub window: u64,
-    /// With `all`: at most so many, the latest.
+    /// For `all`: the maximum number of fires to make up for, the latest ones.
     pub limit: u32,
 }
 
 impl Default for Misfire {
     fn default() -> Self {
-        // A day: who comes back after a longer time wants to look first. 5 s is where XXL-JOB draws the line as well.
+        // One day: after a longer outage an operator should look first. XXL-JOB also uses 5 s as the grace period.
         Self { policy: MisfirePolicy::Once, grace: 5_000, window: 86_400_000, limit: 10 }
     }
 }
@@ -58,44 +58,44 @@ impl Default for Misfire {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MisfirePolicy {
-    /// One run now, for all of them.
+    /// One run now for all late fires.
     #[default]
     Once,
     /// No run.
     Skip,
-    /// A run for each, up to the limit.
+    /// A run for each late fire, up to the limit.
     All,
 }
 
-/// A fire that finds another run of its job not over.
+/// A fire while another run of its job is not over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Overlap {
     /// No run.
     Skip,
-    /// One run waits until the other is over; further fires are merged into it.
+    /// One run is queued until the other is over; further fires are merged into it.
     QueueOne,
-    /// Each waits for its turn.
+    /// Each run is queued.
     QueueAll,
-    /// The other is stopped.
+    /// The other run is stopped.
     Replace,
-    /// Both at once.
+    /// Both run at once.
     Allow,
 }
 
-/// A run that failed is tried again, under the same identity.
+/// Retries of a failed run, under the same identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Retry {
-    /// Attempts after the first.
+    /// Number of attempts after the first.
     pub limit: u32,
     /// Milliseconds before the second attempt.
     pub delay: u64,
-    /// By which the delay grows from attempt to attempt.
+    /// The growth factor of the delay from attempt to attempt.
     pub factor: f64,
-    /// Milliseconds that no delay exceeds.
+    /// The maximum delay in milliseconds.
     pub max_delay: u64,
-    /// The part of the delay, 0 to 1, that chance may add or take.
+    /// The fraction of the delay, 0 to 1, that is randomly added or subtracted.
     pub jitter: f64,
 }
 
@@ -115,23 +115,23 @@ impl Retry {
     }
 }
 
-/// How much of a job's past is kept; what is absent, as the broker is set.
+/// How much of a job's history is kept; if absent, the broker's setting applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Keep {
-    /// Ended runs, the newest.
+    /// Maximum number of ended runs to keep, the newest ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// Milliseconds after their end.
+    /// Milliseconds to keep a run after its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age: Option<u64>,
 }
 
 impl Policies {
-    /// Checks the numbers.
+    /// Checks the values.
     ///
     /// # Errors
-    /// One of them is not allowed.
+    /// A value is not allowed.
     pub fn check(&self) -> Result<(), InvalidSchedule> {
         let within = |field: &str, ms: u64, least: u64| {
             if (least..=LONGEST).contains(&ms) { Ok(()) } else { Err(InvalidSchedule::out_of_range(field, ms, least)) }

@@ -1,29 +1,29 @@
-//! What a plan will do, as things stand: the fires that come, one after the other, for people who want to see them.
+//! Preview of a plan in its current state: the next fires, for people.
 
 use super::plan::{Compiled, Kind, Next, Plan, PlanState};
 use crate::domain::time::Timestamp;
 use crate::domain::zone::Zone;
 use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
 
-/// The fires that come, and what is to be said of them.
+/// The next fires, with remarks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preview {
-    /// In the order of time.
+    /// Ordered by time.
     pub fires: Vec<Coming>,
-    /// Why there are no more, or fewer than one would think.
+    /// Why there are no more fires, or fewer than expected.
     pub remarks: Vec<String>,
 }
 
-/// A fire that comes.
+/// A future fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coming {
-    /// When and why.
+    /// Time and reason.
     pub next: Next,
-    /// The blackout that it falls into: it will make no run.
+    /// The blackout that covers it: it will make no run.
     pub blackout: Option<String>,
 }
 
-/// The same instant as clocks in the zone show it, with its offset.
+/// The local time in the zone, with its offset.
 #[must_use]
 pub fn local(at: Timestamp, zone: &Zone) -> String {
     let offset = FixedOffset::east_opt(zone.offset_seconds(at));
@@ -33,7 +33,7 @@ pub fn local(at: Timestamp, zone: &Zone) -> String {
     }
 }
 
-/// Works out at most `count` fires after `after`; `is_open`: a run of the job is not over now.
+/// Computes at most `count` fires after `after`; `is_open`: a run of the job is not over now.
 #[must_use]
 pub fn preview(plan: &Plan, state: &PlanState, is_open: bool, after: Timestamp, count: usize) -> Preview {
     let mut out = Preview::default();
@@ -70,7 +70,7 @@ pub fn preview(plan: &Plan, state: &PlanState, is_open: bool, after: Timestamp, 
     out
 }
 
-/// Looks from another moment than the one up to which the plan is decided.
+/// Starts the preview at another time than the one up to which the plan is decided.
 fn skip_to(plan: &Plan, state: &mut PlanState, after: Timestamp, remarks: &mut Vec<String>) {
     if after > state.decided_until && state.asked_at.is_some_and(|at| at <= after) {
         state.asked_at = None;
@@ -84,7 +84,7 @@ fn skip_to(plan: &Plan, state: &mut PlanState, after: Timestamp, remarks: &mut V
 }
 
 impl Plan {
-    /// What was understood of each cron expression, in the order of the triggers.
+    /// The expanded form of each cron expression, in the order of the triggers.
     #[must_use]
     pub fn understood(&self) -> Vec<String> {
         let texts = self.triggers.iter().filter_map(|trigger| match trigger {
@@ -94,16 +94,16 @@ impl Plan {
         texts.collect()
     }
 
-    /// The first and the last instant that the plan may have.
+    /// The first and the last possible time of the plan.
     #[must_use]
     pub fn bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         (self.start_at, self.end_at)
     }
 
-    /// The last instant before `before` that a trigger names, if one is found within ten years.
+    /// The last time before `before` that a trigger names, if it is within ten years.
     #[must_use]
     pub fn named_before(&self, before: Timestamp) -> Option<Timestamp> {
-        // Each window is looked at only if the smaller one held nothing, so it holds few.
+        // A larger window is searched only if the smaller one was empty, so each search finds few times.
         for ms in [60_000, 3_600_000, 2 * 86_400_000, 60 * 86_400_000, 3_660 * 86_400_000_i64] {
             let mut last = None;
             let mut cursor = before.plus_ms(-ms);
@@ -119,7 +119,7 @@ impl Plan {
         None
     }
 
-    /// Why nothing comes any more.
+    /// Why there are no further fires.
     fn end_of(&self, state: &PlanState, is_open: bool, is_empty: bool) -> Option<String> {
         if let Some(most) = self.max_fires.filter(|most| state.fires >= *most) {
             return Some(format!("the plan ends with {most} runs: that is its limit"));
@@ -131,7 +131,7 @@ impl Plan {
             return is_empty.then(|| "there is no trigger: the job runs by hand, or when a run of it asks".to_owned());
         }
         if is_open && self.has_rests() {
-            return None; // said already
+            return None; // a remark exists already
         }
         Some("no trigger names a later instant".to_owned())
     }

@@ -1,25 +1,25 @@
-//! What the end of a run, or a change of the job, means to its plan.
+//! Applies the end of a run, or a change of the job, to its plan.
 
 use super::decide::Open;
 use super::plan::PlanState;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 
-/// What follows from the end of a run.
+/// The effects of the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunEndEffects {
-    /// How the plan goes on.
+    /// The new state of the plan.
     pub state: PlanState,
-    /// The job had failed and works again: after so many failures.
+    /// The job had failed and succeeded again: the number of failures before.
     pub recovered_after: Option<u32>,
-    /// It failed.
+    /// The run failed.
     pub failed: bool,
-    /// The run that waits for its turn may begin.
+    /// The queued run may begin.
     pub releases: bool,
 }
 
-/// Deals with the end of a run. `open` is what is not over without it; `ended` is how it ended and when, or nothing if
-/// there is only a turn to give.
+/// Applies the end of a run. `open` are the unfinished runs without it; `ended` is its final state and time, or `None` to only
+/// release a queued run.
 #[must_use]
 pub fn settle(state: &PlanState, ended: Option<(RunState, Timestamp)>, open: Open) -> RunEndEffects {
     let mut out = RunEndEffects { state: *state, recovered_after: None, failed: false, releases: open.at_work == 0 && open.queued > 0 };
@@ -41,8 +41,8 @@ pub fn settle(state: &PlanState, ended: Option<(RunState, Timestamp)>, open: Ope
     out
 }
 
-/// The plan of a job that is changed now, when all that was due until now is dealt with. `begins`: it was disabled and is
-/// enabled; `is_other`: it has another schedule.
+/// The plan state of a job that is changed now, after everything due was decided. `begins`: it was disabled and is enabled;
+/// `is_other`: its schedule changed.
 #[must_use]
 pub fn changed(state: &PlanState, now: Timestamp, begins: bool, is_other: bool) -> PlanState {
     let mut state = *state;

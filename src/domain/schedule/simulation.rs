@@ -1,6 +1,6 @@
-//! A job's life under a seeded dice: fires, ends of runs, changes, requests, crashes before and after each write, clocks
-//! that jump. After every step the ledger must agree with the plan, and no run may be lost, doubled or forgotten; and after every
-//! turn of the scheduler, which is the one of the broker, nothing that is due may be left.
+//! Simulates a job with seeded random numbers: fires, ends of runs, changes, requests, crashes before and after each write, clock
+//! jumps. After every step the ledger must agree with the plan, and no run may be lost, duplicated or forgotten; after every
+//! turn of the scheduler (the broker's own code) nothing due may be left.
 
 use super::*;
 use crate::domain::ids::JobId;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 mod scheduler;
 
-/// A small generator (xorshift64*): a seed is a life.
+/// A small generator (xorshift64*): a seed determines the whole simulation.
 struct Dice(u64);
 
 impl Dice {
@@ -30,7 +30,7 @@ enum Life {
     Queued,
     Open,
     Over(RunState, Timestamp),
-    /// Taken back with its fire, before its time.
+    /// Withdrawn with its fire, before its time.
     Withdrawn,
 }
 
@@ -38,13 +38,13 @@ enum Life {
 struct Run {
     planned_at: Timestamp,
     life: Life,
-    /// It was made ahead of its time.
+    /// It was created ahead of its time.
     is_ahead: bool,
-    /// Its end is to be dealt with.
+    /// The effect of its end is not yet applied.
     follow: bool,
 }
 
-/// What is on disk.
+/// The stored state.
 #[derive(Debug)]
 struct Disk {
     definitions: Vec<Definition>,
@@ -76,7 +76,7 @@ impl Disk {
         if state.may_have_fired_ahead() { self.fired_after(state.decided_until) } else { Vec::new() }
     }
 
-    /// When the job comes next, as it is stored.
+    /// The stored next time of the job.
     fn next_at(&self) -> Option<Timestamp> {
         let plan = self.schedule().compile().expect("a schedule");
         plan.next(&self.state, self.open().any()).map(|next| next.at).filter(|_| self.is_enabled())
@@ -87,7 +87,7 @@ impl Disk {
         self.definitions.last().map(|definition| definition.from).unwrap_or_default()
     }
 
-    /// Instants after this one that have a run.
+    /// Scheduled times after this one that have a run.
     fn fired_after(&self, after: Timestamp) -> Vec<Timestamp> {
         self.rows.range(after.plus_ms(1)..).filter(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at).collect()
     }
@@ -102,16 +102,16 @@ struct World {
     dice: Dice,
     now: Timestamp,
     disk: Disk,
-    /// What the job's actor knows: its state of the plan; gone after a crash.
+    /// The plan state in the memory of the job's actor; lost in a crash.
     memory: Option<PlanState>,
-    /// The part of the scheduler that decides; it reads all again after a crash.
+    /// The deciding part of the scheduler; it reads everything again after a crash.
     ticker: Ticker,
     job: JobId,
-    /// Steps back of the clock.
+    /// How often the clock went back.
     steps_back: u64,
     crashes: u64,
     fires: u64,
-    /// Fires that were decided ahead of their time, and those of them that were taken back.
+    /// Fires that were decided ahead of their time, and those of them that were withdrawn.
     ahead: u64,
     withdrawn: u64,
 }
@@ -133,7 +133,7 @@ impl World {
         world
     }
 
-    /// A crash before the write: nothing happened. After it: it happened, and nobody knows.
+    /// A crash before the write loses it. A crash after the write keeps it, but the caller gets no result.
     fn write(&mut self, was: PlanState, change: impl FnOnce(&mut Disk)) -> bool {
         if self.dice.chance(40) {
             self.crash();
@@ -197,7 +197,7 @@ impl World {
         written
     }
 
-    /// A run ends, and its job hears of it, unless it was lost on the way.
+    /// Ends a run and notifies its job, unless the message is lost.
     fn end_one(&mut self) {
         let open: Vec<usize> = (0..self.disk.runs.len()).filter(|i| self.disk.runs[*i].life == Life::Open).collect();
         if open.is_empty() {
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// The start after a crash: what was not dealt with is.
+    /// Restart after a crash: handles everything that is unhandled.
     fn start(&mut self) {
         let unsettled: Vec<usize> =
             (0..self.disk.runs.len()).filter(|i| self.disk.runs[*i].follow && matches!(self.disk.runs[*i].life, Life::Over(..))).collect();
@@ -262,7 +262,7 @@ impl World {
         };
         let Some((at, kind, run)) = self.disk.rows.iter().rev().find_map(ahead) else { return true };
         let changed_at = self.disk.changed_at();
-        // Its actor may not answer, or has begun: then it stands.
+        // Its actor may not answer, or has begun: then the run stays.
         if at <= changed_at || self.dice.chance(4) {
             return true;
         }
@@ -273,7 +273,7 @@ impl World {
         let written = self.write(was, |disk| {
             disk.state = state;
             disk.rows.remove(&at);
-            // It is gone: none of the others refers to it by its place.
+            // The run is gone: no other run refers to it by its index.
             disk.runs[run].life = Life::Withdrawn;
         });
         if written {
@@ -310,7 +310,7 @@ impl World {
         let written = self.write(was, |disk| {
             disk.state = state;
             disk.definitions.push(next);
-            // As `UpdateJob`: the new plan may wait for the ends of runs that the old one made.
+            // As `UpdateJob`: the new plan may wait for the ends of runs of the old one.
             disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)).for_each(|run| run.follow = true);
         });
         self.memory = written.then_some(state);
@@ -348,7 +348,7 @@ impl World {
             10..=40 => self.end_one(),
             41..=55 => {
                 self.due_soon();
-                // Before its time has come.
+                // Before its time.
                 match self.dice.roll(6) {
                     _ if self.memory.is_none() => {}
                     0 => self.change(),
@@ -440,7 +440,7 @@ fn policies(dice: &mut Dice) -> Policies {
     Policies { misfire, overlap: Some(overlap), ..Policies::default() }
 }
 
-/// Thousands of simulated hours. `WEBLOOM_SIMULATION=seed,lives,steps` for other ones.
+/// Thousands of simulated hours. `WEBLOOM_SIMULATION=seed,lives,steps` selects others.
 #[test]
 fn ledger_and_plan_agree_whatever_happens() {
     let chosen = std::env::var("WEBLOOM_SIMULATION").ok();

@@ -126,14 +126,14 @@ fn what_is_late_goes_by_the_misfire_policy() {
     assert_eq!(fates(&free(&minutely(), &of(MisfirePolicy::Once), now)), [(1, "merged"), (2, "merged"), (3, "merged"), (4, "fire")]);
     assert_eq!(fates(&free(&minutely(), &of(MisfirePolicy::Skip), now)), [(1, "missed"), (2, "missed"), (3, "missed"), (4, "missed")]);
     assert_eq!(fates(&free(&minutely(), &allow(all(2)), now)), [(1, "missed"), (2, "missed"), (3, "fire"), (4, "fire")]);
-    // One that is on time takes along those that were late.
+    // A fire that is on time includes those that were late.
     let step = free(&minutely(), &of(MisfirePolicy::Once), at(4).plus_ms(1_000));
     assert_eq!(fates(&step), [(1, "merged"), (2, "merged"), (3, "merged"), (4, "fire")]);
     assert_eq!(step.rows[0].fate, FireOutcome::Merged(Some(at(4))));
     assert_eq!(step.rows[3].rule, "due");
     let on_time = free(&minutely(), &of(MisfirePolicy::Skip), at(4).plus_ms(1_000));
     assert_eq!(fates(&on_time), [(1, "missed"), (2, "missed"), (3, "missed"), (4, "fire")]);
-    // Beyond the window nothing helps.
+    // Beyond the window fires are missed.
     let short = allow(Misfire { window: 100_000, ..all(10) });
     assert_eq!(fates(&free(&minutely(), &short, now)), [(1, "missed"), (2, "missed"), (3, "fire"), (4, "fire")]);
 }
@@ -156,12 +156,12 @@ fn a_fire_that_finds_the_job_at_work_goes_by_the_overlap_policy() {
     let replaced = with(Overlap::Replace, 1, 0);
     assert!(replaced.replace);
     assert_eq!(fates(&replaced), [(1, "merged"), (2, "fire")]);
-    // What was to be made up for by a fire that is skipped is skipped as well.
+    // A late fire that should be made up for by a skipped fire is skipped as well.
     let once = Policies { overlap: Some(Overlap::Skip), ..Policies::default() };
     let given = Circumstances { open: Open { at_work: 1, queued: 0 }, ..Circumstances::default() };
     let step = decide(&plan(&minutely()), &once, &PlanState::new(T), &given, at(2).plus_ms(9_000));
     assert_eq!(fates(&step), [(1, "skipped"), (2, "skipped")]);
-    // By default a job with a plan does not overtake itself.
+    // By default runs of a job with a plan do not overlap.
     let usual = decide(&plan(&minutely()), &Policies::default(), &PlanState::new(T), &given, at(1));
     assert_eq!(fates(&usual), [(1, "skipped")]);
 }
@@ -201,10 +201,10 @@ fn a_run_that_asks_wins_once_and_silence_has_an_end() {
     assert_eq!(fates(&step), [(1, "skipped"), (2, "skipped"), (3, "skipped"), (3, "fire"), (4, "fire")]);
     assert_eq!((step.rows[0].rule, step.rows[3].kind, step.rows[4].kind), ("asked", Kind::Asked, Kind::Plan));
     assert_eq!(step.state.asked_at, None);
-    // One that is past means now.
+    // A time in the past means now.
     let past = PlanState { asked_at: Some(at(-9)), ..PlanState::new(T) };
     assert_eq!(plan(&minutely()).next(&past, false).map(|next| next.at), Some(T.plus_ms(1)));
-    // It cannot be put off for longer than this.
+    // It cannot be postponed beyond this.
     let silent = Schedule { longest_silence: Some(2 * MINUTE as u64), ..Schedule::default() };
     let far = PlanState { asked_at: Some(at(90)), last_fire: Some(T), ..PlanState::new(T) };
     let next = plan(&silent).next(&far, false).expect("a next one");
@@ -224,7 +224,7 @@ fn an_interval_after_the_end_waits_for_the_end() {
     let open = Open { at_work: 0, queued: 0 };
     let after = settle(&step.state, Some((crate::domain::run::RunState::Success, at(5))), open);
     assert_eq!(plan.next(&after.state, false).map(|next| next.at), Some(at(6)));
-    // Skipped, it has no end to wait for.
+    // A skipped fire has no run end to wait for.
     let dark = Blackout { from: Some(T), to: Some(at(1).plus_ms(1)), ..Blackout::default() };
     let dark = self::plan(&Schedule { blackouts: vec![dark], ..resting });
     let step = decide(&dark, &Policies::default(), &state, &Circumstances::default(), at(1));
@@ -245,11 +245,11 @@ fn a_clock_that_goes_back_doubles_nothing() {
     let again = decide(&plan, &policies, &back.state, &given, at(4));
     assert_eq!(fates(&again), [(4, "fire")]);
     assert_eq!(again.state.fires, 4);
-    // A moment back is waited for.
+    // If the clock went back only a little, the decision waits.
     assert_eq!(decide(&plan, &policies, &ahead.state, &Circumstances::default(), at(3).plus_ms(-900)).rewind, None);
 }
 
-/// Whatever of a plan counts from an instant that the clock has been at counts from the present one when it comes again.
+/// When the clock goes back, everything in a plan that counts from a later time counts from the current time instead.
 #[test]
 fn pauses_do_not_grow_when_the_clock_goes_back() {
     let hour = at(60);
@@ -266,7 +266,7 @@ fn pauses_do_not_grow_when_the_clock_goes_back() {
     assert!(!asked(Some(hour)).rewound(T).is_from_later(T));
     let only_rest = PlanState { rest_from: hour, ..PlanState::new(T) };
     assert!(only_rest.is_from_later(T) && !only_rest.is_from_later(hour));
-    // What is asked for between the step and its being noticed counts as well.
+    // A request between the clock change and its detection counts as well.
     let mut late = PlanState::new(T);
     late.ask(hour.plus_ms(4_000), Some(hour), T);
     assert_eq!((late.asked_at, late.asked_from), (Some(T.plus_ms(4_000)), Some(T)));
@@ -279,12 +279,12 @@ fn an_interval_that_was_anchored_in_the_time_that_comes_again_keeps_its_rhythm()
     let mut schedule = Schedule { triggers, ..Schedule::default() };
     schedule.set_back(at(9), at(100));
     let anchors: Vec<_> = schedule.triggers.iter().map(|trigger| trigger.anchor).collect();
-    // The second was meant to begin later when it was written down; the third began before.
+    // The second had a later anchor when it was stored; the third began before.
     assert_eq!(anchors, [Some(at(9)), Some(at(200)), Some(at(1)), Some(at(100))]);
 }
 
-/// An instant that made a run before the clock went back is passed, and the plan goes on after it: else its job is told again
-/// and again until the next one comes.
+/// A fire that made a run before the clock went back is passed over, and the plan continues after it. Otherwise its job would be
+/// notified repeatedly until the next fire.
 #[test]
 fn what_fired_before_the_clock_went_back_is_passed() {
     let plan = plan(&every(60_000));
@@ -295,7 +295,7 @@ fn what_fired_before_the_clock_went_back_is_passed() {
     assert_eq!(plan.next(&step.state, false).map(|next| next.at), Some(at(2)));
 }
 
-/// A run asked for a time, and by chance a run of that very millisecond stands in the ledger from before the clock went back.
+/// A run requested a time, and a run from before the clock change is in the ledger at exactly that millisecond.
 #[test]
 fn what_a_run_asked_for_is_not_lost_to_one_that_fired_before_the_clock_went_back() {
     let none = plan(&Schedule::default());
@@ -335,7 +335,7 @@ fn a_day_of_missed_seconds_is_decided_at_once() {
     let open = Circumstances { open: Open { at_work: 1, queued: 0 }, ..Circumstances::default() };
     let step = decide(&plan(&every(1_000)), &Policies::default(), &PlanState::new(T), &open, T.plus_ms(86_400_000));
     assert_eq!(step.rows.iter().map(|row| row.instants).sum::<u64>(), 86_400);
-    // One by one and each compared with all, this takes minutes.
+    // Comparing each fire with all others would take minutes.
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
     let reasons: std::collections::BTreeSet<_> = step.rows.iter().map(|row| (row.rule, row.reason.as_deref())).collect();
     assert_eq!(reasons.into_iter().collect::<Vec<_>>(), [("overlap", Some("a run of the job is not over"))], "no run makes up for them");
@@ -349,7 +349,7 @@ fn of_several_pauses_after_the_end_the_shortest_counts() {
     assert_eq!(next, Some((at(1), Some(1))));
 }
 
-/// A job that lives by what its runs ask for goes on after a broker that was away for days.
+/// A job that runs only at times requested by its runs continues after the broker was down for days.
 #[test]
 fn a_time_that_nothing_else_follows_is_never_lost() {
     let mut state = PlanState::new(T);
@@ -357,7 +357,7 @@ fn a_time_that_nothing_else_follows_is_never_lost() {
     let days_later = T.plus_ms(3 * 86_400_000);
     let step = decide(&plan(&Schedule::default()), &Policies::default(), &state, &Circumstances::default(), days_later);
     assert_eq!(fates(&step), [(1, "fire")]);
-    // Where a trigger follows, the window counts.
+    // If a trigger follows, the window applies.
     let step = decide(&plan(&minutely()), &Policies::default(), &state, &Circumstances::default(), days_later);
     assert_eq!(step.rows.iter().find(|row| row.kind == Kind::Asked).map(|row| row.rule), Some("window"));
 }

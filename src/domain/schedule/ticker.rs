@@ -1,7 +1,7 @@
-//! Which job is told when: the part of the scheduler that decides. It knows no store and no actor; the scheduler and the simulation
-//! drive it with a clock, and do what it returns.
+//! Decides when each job is notified: the deciding part of the scheduler. It uses no store and no actor; the scheduler and the
+//! simulation drive it with a clock, and execute its results.
 //!
-//! It holds nothing that is not stored. A job that is told twice decides once, so whatever may have been lost is told again.
+//! It contains no unstored state. A job that is notified twice decides once, so a notification that may be lost is repeated.
 
 use super::AHEAD_MS;
 use super::agenda::Agenda;
@@ -9,69 +9,69 @@ use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use std::collections::HashMap;
 
-/// The longest sleep: a clock that was set, or a machine that slept, is noticed after so long at most.
+/// The longest sleep: a clock change or a suspended machine is detected after this time at most.
 pub const LONGEST_SLEEP_MS: i64 = 250;
-/// A job that was told and has not answered is told again after so long.
+/// A notified job that has not answered is notified again after this time.
 const ASK_AGAIN_MS: i64 = 10_000;
-/// Jobs are read so long before they are told, so that nothing need be read when their time has come.
+/// Jobs are loaded this long before they are due, so that nothing has to be read at their time.
 const READ_MS: i64 = 3_000;
-/// Jobs that are read in one go.
+/// Maximum number of jobs that are loaded at once.
 const MOST_READ: usize = 20_000;
-/// Jobs that are told in one go.
+/// Maximum number of jobs that are notified at once.
 const TOLD_AT_ONCE: usize = 64;
-/// Jobs that come within so many milliseconds are told together: what they write shares a commit, and nothing is urgent yet.
+/// Jobs due within this many milliseconds are notified together: their writes share a commit, and none is urgent yet.
 const TOGETHER_MS: i64 = 25;
 
-/// What is to be done now.
+/// What the caller has to do now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Jobs that are due.
+    /// Jobs to notify.
     pub tell: Vec<JobId>,
-    /// There are more of them: another turn at once.
+    /// More jobs are due: call again at once.
     pub more: bool,
-    /// The clock went back by so many milliseconds since the last turn: all jobs whose plans know of a later time are to be looked
-    /// for, and given to [`Ticker::revise`].
+    /// The clock went back by this many milliseconds since the last turn: the caller must find all jobs whose plans contain a later time,
+    /// and pass them to [`Ticker::revise`].
     pub went_back_ms: Option<i64>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Ticker {
     agenda: Agenda,
-    /// Jobs that were told, and when; they stand in the agenda again when they have answered.
+    /// Notified jobs, and when; they return to the agenda when they answer.
     told: HashMap<JobId, Timestamp>,
-    /// Jobs that come until then were given out to be read.
+    /// Jobs due until then were already returned for loading.
     read_until: Timestamp,
-    /// The latest turn, or when the clock was seen after it.
+    /// The time of the latest turn, or of a later look at the clock.
     last_turn: Timestamp,
 }
 
 impl Ticker {
-    /// One that knows no job yet. What is stored is read after `now`: if the clock goes back meanwhile, that is seen.
+    /// A ticker without jobs. Stored jobs are read after `now`: if the clock goes back meanwhile, that is detected.
     #[must_use]
     pub fn starting(now: Timestamp) -> Self {
         Self { last_turn: now, ..Self::default() }
     }
 
-    /// When a job comes: it is told a little before, or, if `at_its_time`, not before that.
+    /// Sets the next time of a job: it is notified a little earlier, or, with `at_its_time`, not before that time.
     pub fn planned(&mut self, job: JobId, at: Option<Timestamp>, at_its_time: bool) {
         self.told.remove(&job);
         self.agenda.set(job, at.map(|at| if at_its_time { at } else { ahead_of(at) }));
     }
 
-    /// These jobs know of a time that is still to come: they are told in the next turn, and decide what that means.
+    /// Schedules jobs whose plans contain a future time for the next turn, so that they decide again.
     pub fn revise(&mut self, jobs: impl IntoIterator<Item = JobId>) {
         for job in jobs {
             self.agenda.set(job, Some(Timestamp::default()));
         }
     }
 
-    /// The clock is seen between two turns: if it goes back from here before the next one, that is a step back too.
+    /// Records the clock between two turns, so that a step back from this time is detected.
     pub fn see(&mut self, now: Timestamp) {
         self.last_turn = self.last_turn.max(now);
     }
 
-    /// What is to be done at `now`.
+    /// Returns the actions for `now`.
     pub fn turn(&mut self, now: Timestamp) -> Turn {
         let back = self.last_turn.since_ms(now);
         self.last_turn = now;
@@ -87,17 +87,17 @@ impl Ticker {
         turn
     }
 
-    /// Jobs whose time is near and that were not named before.
+    /// Jobs that are due soon and were not returned before.
     pub fn read_ahead(&mut self, now: Timestamp) -> Vec<JobId> {
         let until = now.plus_ms(READ_MS);
-        // After a step of the clock what was read is not what comes.
+        // After a clock change the loaded jobs are not the next ones.
         let from = if self.read_until > until { now } else { self.read_until.max(now) };
         let near: Vec<(Timestamp, JobId)> = self.agenda.between(from, until).take(MOST_READ).collect();
         self.read_until = if near.len() == MOST_READ { near.last().map_or(until, |(at, _)| *at) } else { until };
         near.into_iter().map(|(_, job)| job).collect()
     }
 
-    /// Jobs that were told long ago and have not answered: their actors may have died over it.
+    /// Jobs that were notified long ago and have not answered: their actors may have died.
     pub fn unanswered(&mut self, now: Timestamp) -> Vec<JobId> {
         let mut again = Vec::new();
         for (job, since) in &mut self.told {
@@ -116,20 +116,20 @@ impl Ticker {
         self.agenda.first().map_or(latest, |first| first.min(latest))
     }
 
-    /// How many jobs come or are being told.
+    /// Number of jobs in the agenda or notified.
     #[must_use]
     pub fn len(&self) -> usize {
         self.agenda.len() + self.told.len()
     }
 
-    /// None.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// When a job that comes at `at` is told for the first time: not more than [`AHEAD_MS`] before.
+/// When a job with the time `at` is first notified: at most [`AHEAD_MS`] before.
 fn ahead_of(at: Timestamp) -> Timestamp {
     let latest = at.plus_ms(TOGETHER_MS - 1 - AHEAD_MS);
     latest.plus_ms(-latest.0.rem_euclid(TOGETHER_MS))

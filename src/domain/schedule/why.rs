@@ -1,17 +1,17 @@
-//! Why an instant of a plan made a run, or none. Every rule that may stand in the ledger has its sentence here.
+//! Explains why a scheduled time made a run or not. Each rule of the ledger has its sentence here.
 
 use super::plan::Kind;
 use super::policies::{MisfirePolicy, Overlap, Policies};
 use crate::domain::time::Timestamp;
 
-/// An answer: words for programs, sentences for people.
+/// An explanation: keywords for programs, sentences for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// fired, skipped, missed, merged, planned, notPlanned, disabled, forgotten.
     pub verdict: String,
     /// The rule.
     pub rule: String,
-    /// The whole answer, sentence by sentence.
+    /// The explanation, sentence by sentence.
     pub because: Vec<String>,
 }
 
@@ -21,12 +21,12 @@ impl Answer {
     }
 }
 
-/// The rules that may stand in the ledger.
+/// The rules in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Its time had come.
+    /// It was on time.
     Due,
-    /// The last run had asked for a later time.
+    /// The last run had requested a later time.
     Asked,
     /// A blackout covers it.
     Blackout,
@@ -34,24 +34,24 @@ pub enum Rule {
     Window,
     /// It was late, and the misfire policy decided.
     Misfire,
-    /// It was late, and more were than are made up for.
+    /// It was late, and the limit of late fires was exceeded.
     Limit,
     /// Another run was not over, and the overlap policy decided.
     Overlap,
-    /// Another scheduler told it.
+    /// An external scheduler triggered it.
     Told,
-    /// Somebody asked for a past time again.
+    /// A backfill requested a past time again.
     Backfill,
-    /// Told from outside while the job was disabled.
+    /// Triggered externally while the job was disabled.
     JobDisabled,
-    /// Told from outside, and staler than the job allows.
+    /// Triggered externally, and later than the job allows.
     Stale,
-    /// Told from outside while another run was not over.
+    /// Triggered externally while another run was not over.
     StillRunning,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 12] = [
         Self::Due,
         Self::Asked,
@@ -67,7 +67,7 @@ impl Rule {
         Self::StillRunning,
     ];
 
-    /// The word, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,46 +86,45 @@ impl Rule {
         }
     }
 
-    /// The rule of this word.
+    /// The rule with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 }
 
-/// A row of the ledger, as far as it is explained.
+/// The fields of a ledger row that the explanation needs.
 #[derive(Debug, Clone)]
 pub struct Recorded<'a> {
-    /// The instant, or the first of several.
+    /// The scheduled time, or the first of several.
     pub planned_at: Timestamp,
     /// The last of several.
     pub planned_until: Timestamp,
-    /// How many.
+    /// How many fires the row covers.
     pub instants: u64,
-    /// Why it was planned.
+    /// Why it was scheduled.
     pub kind: Kind,
     /// fired, skipped, missed, merged.
     pub verdict: &'a str,
     /// The rule that decided, if it was recorded.
     pub rule: Option<&'a str>,
-    /// The same for people.
+    /// The same as a text for people.
     pub reason: Option<&'a str>,
     /// When it was decided.
     pub decided_at: Timestamp,
-    /// The version of the job that it was decided under.
+    /// The version of the job when it was decided.
     pub version: i64,
 }
 
-/// Explains a row of the ledger; `policies` are the job's, if they are still those that it was decided under.
+/// Explains a row of the ledger; `policies` are the job's, if they have not changed since the decision.
 #[must_use]
 pub fn explain(row: &Recorded<'_>, policies: Option<&Policies>) -> Answer {
     let late = row.decided_at.since_ms(row.planned_at);
     let mut because = vec![origin(row.kind, row.planned_at)];
     if row.instants > 1 {
-        because
-            .push(format!("One row of the ledger stands for {} instants from {} to {}.", row.instants, row.planned_at, row.planned_until));
+        because.push(format!("One ledger row covers {} scheduled times from {} to {}.", row.instants, row.planned_at, row.planned_until));
     }
-    let when = if late < 0 { format!("{} ms ahead of the instant", -late) } else { format!("{late} ms after the instant") };
+    let when = if late < 0 { format!("{} ms ahead of its time", -late) } else { format!("{late} ms after its time") };
     because.push(format!("It was decided at {} ({when}), under version {} of the job.", row.decided_at, row.version));
     because.push(match row.rule.map(|name| (name, Rule::named(name))) {
         Some((_, Some(rule))) => sentence(rule, row.verdict),
@@ -144,10 +143,10 @@ pub fn explain(row: &Recorded<'_>, policies: Option<&Policies>) -> Answer {
 fn origin(kind: Kind, at: Timestamp) -> String {
     match kind {
         Kind::Plan => format!("A trigger of the job's schedule named {at}."),
-        Kind::Asked => format!("The run before asked for {at}."),
+        Kind::Asked => format!("The previous run requested {at}."),
         Kind::Silence => format!("The longest silence that the schedule allows was over at {at}."),
-        Kind::Outside => format!("Another scheduler told the broker of {at}."),
-        Kind::Backfill => format!("Somebody asked for the past instant {at} again."),
+        Kind::Outside => format!("An external scheduler triggered {at}."),
+        Kind::Backfill => format!("A backfill requested the past time {at} again."),
     }
 }
 
@@ -156,30 +155,30 @@ fn outcome(verdict: &str) -> &'static str {
         "fired" => "it made a run",
         "skipped" => "it made no run",
         "missed" => "it came too late to make a run",
-        "merged" => "another run stands for it",
-        _ => "what came of it is not known to this version",
+        "merged" => "it was merged into another run",
+        _ => "its outcome is not known to this version",
     }
 }
 
 fn sentence(rule: Rule, verdict: &str) -> String {
     let outcome = outcome(verdict);
     match rule {
-        Rule::Due => format!("It was due and within the time that counts as punctual: {outcome}."),
-        Rule::Asked => format!("The run before had asked for another time, and that goes before the plan once: {outcome}."),
+        Rule::Due => format!("It was due and within the grace period: {outcome}."),
+        Rule::Asked => format!("The previous run had requested another time, which replaces the plan once: {outcome}."),
         Rule::Blackout => format!("A blackout of the schedule covers it: {outcome}."),
-        Rule::Window => format!("It was older than the misfire window, beyond which nothing is made up for: {outcome}."),
-        Rule::Misfire => format!("It was later than the grace that a fire has, so the misfire policy decided: {outcome}."),
-        Rule::Limit => format!("More instants were late than the misfire policy makes up for: {outcome}."),
+        Rule::Window => format!("It was older than the misfire window, after which fires are not made up for: {outcome}."),
+        Rule::Misfire => format!("It was later than the grace period, so the misfire policy decided: {outcome}."),
+        Rule::Limit => format!("More fires were late than the misfire policy makes up for: {outcome}."),
         Rule::Overlap => format!("Another run of the job was not over, so the overlap policy decided: {outcome}."),
-        Rule::Told => format!("What is told from outside makes a run at once if the job can take it: {outcome}."),
-        Rule::Backfill => format!("A backfill asks for what made no run in its time: {outcome}."),
-        Rule::JobDisabled => format!("The job was disabled when the instant was told: {outcome}."),
-        Rule::Stale => format!("It was told later than the job's property StaleAfter allows: {outcome}."),
-        Rule::StillRunning => format!("Another run of the job was not over when the instant was told: {outcome}."),
+        Rule::Told => format!("An external trigger makes a run at once if the job accepts it: {outcome}."),
+        Rule::Backfill => format!("A backfill requests times that made no run: {outcome}."),
+        Rule::JobDisabled => format!("The job was disabled when it was triggered: {outcome}."),
+        Rule::Stale => format!("It was triggered later than the job's property StaleAfter allows: {outcome}."),
+        Rule::StillRunning => format!("Another run of the job was not over when it was triggered: {outcome}."),
     }
 }
 
-/// What the job's rules say where they decided.
+/// Describes the policy that decided.
 fn policy(rule: Rule, policies: &Policies) -> Option<String> {
     let misfire = &policies.misfire;
     let kind = match misfire.policy {
@@ -196,8 +195,8 @@ fn policy(rule: Rule, policies: &Policies) -> Option<String> {
             let words = match overlap {
                 Overlap::Skip => "`skip`: no second run while one is not over",
                 Overlap::QueueOne => "`queueOne`: one run waits, others are merged into it",
-                Overlap::QueueAll => "`queueAll`: each run waits for its turn",
-                Overlap::Replace => "`replace`: the run before is stopped",
+                Overlap::QueueAll => "`queueAll`: each run is queued",
+                Overlap::Replace => "`replace`: the previous run is stopped",
                 Overlap::Allow => "`allow`: runs side by side",
             };
             format!("The overlap policy is {words}.")
@@ -206,49 +205,49 @@ fn policy(rule: Rule, policies: &Policies) -> Option<String> {
     }
 }
 
-/// Where an instant stands that is not in the ledger.
+/// Why a scheduled time is not in the ledger.
 #[derive(Debug, Clone)]
 pub enum Sight {
     /// The job did not exist.
     BeforeJob {
-        /// It was made then.
+        /// When it was created.
         created: Timestamp,
-        /// By whom.
+        /// Who created it.
         by: Option<String>,
     },
     /// The job was, or is, disabled or deleted.
     Off {
         /// `disabled` or `deleted`.
         how: &'static str,
-        /// Since when.
+        /// The start of that state.
         since: Timestamp,
-        /// By whom.
+        /// Who did it.
         by: Option<String>,
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
-    /// The plan has it, and it comes.
+    /// The plan contains it, and it is not decided yet.
     Coming {
-        /// It is past and about to be decided.
+        /// Its time has passed and it will be decided soon.
         is_due: bool,
-        /// Why it is planned.
+        /// Why it is scheduled.
         kind: Kind,
-        /// What the zone made of it.
+        /// How the zone changed it.
         note: Option<String>,
         /// The blackout that covers it.
         blackout: Option<String>,
     },
-    /// The plan names it, and a run asked for a later time.
+    /// A trigger names it, but a run requested a later time.
     Overruled {
-        /// That time.
+        /// The requested time.
         asked: Timestamp,
     },
-    /// The plan had made all its runs.
+    /// The plan had made all its runs before.
     Exhausted {
-        /// That many.
+        /// The maximum number of runs.
         most: u64,
     },
-    /// Before the start or after the end of the schedule.
+    /// It is before the start or after the end of the schedule.
     OutOfBounds {
         /// The start.
         start: Option<Timestamp>,
@@ -257,75 +256,75 @@ pub enum Sight {
     },
     /// No trigger names it.
     NotNamed {
-        /// The instant before that one names.
+        /// The last scheduled time before it.
         before: Option<Timestamp>,
-        /// The instant after.
+        /// The next scheduled time after it.
         after: Option<Timestamp>,
-        /// The version of the job whose plan it is.
+        /// The version of the job with that plan.
         version: i64,
     },
-    /// The plan had it, and its row is not kept any more.
+    /// The plan contained it, and its row was removed by retention.
     CleanedAway {
-        /// The oldest row that is kept.
+        /// The oldest kept row.
         oldest: Option<Timestamp>,
-        /// The version of the job whose plan had it.
+        /// The version of the job with that plan.
         version: i64,
     },
-    /// How the job was defined then is not kept.
+    /// The definition of the job at that time is no longer stored.
     Unknown,
 }
 
-/// Explains why an instant is not in the ledger.
+/// Explains why a scheduled time is not in the ledger.
 #[must_use]
 pub fn explain_unrecorded(at: Timestamp, sight: &Sight) -> Answer {
     let by = |by: &Option<String>| by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     match sight {
         Sight::BeforeJob { created, by: who } => {
-            let text = format!("The job was made at {created}{}: nothing was planned before.", by(who));
+            let text = format!("The job was created at {created}{}: nothing was planned before.", by(who));
             Answer::new("notPlanned", "before", vec![text])
         }
         Sight::Off { how, since, by: who, reason } => {
             let because = reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             let text = format!("The job is {how} at that time, since {since}{}{because}.", by(who));
-            Answer::new("disabled", *how, vec![text, "A job that is off plans nothing.".to_owned()])
+            Answer::new("disabled", *how, vec![text, "A disabled or deleted job has no scheduled times.".to_owned()])
         }
         Sight::Coming { is_due, kind, note, blackout } => {
             let mut because = vec![origin(*kind, at)];
-            because.extend(note.as_ref().map(|note| format!("Its time zone says: {note}.")));
-            because.extend(blackout.as_ref().map(|name| format!("It falls into the blackout `{name}`: it will make no run.")));
+            because.extend(note.as_ref().map(|note| format!("Its time zone changes it: {note}.")));
+            because.extend(blackout.as_ref().map(|name| format!("The blackout `{name}` covers it: it will make no run.")));
             because.push(if *is_due { "It is due and about to be decided.".to_owned() } else { "Its time has not come yet.".to_owned() });
             Answer::new("planned", if blackout.is_some() { "blackout" } else { kind.name() }, because)
         }
         Sight::Overruled { asked } => {
-            let text = format!("A trigger names {at}, but the last run asked for {asked}: what the plan has until then is skipped once.");
+            let text = format!("A trigger names {at}, but the last run requested {asked}: the plan is skipped once until then.");
             Answer::new("planned", Rule::Asked.name(), vec![text])
         }
         Sight::Exhausted { most } => {
-            let text = format!("A trigger names {at}, but the plan ends with {most} runs, and by then they are made.");
+            let text = format!("A trigger names {at}, but the plan ends after {most} runs, and they were made before.");
             Answer::new("notPlanned", "maxFires", vec![text])
         }
         Sight::OutOfBounds { start, end } => {
             let mut because = Vec::new();
             because.extend(start.filter(|start| at < *start).map(|start| format!("The schedule begins at {start}.")));
             because.extend(end.filter(|end| at > *end).map(|end| format!("The schedule ends at {end}.")));
-            because.push(format!("So {at} is not in it."));
+            because.push(format!("So {at} is not in the plan."));
             Answer::new("notPlanned", "bounds", because)
         }
         Sight::NotNamed { before, after, version } => {
             let mut because = vec![format!("No trigger of version {version} of the job names {at}.")];
-            because.extend(before.map(|before| format!("The instant before it is {before}.")));
-            because.extend(after.map(|after| format!("The instant after it is {after}.")));
+            because.extend(before.map(|before| format!("The time before it is {before}.")));
+            because.extend(after.map(|after| format!("The time after it is {after}.")));
             Answer::new("notPlanned", "plan", because)
         }
         Sight::CleanedAway { oldest, version } => {
             let kept = oldest.map_or("The ledger keeps no row of the job".to_owned(), |oldest| {
-                format!("The oldest row that the ledger keeps of the job is that of {oldest}")
+                format!("The oldest row of the job in the ledger is that of {oldest}")
             });
-            let text = format!("The plan of version {version} had {at}, and the ledger has no row of it any more.");
-            Answer::new("forgotten", "cleaned", vec![text, format!("{kept}; what is older is cleaned away after a time.")])
+            let text = format!("The plan of version {version} contained {at}, but the ledger no longer has a row for it.");
+            Answer::new("forgotten", "cleaned", vec![text, format!("{kept}; retention removes older rows.")])
         }
         Sight::Unknown => {
-            let text = format!("How the job was defined at {at} is not kept any more, and the ledger has no row of that instant.");
+            let text = format!("The definition of the job at {at} is no longer stored, and the ledger has no row for that time.");
             Answer::new("forgotten", "history", vec![text])
         }
     }

@@ -1,7 +1,7 @@
-//! Who may ask which site now, for the whole fleet and all runs together.
+//! Decides which run may use which site now, for all nodes and runs together.
 //!
-//! The right to ask a site is given away in *turns*: one run has it for one block at a node, until the block is reported,
-//! lost, or given back. So nobody but that node counts the site's requests, and the pace holds whatever the others do.
+//! The right to use a site is granted in *turns*: one run has it for one block at a node, until the block is reported,
+//! lost, or given back. So only that node sends requests to the site, and the pace holds whatever the other nodes do.
 
 use super::{Begin, Outcome, Pace, SiteState, Why, host_of_name, is_hold_of};
 use crate::domain::ids::Identity;
@@ -9,20 +9,20 @@ use crate::domain::time::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// How long a run that was refused is remembered: it has the next turn before those that had the last one.
+/// How long a rejected run keeps its priority: it gets the next turn before the run that had the last one.
 const REMEMBERED_MS: i64 = 3_000;
-/// How long the node of a turn that was left over may go on, unless the broker's own times are longer.
+/// How long the node of an abandoned turn may continue, unless the broker's own times are longer.
 const LEFTOVER_MS: i64 = 15_000;
-/// How soon a run looks again whose site is another run's.
+/// Delay after which a run asks again while another run has the site.
 const LOOK_AGAIN_MS: i64 = 500;
-/// Operations after which sites without anything to remember are forgotten.
+/// Number of operations after which sites without any information are removed.
 const SWEEP: u32 = 20_000;
 
-/// A turn that is given away.
+/// A granted turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     run: Identity,
-    /// When it ends if nothing is heard of it.
+    /// When it ends unless it is renewed.
     until: Timestamp,
 }
 
@@ -30,20 +30,20 @@ struct Turn {
 struct Entry {
     state: SiteState,
     turn: Option<Turn>,
-    /// The run that was refused first, and until when that is remembered.
+    /// The run that was rejected first, and how long it keeps its priority.
     next: Option<(Identity, Timestamp)>,
-    /// The pace of the run that asked last.
+    /// The pace of the last run that asked.
     pace: Option<Pace>,
 }
 
-/// A turn, as its node is told.
+/// A turn, as sent to its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
     /// Milliseconds between two requests.
     pub delay_ms: u32,
-    /// Up to so many more.
+    /// Maximum random addition to the delay, in milliseconds.
     pub jitter_ms: u32,
-    /// Requests at once.
+    /// Number of concurrent requests.
     pub connections: u16,
 }
 
@@ -52,27 +52,27 @@ pub struct Granted {
 pub struct SiteView {
     /// Its name.
     pub name: Arc<str>,
-    /// The run whose turn it is.
+    /// The run that has the turn.
     pub run: Option<Identity>,
-    /// When it may be asked next, unless it is being asked.
+    /// Earliest time of the next request, unless the site is in use.
     pub next_at: Timestamp,
-    /// Milliseconds between two requests; none: no run has asked since the broker began.
+    /// Milliseconds between two requests; `None`: no run has asked for a turn since the broker started.
     pub delay_ms: Option<u32>,
-    /// Until when it is held off, and why.
+    /// The end of its hold-off, and the reason.
     pub held: Option<(Timestamp, Why)>,
     /// Failures in a row.
     pub failures: u8,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Board {
     sites: HashMap<Arc<str>, Entry>,
-    /// Sites that somebody holds by hand, each behind its host. Some may be over.
+    /// Sites held by hand, each with its host. Some holds may have expired.
     held: BTreeSet<(Arc<str>, Arc<str>)>,
-    /// When the last of them is over.
+    /// When the last of these holds ends.
     held_until: Timestamp,
-    /// From then on no turn is given away for a while: nodes may have some of an earlier broker.
+    /// From this time on no turns are granted for a while: nodes may still use turns of an earlier broker.
     quiet_from: Timestamp,
     quiet_until: Timestamp,
     leftover_ms: i64,
@@ -80,13 +80,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// An empty one. A node goes on for `right_ms` without a word from the broker.
+    /// An empty board. A node may continue for `right_ms` without a message from the broker.
     #[must_use]
     pub fn new(right_ms: i64) -> Self {
         Self { leftover_ms: right_ms.max(LEFTOVER_MS), ..Self::default() }
     }
 
-    /// Sites as they were stored.
+    /// Loads stored sites.
     pub fn load(&mut self, rows: impl IntoIterator<Item = (Arc<str>, SiteState)>, now: Timestamp) {
         for (name, state) in rows {
             if let Some(until) = state.held_by_hand(now) {
@@ -101,7 +101,7 @@ impl Board {
         self.held_until = self.held_until.max(until);
     }
 
-    /// No turn is given away between these times, and a site is not asked before its own delay has passed besides.
+    /// No turns are granted between these times, and for each site until its own delay has passed after that.
     pub fn quiet(&mut self, from: Timestamp, until: Timestamp) {
         (self.quiet_from, self.quiet_until) = (from, self.quiet_until.max(until));
     }
@@ -116,19 +116,19 @@ impl Board {
         if !self.sites.contains_key(name) {
             self.sites.insert(name.into(), Entry::default());
         }
-        self.sites.get_mut(name).expect("it was put in just now")
+        self.sites.get_mut(name).expect("the entry was just inserted")
     }
 
-    /// A run asks for a turn at a site, which lasts until `until` if nothing is heard of it.
+    /// A run asks for a turn at a site; the turn lasts until `until` unless it is renewed.
     ///
     /// # Errors
-    /// When it may ask again.
+    /// The time when it may ask again.
     pub fn take(&mut self, name: &str, pace: Pace, run: Identity, until: Timestamp, now: Timestamp) -> Result<Granted, Timestamp> {
         if let Some((_, until)) = self.held_by_hand(name, now) {
             return Err(until);
         }
         if pace == Pace::FREE {
-            // Where there is no pace, no other turn can be in the way.
+            // Without a pace there are no turns.
             return Ok(Granted { delay_ms: 0, jitter_ms: 0, connections: pace.connections });
         }
         if now < self.quiet_until {
@@ -137,12 +137,12 @@ impl Board {
         let (quiet_from, after_quiet, leftover_ms) = (self.quiet_from, self.quiet_until.plus_ms(pace.delay_ms.into()), self.leftover_ms);
         let entry = self.entry(name, now);
         if now < after_quiet && entry.state.changed_at() < quiet_from {
-            // Its last request may have begun when the quiet time ended.
+            // A request of an earlier turn may have begun when the quiet time ended.
             return Err(after_quiet);
         }
         entry.pace = Some(pace);
         if let Some(turn) = entry.turn.as_mut().filter(|turn| turn.run == run) {
-            // A run that asks has no block of the site out: the turn is of an actor of the run that has died.
+            // A run that asks has no dispatched block of the site: the turn belongs to a dead actor of the run.
             turn.until = turn.until.min(now.plus_ms(leftover_ms));
         }
         if entry.turn.is_some_and(|turn| turn.until <= now) {
@@ -162,7 +162,7 @@ impl Board {
         match entry.state.may_begin(now, pace) {
             Begin::Yes => {}
             Begin::NotBefore(at, _) => {
-                // The site may rest for longer than a run is remembered otherwise.
+                // The site may wait longer than the run keeps its priority, so extend it.
                 entry.next = entry.next.filter(|(next, _)| *next == run).map(|_| (run, at.plus_ms(REMEMBERED_MS)));
                 return Err(at);
             }
@@ -170,12 +170,12 @@ impl Board {
         }
         (entry.turn, entry.next) = (Some(Turn { run, until }), None);
         let delay_ms = entry.state.begin_to_begin_ms(pace);
-        // After failures one request finds out whether the site is well.
+        // After failures a single request probes the site.
         let connections = if entry.state.failures() > 0 { 1 } else { pace.connections };
         Ok(Granted { delay_ms, jitter_ms: pace.delay_ms / 10, connections })
     }
 
-    /// The turn of a run lasts longer, or it turns out that it has one. False if the site is another run's now.
+    /// Extends the turn of a run, or registers one that it already has. Returns false if another run has the site now.
     pub fn renew(&mut self, name: &str, run: Identity, until: Timestamp, now: Timestamp) -> bool {
         let turn = &mut self.entry(name, now).turn;
         let is_mine = turn.is_none_or(|turn| turn.run == run || turn.until <= now);
@@ -185,15 +185,15 @@ impl Board {
         is_mine
     }
 
-    /// What requests to a site have shown; `began` is when the last of them began. Gives back what is to be stored of the
-    /// site from now on, if that has changed: nothing where it is as any other.
+    /// Applies the outcomes of requests to a site; `began` is the start of the last request. Returns the state to store if the stored
+    /// state must change: `Some(None)` deletes it, because the site has the default state.
     pub fn learn(&mut self, name: &str, pace: Pace, outcomes: &[Outcome], began: Timestamp, now: Timestamp) -> Option<Option<SiteState>> {
         let state = &mut self.entry(name, now).state;
         let was = *state;
         let dice = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) ^ now.0 as u32;
         for (i, outcome) in outcomes.iter().enumerate() {
             state.begun(began, pace, dice(i));
-            // What a site asks for, and what follows from a failure, counts from when it is known.
+            // A requested pause, and the effects of a failure, count from when they are known.
             let at = if outcome.ended.is_well() { began } else { now };
             state.ended(at, pace, *outcome);
         }
@@ -205,17 +205,17 @@ impl Board {
         }
     }
 
-    /// The turn of a run is over; `wait_ms` is how long nobody else may begin one. Gives back when the site may be asked.
+    /// Ends the turn of a run; no other run may begin one for `wait_ms`. Returns when the site may be used again.
     pub fn release(&mut self, name: &str, run: Identity, wait_ms: i64, now: Timestamp) -> Timestamp {
         let entry = self.entry(name, now);
         if entry.turn.is_some_and(|turn| turn.run == run) {
-            // What the node may still do ends with the turn.
+            // The node may still send requests until the turn ends.
             entry.turn = (wait_ms > 0).then(|| Turn { run, until: now.plus_ms(wait_ms) });
         }
         entry.state.next_at(now).max(now.plus_ms(wait_ms))
     }
 
-    /// Somebody holds a site by hand: no run begins a turn there. Gives back what is to be stored.
+    /// Holds a site by hand: no run begins a turn there. Returns the state to store.
     pub fn hold(&mut self, name: &str, until: Timestamp, now: Timestamp) -> SiteState {
         self.forget_holds(now);
         let state = &mut self.entry(name, now).state;
@@ -225,7 +225,7 @@ impl Board {
         state
     }
 
-    /// Somebody ends a hold, whatever its reason. Gives back what is to be stored.
+    /// Ends any hold of a site. Returns the state to store.
     pub fn free(&mut self, name: &str, now: Timestamp) -> Option<SiteState> {
         let state = &mut self.entry(name, now).state;
         state.release(now);
@@ -234,7 +234,7 @@ impl Board {
         Some(state).filter(|state| !state.is_usual(0, now))
     }
 
-    /// Until when this very site is held, and why.
+    /// Until when exactly this site is held, and why.
     #[must_use]
     pub fn own_hold(&self, name: &str, now: Timestamp) -> Option<(Timestamp, Why)> {
         self.sites.get(name)?.state.held_until(now)
@@ -251,7 +251,7 @@ impl Board {
         now < self.held_until && !self.held.is_empty()
     }
 
-    /// The hold by hand that counts for a site ([`is_hold_of`]), and until when.
+    /// The manual hold that applies to a site ([`is_hold_of`]), and its end.
     #[must_use]
     pub fn held_by_hand(&self, name: &str, now: Timestamp) -> Option<(Arc<str>, Timestamp)> {
         if !self.has_holds(now) {
@@ -265,7 +265,7 @@ impl Board {
             .max_by_key(|(_, until)| *until)
     }
 
-    /// A site as it is.
+    /// The view of a site.
     #[must_use]
     pub fn view(&self, name: &str, now: Timestamp) -> Option<SiteView> {
         let by_hand = self.held_by_hand(name, now).map(|(_, until)| (until, Why::Operator));
@@ -286,8 +286,8 @@ impl Board {
         })
     }
 
-    /// Sites that there is something to remember of, by their names: those behind `after` whose name has this part, and of
-    /// these only those that are held, or are not, if that is asked for.
+    /// Sites with information, by name: those after `after` whose name contains `part`; with `held` only those that are held, or only
+    /// those that are not.
     #[must_use]
     pub fn page(&self, part: &str, held: Option<bool>, after: Option<&str>, most: usize, now: Timestamp) -> Vec<SiteView> {
         let follows = |name: &str| name.contains(part) && after.is_none_or(|after| name > after);
@@ -297,7 +297,7 @@ impl Board {
         views.filter(|view| held.is_none_or(|held| held == view.held.is_some())).take(most).collect()
     }
 
-    /// Sites that there is something to remember of, and those of them that are held.
+    /// Number of sites with information, and how many of them are held.
     #[must_use]
     pub fn counts(&self, now: Timestamp) -> (usize, usize) {
         (self.sites.len(), self.sites.values().filter(|entry| entry.state.held_until(now).is_some()).count())
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], end.plus_ms(-300), end), None, "as any other");
         let next = board.release(SITE, run(1), 0, end);
         assert!((700..=800).contains(&next.since_ms(end)), "{next}");
-        // The second run asked meanwhile, so the first one waits for it.
+        // The second run asked meanwhile, so it goes first.
         assert!(board.take(SITE, PACE, run(2), later, end).is_err());
         assert!(board.take(SITE, PACE, run(1), later, next).is_err());
         assert!(board.take(SITE, PACE, run(2), later, next).is_ok());
@@ -349,7 +349,7 @@ mod tests {
         assert!(board.take(SITE, PACE, run(2), later, T.plus_ms(15_000)).is_ok());
         let much_later = T.plus_ms(9_000_000);
         assert!(board.take(SITE, PACE, run(1), much_later, T.plus_ms(615_000)).is_ok(), "nothing was heard of it");
-        // The run itself has no block out: its turn is that of an actor that has died.
+        // The run itself has no dispatched block: its turn belongs to a dead actor.
         assert!(board.take(SITE, PACE, run(1), much_later, T.plus_ms(617_000)).is_err());
         assert!(board.take(SITE, PACE, run(2), much_later, T.plus_ms(616_999 + LEFTOVER_MS)).is_err());
         assert!(board.take(SITE, PACE, run(2), much_later, T.plus_ms(622_000 + LEFTOVER_MS)).is_ok());
@@ -379,7 +379,7 @@ mod tests {
     fn a_hold_counts_from_when_it_is_known() {
         let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
         board.take(SITE, PACE, run(1), later, T).expect("it is free");
-        // The last of its requests began half a minute before the report with what the site asked for.
+        // The last request began half a minute before the report that contained the site's `Retry-After`.
         let (began, timed_out) = (T, Outcome { ended: Ended::TimedOut, elapsed_ms: 30_000, retry_after_ms: None });
         board.learn(SITE, PACE, &[timed_out, answered(429, Some(30_000))], began, T.plus_ms(30_000));
         let next = board.release(SITE, run(1), 0, T.plus_ms(30_000));
@@ -442,7 +442,7 @@ mod tests {
         let held = board.hold("other.org", until, T);
         assert!(!held.is_forgettable(T) && held.is_forgettable(until), "nobody asked it since");
         board.hold(SITE, until.plus_ms(1), until);
-        // What a site asks for meanwhile makes the hold longer, and no shorter.
+        // A `Retry-After` of the site can extend the hold, but not shorten it.
         let longer = board.learn(SITE, PACE, &[answered(429, Some(90_000))], until, until).flatten().expect("it is held");
         assert_eq!(longer.held_by_hand(until), Some(until.plus_ms(90_000)));
     }

@@ -7,24 +7,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use url::{Host, Url};
 
-/// What a site is.
+/// How requests are grouped into sites.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum SiteBy {
-    /// A host name, whatever its port.
+    /// By host name, for all ports.
     #[default]
     Host,
-    /// The domain that somebody registered: `example.co.uk` for `www.example.co.uk` (Public Suffix List).
+    /// By registrable domain: `example.co.uk` for `www.example.co.uk` (Public Suffix List).
     Domain,
-    /// The address that the host has.
+    /// By the IP address of the host.
     Ip,
 }
 
 impl SiteBy {
     const ALL: [Self; 3] = [Self::Host, Self::Domain, Self::Ip];
 
-    /// The name, as it is stored and sent.
+    /// The name as stored and sent.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,12 +40,12 @@ impl FromStr for SiteBy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|by| by.name().eq_ignore_ascii_case(text.trim()));
-        found.ok_or_else(|| format!("`{}` is no kind of site: host, domain or ip is expected", text.chars().take(40).collect::<String>()))
+        found.ok_or_else(|| format!("unknown kind of site `{}`: expected host, domain or ip", text.chars().take(40).collect::<String>()))
     }
 }
 
-/// The host of a URL as sites are named by it: lower case, without a dot at its end, an IPv6 address without brackets. Empty
-/// if the URL has none.
+/// The host of a URL in the form used in site names: lower case, without a trailing dot, an IPv6 address without brackets. Empty
+/// if the URL has no host.
 #[must_use]
 pub fn host_of(url: &Url) -> String {
     match url.host() {
@@ -56,10 +56,9 @@ pub fn host_of(url: &Url) -> String {
     }
 }
 
-/// The name of the site of a URL. `address` is the address that its host has, if that is known; until then a site by address
-/// is its host.
+/// The name of the site of a URL. `address` is the address of its host, if known; until then a site by address uses the host name.
 ///
-/// Names of different kinds may be equal (`example.com` as a host and as a domain): then it is one site, and one pace.
+/// Names of different kinds may be equal (`example.com` as a host and as a domain): then they share one site and one pace.
 #[must_use]
 pub fn site_key(url: &Url, by: SiteBy, address: Option<IpAddr>) -> String {
     let host = host_of(url);
@@ -73,7 +72,7 @@ pub fn site_key(url: &Url, by: SiteBy, address: Option<IpAddr>) -> String {
     }
 }
 
-/// The host in the name of a site: a site is named by a host, by an address or, where it has no pace, by an origin.
+/// The host in the name of a site. A site name is a host, an address or, for a site without a pace, an origin.
 #[must_use]
 pub fn host_of_name(name: &str) -> String {
     if !name.contains("://") {
@@ -82,17 +81,17 @@ pub fn host_of_name(name: &str) -> String {
     Url::parse(name).map_or_else(|_| name.to_owned(), |url| host_of(&url))
 }
 
-/// Whether a hold of one name counts for a site: a hold of a host counts for all its origins too, and one of an origin for the
-/// whole host where that is one site.
+/// Whether a hold of one name applies to a site: a hold of a host applies to all its origins too, and a hold of an origin applies
+/// to the whole host if the host is one site.
 #[must_use]
 pub fn is_hold_of(held: &str, site: &str) -> bool {
     held == site || host_of_name(held) == site || host_of_name(site) == held
 }
 
-/// The name of a site, read from what a person writes: a host, an address or an origin.
+/// Parses the name of a site from user input: a host, an address or an origin.
 ///
 /// # Errors
-/// It is none of them; what is expected.
+/// The text is none of them; the error describes the expected form.
 pub fn site_name(text: &str) -> Result<String, String> {
     const EXPECTED: &str = "a host (example.org), an address or an origin (http://example.org:8080) is expected";
     let text = text.trim();
@@ -115,29 +114,29 @@ pub fn site_name(text: &str) -> Result<String, String> {
         return Ok(address.to_string());
     }
     if text.contains(['/', '?', '#', '@', '*', '\\']) || text.chars().any(char::is_whitespace) {
-        return Err(wrong("it has characters that no host has"));
+        return Err(wrong("it contains characters that are not allowed in a host"));
     }
     if text.contains(':') {
-        return Err(wrong("a port needs its origin"));
+        return Err(wrong("a port is allowed in an origin only"));
     }
     let url = Url::parse(&format!("http://{text}/")).ok().filter(|url| is_plain(url) && !host_of(url).is_empty());
     url.map(|url| host_of(&url)).ok_or_else(|| wrong("it is not a host"))
 }
 
-/// The registrable domain of a host name; `None` for a public suffix itself, which anybody's names may stand under, and for
-/// this machine's own names. A last label that the list does not have is a suffix, as the list's own rules say.
+/// The registrable domain of a host name; `None` for a public suffix itself, under which anyone may register names, and for this
+/// machine's own names. An unlisted last label counts as a suffix, following the rules of the list.
 #[cfg(any(feature = "broker", feature = "agent"))]
 fn registrable(host: &str) -> Option<&str> {
     if is_localhost(host) { None } else { psl::domain_str(host) }
 }
 
-/// The SDK alone asks no site, and does without the list.
+/// The SDK alone requests no sites and does not need the list.
 #[cfg(not(any(feature = "broker", feature = "agent")))]
 fn registrable(_: &str) -> Option<&str> {
     None
 }
 
-/// An IPv4 address that is written as an IPv6 one is the same site.
+/// An IPv4 address written as an IPv6 address is the same site.
 fn canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
@@ -145,12 +144,11 @@ fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Endings of names that the public DNS does not have (RFC 6761, RFC 6762, RFC 8375, and `internal` by ICANN's decision).
+/// Suffixes that do not exist in the public DNS (RFC 6761, RFC 6762, RFC 8375, and `internal` by ICANN's decision).
 const PRIVATE_NAMES: [&str; 4] = [".test", ".local", ".home.arpa", ".internal"];
 
-/// Whether a host is this machine or stands in a private network, as far as that is known: by an address in the URL, by a
-/// name that the public DNS does not have (`localhost`, `build`, `web.internal`), or by the address that the host is known to
-/// have. Such sites are not paced unless that is asked for.
+/// Whether a host is this machine or in a private network, as far as known: by an address in the URL, by a name that does not exist in the
+/// public DNS (`localhost`, `build`, `web.internal`), or by the known address of the host. Such sites have no pace unless a rule sets one.
 #[must_use]
 pub fn is_private(url: &Url, address: Option<IpAddr>) -> bool {
     let known: IpAddr = match url.host() {

@@ -1,7 +1,7 @@
-//! Sites, and how often they may be asked.
+//! Sites, and how often requests may be sent to them.
 //!
-//! A site is what politeness counts by: a host, a registrable domain or an address ([`SiteBy`]). [`Pace`] is what the rules
-//! allow at a site, [`SiteState`] is what its answers have led to. Nothing here reads a clock or keeps a list: time comes in,
+//! A site is the unit of politeness: a host, a registrable domain or an address ([`SiteBy`]). [`Pace`] is the allowed rate
+//! at a site, [`SiteState`] is the effect of its past responses. Nothing here reads a clock or keeps a list: time is passed in,
 //! and the caller keeps one state for each [`site_key`].
 
 mod board;

@@ -1,63 +1,63 @@
-//! What the rules allow at a site. Rules come from a job, from the broker's configuration and from robots.txt; of several
-//! that speak about a site the slowest wins.
+//! The allowed pace at a site. Rules come from a job, from the broker's configuration and from robots.txt; if several rules
+//! apply to a site, the slowest wins.
 
 use crate::domain::targets::Rule;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// Milliseconds between two requests to a site that no rule speaks about.
+/// Default delay between two requests to a site, in milliseconds.
 pub const DEFAULT_DELAY_MS: u32 = 1_000;
-/// The longest delay that a rule may ask for, a day.
+/// The longest delay that a rule may set: one day.
 pub const MOST_DELAY_MS: u32 = 86_400_000;
-/// Connections to a site that is not paced.
+/// Maximum number of connections to a site without a pace.
 pub const MOST_CONNECTIONS: u16 = 1_024;
-/// A delay is drawn out by up to this part of itself, so that requests do not come like clockwork: `delay / 10`. On average a
-/// site is asked 5 % less often than the rules allow.
+/// Each delay is extended by a random part of up to `delay / 10`, so that requests are not sent at regular intervals. On average
+/// a site gets 5 % fewer requests than the rules allow.
 const JITTER: u32 = 10;
 
-/// One rule: what it does not name it leaves open.
+/// One rule: unset members impose no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Maximum number of concurrent connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u16>,
-    /// Milliseconds between the beginnings of two requests.
+    /// Milliseconds between the starts of two requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u32>,
 }
 
-/// What holds at a site.
+/// The pace at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Connections at a time; at least one.
+    /// Maximum number of concurrent connections; at least one.
     pub connections: u16,
-    /// Milliseconds between the beginnings of two requests; 0: it is not paced.
+    /// Milliseconds between the starts of two requests; 0: no pace.
     pub delay_ms: u32,
 }
 
 impl Default for Pace {
-    /// What a webmaster who has never heard of us accepts.
+    /// A rate that site owners generally accept.
     fn default() -> Self {
         Self { connections: 1, delay_ms: DEFAULT_DELAY_MS }
     }
 }
 
 impl Pace {
-    /// No limits: a private site that nobody has a rule for.
+    /// No limits: a private site without a rule.
     pub const FREE: Self = Self { connections: MOST_CONNECTIONS, delay_ms: 0 };
 
-    /// The delay for this draw of the dice: never less than the delay, and at most a tenth more.
+    /// The delay with a random addition: at least the delay, and at most a tenth more.
     #[must_use]
     pub fn jittered_ms(self, dice: u32) -> u32 {
         let span = u64::from(self.delay_ms / JITTER);
-        // Below `span + 1`, so the sum fits.
+        // The factor is below `span + 1`, so the sum fits.
         self.delay_ms.saturating_add(((u64::from(dice) * (span + 1)) >> 32) as u32)
     }
 }
 
-/// The pace that follows from all rules that speak about a site: the fewest connections and the longest delay. What none of
-/// them names is the default, or free at a private site ([`super::is_private`]).
+/// Combines all rules that apply to a site: the fewest connections and the longest delay. Values that no rule sets are the
+/// default, or unlimited for a private site ([`super::is_private`]).
 #[must_use]
 pub fn slowest(is_private: bool, rules: impl IntoIterator<Item = Limits>) -> Pace {
     let mut all = Limits::default();
@@ -75,22 +75,22 @@ pub fn slowest(is_private: bool, rules: impl IntoIterator<Item = Limits>) -> Pac
 /// A rule of the broker's configuration: limits for the hosts of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteRule {
-    /// The hosts; none: all.
+    /// The hosts; `None`: all.
     hosts: Option<Rule>,
-    /// What holds there.
+    /// The limits for these hosts.
     pub limits: Limits,
 }
 
 impl SiteRule {
-    /// Whether it speaks about a host, as it is written, and a port.
+    /// Whether it applies to a host, as written, and a port.
     #[must_use]
     pub fn is_about(&self, host: &str, port: u16) -> bool {
         self.hosts.as_ref().is_none_or(|rule| rule.is_written(host, port))
     }
 }
 
-/// `PATTERN delay=MS connections=N`, one of the two or both: `*.example.org delay=5000 connections=2`. The pattern is a host,
-/// `host:port`, `*.suffix`, an address, a network or `*`.
+/// Format: `PATTERN delay=MS connections=N`, with one or both limits: `*.example.org delay=5000 connections=2`. The pattern is a
+/// host, `host:port`, `*.suffix`, an address, a network or `*`.
 impl FromStr for SiteRule {
     type Err = String;
 
@@ -131,7 +131,7 @@ impl FromStr for SiteRule {
     }
 }
 
-/// Rules with a comma or a line break between them, as an environment variable has them.
+/// Rules separated by commas or line breaks, as in an environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteRules(pub Vec<SiteRule>);
 
@@ -141,7 +141,7 @@ impl FromStr for SiteRules {
     fn from_str(text: &str) -> Result<Self, String> {
         let rules = text.split([',', '\n']).filter(|rule| !rule.trim().is_empty());
         let rules = rules.map(str::parse).collect::<Result<Vec<_>, String>>()?;
-        // Of nothing at all the rule says best what is expected.
+        // For an empty text the error of a single rule explains the expected form best.
         if rules.is_empty() && !text.trim().is_empty() { text.parse().map(|rule| Self(vec![rule])) } else { Ok(Self(rules)) }
     }
 }

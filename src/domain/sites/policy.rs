@@ -1,28 +1,28 @@
-//! What a job says of the sites that its runs ask.
+//! The settings of a job for the sites that its runs use.
 
 use super::{Limits, Pace, SiteBy, SiteRule, is_private, site_key, slowest};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// See the module's text. Stored with each run.
+/// See the module documentation. Stored with each run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SitePolicy {
-    /// What a site is.
+    /// How requests are grouped into sites.
     pub by: SiteBy,
-    /// How fast a site may be asked.
+    /// The limits for each site.
     pub limits: Limits,
-    /// Whether robots.txt is obeyed; none: at public hosts.
+    /// Whether robots.txt is obeyed; `None`: at public hosts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub robots: Option<bool>,
 }
 
-/// The site of a request, as a policy sees it.
+/// The site of a request under a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// The name of the site.
     pub name: String,
-    /// How fast it may be asked.
+    /// Its pace.
     pub pace: Pace,
 }
 
@@ -33,14 +33,14 @@ impl SitePolicy {
         self.robots.unwrap_or_else(|| !is_private(url, None))
     }
 
-    /// The site of a URL; none if neither pace nor robots.txt has to be kept there.
+    /// The site of a URL; `None` if neither a pace nor robots.txt applies there.
     #[must_use]
     pub fn site(&self, url: &Url, rules: &[SiteRule]) -> Option<Named> {
         let pace = self.pace(url, rules);
         if pace != Pace::FREE {
             return Some(Named { name: site_key(url, self.by, None), pace });
         }
-        // Such a site is named by its origin: so it has one robots.txt.
+        // Such a site is named by its origin, because each origin has its own robots.txt.
         self.obeys_robots(url).then(|| Named { name: url.origin().ascii_serialization(), pace })
     }
 
@@ -53,7 +53,7 @@ impl SitePolicy {
     }
 }
 
-/// A URL at the site of this name.
+/// A URL on the site with this name.
 #[must_use]
 pub fn url_at(name: &str) -> Option<Url> {
     if name.contains("://") {

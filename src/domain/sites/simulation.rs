@@ -1,5 +1,5 @@
-//! Many sites under a seeded dice: random paces, answers, failures, restarts and clocks that go back. After every step the
-//! promises hold, and a site that is well again comes back to its pace.
+//! Simulates many sites with seeded random numbers: paces, responses, failures, restarts and clocks that go back. After every step
+//! the guarantees hold, and a recovered site returns to its pace.
 
 use super::*;
 use crate::domain::time::Timestamp;
@@ -20,11 +20,11 @@ impl Dice {
     }
 }
 
-/// A site, and what its own log shows.
+/// A site, and the log that it keeps itself.
 struct Site {
     state: SiteState,
     pace: Pace,
-    /// When each request under way began, and when it will end.
+    /// The start and the end of each request in progress.
     under_way: Vec<(Timestamp, Timestamp, Outcome)>,
     last_begin: Option<Timestamp>,
     asked_until: Option<Timestamp>,
@@ -88,7 +88,7 @@ proptest! {
         for _ in 0..2_000 {
             now = now.plus_ms(i64::from(dice.below(700)));
             for site in &mut sites {
-                // A restart: what is under way is not known any more, and the site has forgotten it too.
+                // A restart: the broker loses the requests in progress, and so does the site.
                 if dice.below(500) == 0 {
                     site.state = SiteState::of_row(&site.state.to_row()).expect("a row");
                     site.under_way.clear();
@@ -96,7 +96,7 @@ proptest! {
                 site.step(now, &mut dice, false)?;
             }
         }
-        // All are well from now on. The longest hold-off is over after ten minutes that a site asked for, or an hour.
+        // All sites are healthy from now on. The longest hold-off ends after ten minutes (requested by a site) or an hour.
         let well_from = now;
         for site in &mut sites {
             let mut now = well_from;
@@ -107,7 +107,7 @@ proptest! {
             }
             now = site.state.next_at(now);
             prop_assert!(now.since_ms(well_from) <= i64::from(MOST_HOLD_MS) + 60_000, "held for ever");
-            // One probe and a dozen of good answers lead back to the pace.
+            // One probe and a dozen successful responses restore the pace.
             for _ in 0..16 {
                 now = site.state.next_at(now);
                 prop_assert_eq!(site.state.may_begin(now, site.pace), Begin::Yes);
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// The clock goes back at any moment: no wait gets longer than it was, and no site is stuck.
+    /// When the clock goes back, no wait gets longer, and no site gets stuck.
     #[test]
     fn no_wait_grows_when_the_clock_goes_back(seed in 1..u64::MAX) {
         let mut dice = Dice(seed);
@@ -133,7 +133,7 @@ proptest! {
             if dice.below(4) == 0 {
                 now = now.plus_ms(-i64::from(dice.below(1_000_000)));
                 if let Begin::NotBefore(until, _) = state.may_begin(now, pace) {
-                    // Seen from the instant of its last change a wait may have been longer, never longer than it was made.
+                    // Seen from the time of its last change a wait may have been longer, but never longer than originally set.
                     prop_assert!(until.since_ms(now) <= left.max(i64::from(u32::from_le_bytes(state.to_row()[8..12].try_into().expect("4"))))
                         .max(i64::from(u32::from_le_bytes(state.to_row()[12..16].try_into().expect("4")))));
                     now = until;

@@ -1,65 +1,65 @@
-//! What the answers of a site have led to: when it may be asked again.
+//! The state of a site that results from its responses: when it may get the next request.
 //!
 //! Two things slow a site down beyond its [`Pace`]:
 //!
-//! - **Slow answers.** After each request the site rests as long as it takes to answer, so that it is busy for us half of the
-//!   time at most (Heritrix, *Politeness parameters*: `delay-factor` 1, `max-delay-ms` 30000). As in Scrapy's AutoThrottle the
-//!   time is halved into by each quicker answer, is taken at once from a slower one, is divided by the connections, and an error
-//!   never makes it shorter.
-//! - **Hold-off.** A site that asks for it (429, 503 with `Retry-After`) or fails again and again is not asked at all for a while.
-//!   The while doubles up to a bound. The first request after it goes alone.
+//! - **Slow responses.** After each request the site rests for as long as it took to respond, so we use at most half of its time
+//!   (Heritrix, *Politeness parameters*: `delay-factor` 1, `max-delay-ms` 30000). As in Scrapy's AutoThrottle a faster response
+//!   halves the difference, a slower response takes effect at once, the time is divided by the number of connections, and an error
+//!   never shortens it.
+//! - **Hold-off.** A site that requests it (429, 503 with `Retry-After`) or fails repeatedly gets no requests for a while. This
+//!   time doubles up to a limit. The first request after it is sent alone.
 //!
-//! All times are spans since the last change, so a clock that goes back makes no wait longer than it was.
+//! All times are durations since the last change, so a clock that goes back never extends a wait.
 
 use super::pace::Pace;
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The longest rest because of slow answers.
+/// The maximum rest after slow responses.
 pub const MOST_REST_MS: u32 = 30_000;
-/// The longest time that a site is held off without having asked for it.
+/// The maximum hold-off that the site did not request.
 pub const MOST_HOLD_MS: u32 = 3_600_000;
-/// The longest time that a site can ask to be left alone for.
+/// The maximum hold-off that a site can request.
 pub const MOST_RETRY_AFTER_MS: u32 = 86_400_000;
-/// The longest time that a site can be held by hand: 49 days.
+/// The maximum duration of a manual hold: 49 days.
 pub const MOST_OPERATOR_MS: u32 = 49 * 86_400_000;
-/// The first hold-off.
+/// The duration of the first hold-off.
 const FIRST_HOLD_MS: u32 = 10_000;
-/// Failures in a row that are not yet a reason to hold a site off: one page may be broken.
+/// Number of consecutive failures without a hold-off: a single page may be broken.
 const TOLERATED: u8 = 2;
-/// The rest after a first *too many requests* of a site that answers at once.
+/// The rest after a first *too many requests* from a site that responds at once.
 const FIRST_REST_MS: u32 = 250;
-/// What a site has shown is forgotten after this time without a request.
+/// The state of a site is discarded after this time without a request.
 const FORGOTTEN_MS: i64 = 86_400_000;
-/// A rest below this is none.
+/// A shorter rest is ignored.
 const LEAST_REST_MS: u32 = 8;
 
-/// Why a site may not be asked at present.
+/// Why a site may not get requests at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Why {
-    /// The least time between two requests is not over.
+    /// The minimum time between two requests has not passed.
     Delay,
-    /// It answers slowly and is asked less often.
+    /// It responds slowly and gets fewer requests.
     SlowAnswers,
     /// All connections that it allows are in use.
     Connections,
-    /// It said when to come again.
+    /// Its response contained `Retry-After`.
     RetryAfter,
-    /// It answered 429 without a time.
+    /// It returned 429 without `Retry-After`.
     TooManyRequests,
-    /// It does not answer in time.
+    /// It does not respond in time.
     Timeouts,
-    /// It refuses connections or cuts them.
+    /// It refuses or resets connections.
     Refused,
-    /// It answers 5xx.
+    /// It returns 5xx.
     ServerErrors,
-    /// Its name is not resolved.
+    /// Its name cannot be resolved.
     Dns,
-    /// No TLS session comes about.
+    /// The TLS handshake fails.
     Tls,
-    /// Somebody asked for it.
+    /// An operator holds it.
     Operator,
 }
 
@@ -110,68 +110,68 @@ impl Why {
 pub enum Begin {
     /// At once.
     Yes,
-    /// Not before this instant.
+    /// Not before this time.
     NotBefore(Timestamp, Why),
-    /// When one of those that are under way has ended.
+    /// After one of the requests in progress has ended.
     Full,
 }
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// With an answer of this status.
+    /// With a response of this status.
     Answered(u16),
-    /// There was no answer in time.
+    /// Without a response in time.
     TimedOut,
-    /// The connection was refused, or cut before the answer was whole.
+    /// The connection was refused, or closed before the response was complete.
     Refused,
-    /// The name was not resolved.
+    /// The name could not be resolved.
     Dns,
-    /// No TLS session came about.
+    /// The TLS handshake failed.
     Tls,
-    /// It was not sent, or what became of it is unknown: nothing is learned of the site.
+    /// It was not sent, or its result is unknown: it changes nothing.
     Unknown,
 }
 
 impl Ended {
-    /// Whether the site has answered, and neither failed nor asked to be left alone.
+    /// Whether the site responded without a failure and without requesting a pause.
     #[must_use]
     pub const fn is_well(self) -> bool {
         matches!(self, Self::Answered(status) if status < 500 && status != 429)
     }
 }
 
-/// What a request has shown of its site.
+/// What a request revealed about its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
     pub ended: Ended,
-    /// Milliseconds that it took.
+    /// Its duration in milliseconds.
     pub elapsed_ms: u32,
-    /// The site's `Retry-After` in milliseconds, as the node has read it.
+    /// The site's `Retry-After` in milliseconds, as parsed by the node.
     pub retry_after_ms: Option<u32>,
 }
 
-/// The state of one site: 24 bytes, and no more on the heap.
+/// The state of one site: 24 bytes, without heap memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SiteState {
-    /// When it changed; all spans count from here.
+    /// Time of the last change; all durations count from here.
     at: Timestamp,
-    /// Until the next request may begin.
+    /// Milliseconds until the next request may begin.
     wait_ms: u32,
-    /// Until the hold-off is over.
+    /// Milliseconds until the hold-off ends.
     hold_ms: u32,
     /// The rest after each request.
     rest_ms: u32,
     connections: u16,
-    /// Failures in a row, halved by a success.
+    /// Consecutive failures, halved by a success.
     failures: u8,
-    /// [`Why::code`] of the hold-off, also after it until a request succeeds; 0: none.
+    /// [`Why::code`] of the hold-off, kept until a request succeeds; 0: none.
     why: u8,
 }
 
 impl SiteState {
-    /// Bytes of a row.
+    /// Size of a stored row in bytes.
     pub const ROW: usize = 22;
 
     /// Whether a request may begin at `now`. Rebases the state if the clock went back.
@@ -183,7 +183,7 @@ impl SiteState {
         if let Some((_, why)) = self.held_until(now) {
             return Begin::NotBefore(until, why);
         }
-        // After a hold-off one request finds out whether the site is well.
+        // After a hold-off a single request probes the site.
         let allowed = if self.why == 0 { pace.connections.max(1) } else { 1 };
         if self.connections >= allowed {
             return Begin::Full;
@@ -194,14 +194,14 @@ impl SiteState {
         Begin::NotBefore(until, if self.rest_ms > pace.delay_ms { Why::SlowAnswers } else { Why::Delay })
     }
 
-    /// A request begins, or the right to begin it is given away. `dice` is any number, evenly distributed.
+    /// A request begins, or the right to begin it is granted. `dice` is a uniformly distributed number.
     pub fn begun(&mut self, now: Timestamp, pace: Pace, dice: u32) {
         self.settle(now);
         self.connections = self.connections.saturating_add(1);
         self.wait_ms = self.wait_ms.max(pace.jittered_ms(dice));
     }
 
-    /// A request ended. `pace` is the present one: if it became slower since the request began, the slower one holds.
+    /// A request ended. `pace` is the current one: if it became slower since the request began, it applies.
     pub fn ended(&mut self, now: Timestamp, pace: Pace, outcome: Outcome) {
         self.settle(now);
         self.connections = self.connections.saturating_sub(1);
@@ -233,7 +233,7 @@ impl SiteState {
         self.wait_ms = self.wait_ms.max(self.rest_ms);
     }
 
-    /// The site is held off until an instant, by hand.
+    /// Holds the site by hand until a time.
     pub fn hold(&mut self, now: Timestamp, until: Timestamp) {
         self.settle(now);
         let span = until.since_ms(now).max(0);
@@ -241,13 +241,13 @@ impl SiteState {
         self.why = Why::Operator.code();
     }
 
-    /// The hold-off is over by hand, whatever its reason. The delay stays.
+    /// Ends any hold-off by hand. The delay stays.
     pub fn release(&mut self, now: Timestamp) {
         self.settle(now);
         (self.hold_ms, self.failures, self.why) = (0, 0, 0);
     }
 
-    /// Until when it is held off, and why; `None` if it is not.
+    /// The end of the hold-off, and its reason; `None` if there is none.
     #[must_use]
     pub fn held_until(&self, now: Timestamp) -> Option<(Timestamp, Why)> {
         let left = self.left(self.hold_ms, now);
@@ -255,7 +255,7 @@ impl SiteState {
         (left > 0).then(|| (now.plus_ms(left.into()), why))
     }
 
-    /// Until when somebody holds it by hand.
+    /// Until when an operator holds it.
     #[must_use]
     pub fn held_by_hand(&self, now: Timestamp) -> Option<Timestamp> {
         self.held_until(now).filter(|(_, why)| *why == Why::Operator).map(|(until, _)| until)
@@ -267,58 +267,58 @@ impl SiteState {
         now.plus_ms(self.left(self.wait_ms.max(self.hold_ms), now).into())
     }
 
-    /// Milliseconds between two requests at present, without the time that an answer takes.
+    /// Current milliseconds between two requests, without the response time.
     #[must_use]
     pub fn delay_ms(&self, pace: Pace) -> u32 {
         pace.delay_ms.max(self.rest_ms)
     }
 
-    /// Milliseconds between the beginnings of two requests: the site rests after each as long as it has taken.
+    /// Milliseconds between the starts of two requests: after each request the site rests for as long as that took.
     #[must_use]
     pub fn begin_to_begin_ms(&self, pace: Pace) -> u32 {
         pace.delay_ms.max(self.rest_ms.saturating_mul(2))
     }
 
-    /// When it changed last.
+    /// Time of the last change.
     #[must_use]
     pub const fn changed_at(&self) -> Timestamp {
         self.at
     }
 
-    /// Failures in a row, halved by each success.
+    /// Consecutive failures, halved by each success.
     #[must_use]
     pub const fn failures(&self) -> u8 {
         self.failures
     }
 
-    /// Whether a new state would do as well: it can be forgotten.
+    /// Whether a new state would be equivalent: this one can be discarded.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
         let is_old = now.since_ms(self.at) > FORGOTTEN_MS;
         self.connections == 0 && self.left(self.wait_ms.max(self.hold_ms), now) == 0 && (self.is_usual(0, now) || is_old)
     }
 
-    /// Whether it is as any other site with this delay, but for the time of the last request: there is nothing to store. A hold by
-    /// hand that is over means nothing.
+    /// Whether it equals the default for this delay, except for the time of the last request, so that nothing needs to be stored. An
+    /// expired manual hold is ignored.
     #[must_use]
     pub fn is_usual(&self, delay_ms: u32, now: Timestamp) -> bool {
         let is_held = self.why != 0 && (!self.was_held_by_hand() || self.left(self.hold_ms, now) > 0);
         !is_held && self.failures == 0 && self.rest_ms <= delay_ms
     }
 
-    /// Whether somebody holds it by hand, or did, and nobody has learned anything of it since.
+    /// Whether an operator holds or held it, and no response has changed it since.
     #[must_use]
     pub fn was_held_by_hand(&self) -> bool {
         self.why == Why::Operator.code()
     }
 
-    /// Requests under way.
+    /// Number of requests in progress.
     #[cfg(test)]
     pub const fn connections(&self) -> u16 {
         self.connections
     }
 
-    /// What is stored of it: all but the connections, which end with the process that counted them.
+    /// The stored form: everything except the connections, which end with the process.
     #[must_use]
     pub fn to_row(&self) -> [u8; Self::ROW] {
         let mut row = [0; Self::ROW];
@@ -330,7 +330,7 @@ impl SiteState {
         row
     }
 
-    /// The state of a row; `None` if it is none.
+    /// Parses a stored row; `None` if it is invalid.
     #[must_use]
     pub fn of_row(row: &[u8]) -> Option<Self> {
         let row: &[u8; Self::ROW] = row.try_into().ok()?;
@@ -345,14 +345,14 @@ impl SiteState {
         span_ms.saturating_sub(passed)
     }
 
-    /// Counts all spans from `now`, or from the last change if that is later.
+    /// Rebases all durations to `now`, or to the last change if that is later.
     fn settle(&mut self, now: Timestamp) {
         let now = now.max(self.at);
         (self.wait_ms, self.hold_ms) = (self.left(self.wait_ms, now), self.left(self.hold_ms, now));
         self.at = now;
     }
 
-    /// It is busy, and says so.
+    /// The site is overloaded and responded with 429 or 503.
     fn asked_for_rest(&mut self, pace: Pace, why: Why, retry_after_ms: Option<u32>) {
         let was_held = self.hold_ms > 0;
         if !was_held {
@@ -360,7 +360,7 @@ impl SiteState {
             self.rest_ms = self.rest_ms.max(pace.delay_ms).saturating_mul(2).clamp(FIRST_REST_MS, MOST_REST_MS);
         }
         match retry_after_ms {
-            // The first time it is taken at its word.
+            // After the first failure the site gets exactly the time that it asked for.
             Some(asked) => {
                 let grown = if was_held { 0 } else { grown_ms(self.failures.saturating_sub(1)) };
                 self.hold_off(asked.min(MOST_RETRY_AFTER_MS).max(grown), Why::RetryAfter);
@@ -370,7 +370,7 @@ impl SiteState {
         }
     }
 
-    /// It failed, and that has counted unless it began before a hold-off that lasts.
+    /// A failure counts unless the request began before the current hold-off.
     fn failed(&mut self, why: Why) {
         if self.hold_ms == 0 {
             self.failures = self.failures.saturating_add(1);
@@ -379,7 +379,7 @@ impl SiteState {
     }
 
     fn succeeded(&mut self) {
-        // An answer to a request that began before a hold-off says nothing of now.
+        // A response to a request from before the hold-off is outdated.
         if self.hold_ms == 0 {
             self.failures /= 2;
             self.why = 0;
@@ -388,14 +388,14 @@ impl SiteState {
 
     fn hold_off(&mut self, ms: u32, why: Why) {
         if ms > self.hold_ms {
-            // What somebody holds by hand stays held by hand, for as long as the site asks for at least.
+            // A manual hold stays manual, and lasts at least as long as the site requests.
             let is_by_hand = self.hold_ms > 0 && self.was_held_by_hand();
             (self.hold_ms, self.why) = (ms, if is_by_hand { self.why } else { why.code() });
         }
     }
 }
 
-/// The hold-off after so many failures that count: none, 10 s, 20 s, 40 s … up to the bound.
+/// The hold-off after this many counted failures: none, 10 s, 20 s, 40 s … up to the limit.
 fn grown_ms(failures: u8) -> u32 {
     match failures.checked_sub(1) {
         None => 0,

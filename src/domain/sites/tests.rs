@@ -122,7 +122,7 @@ fn one_request_at_a_time_with_a_delay() {
     assert_eq!(site.may_begin(at(999), POLITE), Begin::NotBefore(at(1_000), Why::Delay));
     assert_eq!(site.may_begin(at(1_000), POLITE), Begin::Yes);
     assert!(!site.is_forgettable(at(1_000)), "its answers are remembered");
-    // A pace that became slower meanwhile holds from the last request on.
+    // A pace that became slower meanwhile applies from the last request on.
     site.begun(at(1_000), POLITE, 0);
     site.ended(at(1_010), Pace { connections: 1, delay_ms: 5_000 }, answered(200, 10));
     assert_eq!(site.next_at(at(1_010)), at(6_000));
@@ -136,7 +136,7 @@ fn a_slow_site_is_asked_less_often_and_a_quick_one_again_as_before() {
     assert_eq!(site.may_begin(at(8_000), POLITE), Begin::NotBefore(at(16_000), Why::SlowAnswers));
     assert_eq!(site.delay_ms(POLITE), 8_000);
     let mut now = at(16_000);
-    // An error does not make it quicker.
+    // An error does not shorten the rest.
     site.begun(now, POLITE, 0);
     site.ended(now, POLITE, answered(404, 0));
     assert_eq!(site.delay_ms(POLITE), 8_000);
@@ -146,7 +146,7 @@ fn a_slow_site_is_asked_less_often_and_a_quick_one_again_as_before() {
         site.ended(now, POLITE, answered(200, 0));
         assert_eq!(site.delay_ms(POLITE), expected);
     }
-    // Several connections share the time; a site that is not paced has none.
+    // Several connections share the time; a site without a pace has no rest.
     let wide = Pace { connections: 4, delay_ms: 100 };
     let mut site = SiteState::default();
     site.begun(T, wide, 0);
@@ -221,7 +221,7 @@ fn failures_hold_a_site_off_when_they_come_in_a_row() {
             assert_eq!(site.held_until(now), Some((now.plus_ms(seconds * 1_000), why)));
             now = site.next_at(now);
         }
-        // One success ends the row of single probes, and halves what has added up.
+        // One success ends the single probes, and halves the failure count.
         site.begun(now, POLITE, 0);
         site.ended(now, POLITE, answered(200, 1));
         assert_eq!((site.failures(), site.held_until(now)), (2, None));

@@ -1,6 +1,6 @@
-//! Tasks: a function of a user's, somewhere in the fleet.
+//! Tasks: functions of a user that workers run.
 //!
-//! [`TaskSettings`] is what a job says of its task; `worker_pool` chooses a worker, `state_machine` knows where one task is.
+//! [`TaskSettings`] are a job's settings; `worker_pool` chooses a worker; `state_machine` tracks one task.
 
 #[cfg(feature = "broker")]
 pub mod state_machine;
@@ -10,13 +10,13 @@ pub mod worker_pool;
 use super::time::span_text;
 use serde::{Deserialize, Serialize};
 
-/// The longest texts and largest numbers of a task.
+/// Limits of a task.
 pub mod limits {
-    /// Bytes of its arguments, its result and its data, as JSON.
+    /// Bytes of the arguments, the result and the data, as JSON.
     pub const PAYLOAD: usize = 256 * 1024;
-    /// Tags that a worker must have.
+    /// Number of required worker tags.
     pub const TAGS: usize = 20;
-    /// Parts of a sharded task.
+    /// Number of parts of a sharded task.
     pub const SHARDS: u32 = 10_000;
     /// Milliseconds of a lease.
     pub const LEASE: std::ops::RangeInclusive<u64> = 200..=3_600_000;
@@ -28,25 +28,25 @@ pub mod limits {
     pub const STACK: usize = 16_000;
 }
 
-/// What a job of the kind `task` says of its task.
+/// Settings of a job of the kind `task`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TaskSettings {
-    /// The name that workers watch. Absent: the property `FullClassName`.
+    /// The handler name that workers watch. Absent: the property `FullClassName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handler: Option<String>,
-    /// Any JSON: what the function gets, unless the trigger brings its own.
+    /// The function's arguments, any JSON, unless the trigger supplies its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<serde_json::Value>,
-    /// Which of the workers that watch the name gets it.
+    /// Which of the workers that watch the handler gets the task.
     #[serde(skip_serializing_if = "is_default")]
     pub strategy: Strategy,
-    /// For `hash` and `sticky`: what is hashed. A JSON pointer (RFC 6901) into the arguments; absent: the arguments as a
-    /// whole; for `sticky` absent: the job.
+    /// For `hash` and `sticky`: the value to hash. A JSON pointer (RFC 6901) into the arguments; absent: the whole arguments for
+    /// `hash`, the job for `sticky`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// For `shard`: how many parts; 0: one for each worker that is there.
+    /// For `shard`: number of parts; 0: one for each connected worker.
     #[serde(skip_serializing_if = "is_default")]
     pub shards: u32,
     /// Only workers of this group.
@@ -58,18 +58,18 @@ pub struct TaskSettings {
     /// Only workers that have all of these tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Milliseconds without a word of it after which an attempt counts as lost; 10,000 unless said. Its worker stops it by
-    /// then too, so that the next attempt never meets it.
+    /// Milliseconds without a report after which an attempt counts as lost; default 10,000. Its worker also stops it within this
+    /// time, so that it never overlaps with the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<u64>,
-    /// Attempts that may be lost with their worker before the run fails; 3 unless said. Failures that the function
-    /// reports are counted by the policy `retry`.
+    /// Number of attempts that may be lost with their worker before the run fails; default 3. The policy `retry` counts failures
+    /// that the function reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_attempts: Option<u32>,
-    /// Milliseconds that a task has to end after it was told to; then its run is closed; 5,000 unless said.
+    /// Milliseconds that a task has to end after a cancel order; then its run is closed; default 5,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_grace: Option<u64>,
-    /// What becomes of a run whose name nobody watches.
+    /// What to do if no worker watches the handler.
     #[serde(skip_serializing_if = "is_default")]
     pub no_worker: NoWorker,
 }
@@ -78,50 +78,50 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Which worker gets a task, of those that may have it and have a free place.
+/// Which worker gets a task, among the suitable workers with a free slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Strategy {
-    /// One after the other.
+    /// Each in turn.
     #[default]
     RoundRobin,
-    /// Any.
+    /// A random worker.
     Random,
-    /// The one with the smallest part of its places taken.
+    /// The worker with the lowest share of used slots.
     LeastLoaded,
-    /// The one that was given something longest ago, by whatever job.
+    /// The worker that has not been given a task for the longest time, by any job.
     LeastRecentlyUsed,
-    /// The same one for the same key, as long as it is there (rendezvous hashing); it is waited for if it has no place.
+    /// The same worker for the same key, while it is connected (rendezvous hashing); the task waits if it has no free slot.
     Hash,
-    /// The one that had the key last; if it is gone, any other.
+    /// The worker that had the key last; if it is gone, any other.
     Sticky,
-    /// The first by name, as long as it is there.
+    /// The first worker by name, while it is connected.
     Failover,
-    /// Every worker, each as a part of the run.
+    /// Every worker, each as one part of the run.
     Broadcast,
-    /// As many parts as `shards` says; each is told which it is.
+    /// As many parts as `shards`; each gets its own number.
     Shard,
 }
 
-/// What becomes of a run that no worker may have.
+/// What happens to a run without a suitable worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum NoWorker {
-    /// It fails and says why.
+    /// It fails with a reason.
     #[default]
     Fail,
-    /// It waits until one comes.
+    /// It waits for a worker.
     Wait,
 }
 
 impl TaskSettings {
-    /// Milliseconds of a lease.
+    /// Default lease in milliseconds.
     pub const LEASE: u64 = 10_000;
-    /// Attempts that may be lost with their worker.
+    /// Default number of attempts that may be lost with their worker.
     pub const LOST_ATTEMPTS: u32 = 3;
-    /// Milliseconds between the word to end and the end.
+    /// Default milliseconds between a cancel order and closing the run.
     pub const CANCEL_GRACE: u64 = 5_000;
 
     /// The lease, in milliseconds.
@@ -130,14 +130,14 @@ impl TaskSettings {
         self.lease.unwrap_or(Self::LEASE)
     }
 
-    /// Checks what does not show from the types alone.
+    /// Checks what the types cannot express.
     ///
     /// # Errors
     /// The member that is wrong, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let class = super::job::limits::CLASS;
         if self.handler.as_ref().is_some_and(|name| name.is_empty() || name.chars().count() > class) {
-            return Err(("handler", format!("a name of 1 to {class} characters is expected")));
+            return Err(("handler", format!("must be a name of 1 to {class} characters")));
         }
         if self.lease.is_some_and(|ms| !limits::LEASE.contains(&ms)) {
             return Err(("lease", format!("must be {} to {}", span_text(*limits::LEASE.start()), span_text(*limits::LEASE.end()))));
@@ -146,26 +146,26 @@ impl TaskSettings {
             return Err(("cancelGrace", format!("must be at most {}", span_text(*limits::LEASE.end()))));
         }
         if self.shards > limits::SHARDS || (self.shards > 0 && self.strategy != Strategy::Shard) {
-            return Err(("shards", format!("up to {}, and only with the strategy `shard`", limits::SHARDS)));
+            return Err(("shards", format!("must be at most {}, and requires the strategy `shard`", limits::SHARDS)));
         }
         if self.key.as_ref().is_some_and(|key| !key.starts_with('/') || key.len() > 200) {
-            return Err(("key", "a JSON pointer is expected: `/customer/id`".to_owned()));
+            return Err(("key", "must be a JSON pointer, for example `/customer/id`".to_owned()));
         }
         if self.key.is_some() && !matches!(self.strategy, Strategy::Hash | Strategy::Sticky) {
-            return Err(("key", "it goes with the strategies `hash` and `sticky`".to_owned()));
+            return Err(("key", "requires the strategy `hash` or `sticky`".to_owned()));
         }
         let name = super::job::limits::NAME;
         let is_long = |text: &String| text.is_empty() || text.chars().count() > name;
         if self.tags.len() > limits::TAGS || self.tags.iter().any(is_long) {
-            return Err(("tags", format!("at most {} tags of 1 to {name} characters are taken", limits::TAGS)));
+            return Err(("tags", format!("must be at most {} tags of 1 to {name} characters", limits::TAGS)));
         }
         for (field, text) in [("group", &self.group), ("version", &self.version)] {
             if text.as_ref().is_some_and(is_long) {
-                return Err((field, format!("1 to {name} characters are taken")));
+                return Err((field, format!("must be 1 to {name} characters")));
             }
         }
         if self.arguments.as_ref().is_some_and(|arguments| arguments.to_string().len() > limits::PAYLOAD) {
-            return Err(("arguments", format!("at most {} bytes are taken", limits::PAYLOAD)));
+            return Err(("arguments", format!("must be at most {} bytes", limits::PAYLOAD)));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Where a task is: from the first wish for a worker to its end.
+//! State machine of a task: from its first request for a worker to its end.
 //!
-//! A run has one instance, or several (a broadcast, shards). Each has one attempt at a time, and that is at one worker at
-//! most: the next one is not asked for before the last one is known to be over, or its lease is.
+//! A run has one instance, or several (a broadcast, shards). Each instance has one attempt at a time, at one worker at most: the
+//! next attempt is requested only after the last one, or its lease, is known to be over.
 
 use super::TaskSettings;
 use crate::domain::ids::WorkerId;
@@ -9,74 +9,74 @@ use crate::domain::run::{RunRules, RunState};
 use crate::domain::time::Timestamp;
 use std::sync::Arc;
 
-/// Workers that an instance remembers as those that did not carry it through.
+/// Maximum number of workers that an instance remembers as unsuccessful.
 const MOST_EXCLUDED: usize = 16;
 
-/// What an attempt came to, as its worker says it.
+/// A worker's report about an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// It has it, or works.
+    /// It has the attempt or runs it.
     AtWork,
-    /// It will not have it.
+    /// It rejects the attempt.
     Refused(String),
     /// It ended well.
     Success,
-    /// It failed; whether it would fail again.
+    /// It failed; the flag means that a retry would fail too.
     Failed(String, bool),
-    /// It ended since it was told to.
+    /// It ended because of a cancel order.
     Cancelled,
 }
 
-/// What is to be done, in this order; what follows a write waits until that is on disk.
+/// Actions in this order; effects after a write wait until the write is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// An instance wants a worker.
+    /// An instance requests a worker.
     Ask(usize),
-    /// It wants none any more.
+    /// It withdraws this request.
     Withdraw(usize),
-    /// Its order goes to this worker.
+    /// Send its order to this worker.
     Send(usize, WorkerId),
-    /// The worker is to end an attempt of it.
+    /// Order the worker to end an attempt.
     Cancel(usize, WorkerId, u32, String),
-    /// An attempt of it is at the worker no longer, as far as is known.
+    /// The worker no longer has the attempt, as far as known.
     LetGo(usize, WorkerId, u32),
-    /// Write: the next attempt, not before this, and why the last one is over.
+    /// Write: the next attempt, its earliest time, and why the last one is over.
     Again(usize, Timestamp, String),
-    /// Write: an instance of several is over.
+    /// Write: one of several instances is over.
     InstanceOver(usize),
-    /// The worker may forget an attempt: its report is on disk.
+    /// The worker may discard an attempt: its report is on disk.
     Settle(usize, WorkerId, u32),
     /// Write: the run is over.
     Finish(RunState, Option<String>),
 }
 
-/// Where an instance is.
+/// State of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// Its next attempt waits for this instant.
+    /// Its next attempt waits until this time.
     Pausing(Timestamp),
-    /// It wants a worker.
+    /// It waits for a worker.
     Asking,
     /// A worker has it.
     At(WorkerId),
-    /// A worker may have it: until it says so, or its lease is over by then.
+    /// A worker may have it: until the worker reports it, or its lease ends at this time.
     Unclear(Timestamp),
-    /// It is to end; after this instant nobody waits for its worker any more.
+    /// It has to end; after this time the run no longer waits for its worker.
     Ending(WorkerId, Timestamp, Then),
     /// It is over.
     Over(RunState),
 }
 
-/// When something happens, and a number between 0 and 1 for what is left to chance.
+/// The time of an event, and a random number between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
-    /// When.
+    /// The current time.
     pub now: Timestamp,
-    /// For the jitter of pauses.
+    /// For the random part of pauses.
     pub chance: f64,
 }
 
-/// What follows when an attempt has ended that was to end.
+/// What follows when an attempt has ended on order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Then {
     /// The run was stopped.
@@ -88,36 +88,36 @@ pub enum Then {
 /// One instance.
 #[derive(Debug, Clone)]
 pub struct Instance {
-    /// Where it is.
+    /// Its state.
     pub phase: Phase,
-    /// Counts its attempts from 1.
+    /// The number of its attempt, from 1.
     pub attempt: u32,
     /// Attempts that failed.
     pub failures: u32,
-    /// Lost attempts that do not count: the broker died meanwhile.
+    /// Lost attempts that do not count, because the broker died meanwhile.
     pub pardoned: u32,
-    /// Its attempt was begun under an earlier actor: what becomes of it may be the fault of that.
+    /// An earlier actor began its attempt: its loss may be the fault of that actor.
     pub is_taken_over: bool,
-    /// Workers that did not carry it through.
+    /// Workers that did not complete it.
     pub excluded: Vec<WorkerId>,
-    /// Why it is where it is.
+    /// The reason for its state.
     pub reason: Option<String>,
 }
 
 impl Instance {
-    /// One of which nothing was begun.
+    /// An instance without any attempt.
     #[must_use]
     pub fn new() -> Self {
         Self { phase: Phase::Asking, attempt: 1, failures: 0, pardoned: 0, is_taken_over: false, excluded: Vec::new(), reason: None }
     }
 
-    /// Attempts that were lost with their worker, or refused.
+    /// Attempts that were lost with their worker, or rejected.
     fn lost(&self) -> u32 {
         (self.attempt - 1).saturating_sub(self.failures + self.pardoned)
     }
 
-    /// It goes on after the broker, or its actor, died: with this attempt, of which `failures` failed before. What was lost before
-    /// does not count any more.
+    /// It continues after the broker or its actor died: with this attempt, of which `failures` failed before. Earlier lost attempts
+    /// no longer count.
     #[must_use]
     pub fn taken_over(phase: Phase, attempt: u32, failures: u32) -> Self {
         let pardoned = (attempt.max(1) - 1).saturating_sub(failures);
@@ -129,7 +129,7 @@ impl Instance {
         matches!(self.phase, Phase::Over(_))
     }
 
-    /// Who has it.
+    /// The worker that has it.
     #[must_use]
     pub fn worker(&self) -> Option<WorkerId> {
         match self.phase {
@@ -145,27 +145,27 @@ impl Default for Instance {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct StateMachine {
-    /// Its instances, one at least.
+    /// Its instances, at least one.
     pub instances: Vec<Instance>,
     settings: Arc<TaskSettings>,
     rules: RunRules,
-    /// Each has a row of its own.
+    /// Each instance has its own row.
     several: bool,
     stopping: Option<String>,
     finished: bool,
 }
 
 impl StateMachine {
-    /// The life of a run with these instances; `several`: each of them has a row of its own, be it only one.
+    /// The state machine of a run with these instances; `several`: each of them has its own row, even if there is only one.
     #[must_use]
     pub fn new(settings: Arc<TaskSettings>, rules: RunRules, instances: Vec<Instance>, several: bool) -> Self {
         Self { instances, settings, rules, several, stopping: None, finished: false }
     }
 
-    /// The end is decided.
+    /// Whether the end is decided.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.finished
@@ -177,7 +177,7 @@ impl StateMachine {
         self.settings.lease_ms() as i64
     }
 
-    /// It begins, or goes on in another actor.
+    /// Starts it, or continues it in a new actor.
     pub fn begin(&mut self) -> Vec<Effect> {
         let mut effects: Vec<_> = self
             .instances
@@ -190,7 +190,7 @@ impl StateMachine {
         effects
     }
 
-    /// When something is to be looked at again, if nothing happens before.
+    /// The time of the next tick, if nothing happens before.
     #[must_use]
     pub fn wake(&self) -> Option<Timestamp> {
         let of = |instance: &Instance| match instance.phase {
@@ -211,7 +211,7 @@ impl StateMachine {
                     effects.push(Effect::Ask(i));
                 }
                 Phase::Unclear(until) if until <= now => {
-                    self.lost(i, None, "no worker has said that it has it".to_owned(), now, &mut effects);
+                    self.lost(i, None, "no worker reported that it has it".to_owned(), now, &mut effects);
                 }
                 Phase::Ending(worker, until, then) if until <= now => {
                     effects.push(Effect::LetGo(i, worker, self.instances[i].attempt));
@@ -224,7 +224,7 @@ impl StateMachine {
         effects
     }
 
-    /// There is a place at this worker. What it comes too late for is not taken.
+    /// A slot at this worker was granted. A late grant is ignored.
     pub fn granted(&mut self, i: usize, worker: WorkerId) -> Vec<Effect> {
         match self.instances.get_mut(i) {
             Some(instance) if instance.phase == Phase::Asking && !self.finished => {
@@ -235,7 +235,7 @@ impl StateMachine {
         }
     }
 
-    /// No worker may have it, and it is not to wait for one.
+    /// No worker may have it, and its settings do not allow waiting.
     pub fn nobody(&mut self, i: usize, reason: String) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
@@ -246,7 +246,7 @@ impl StateMachine {
         effects
     }
 
-    /// A worker has this attempt in hand, and this life does not know of it, or does. False: it is to let go of it.
+    /// A worker has this attempt, which this state machine may not know. Returns false if the worker must drop it.
     pub fn claimed(&mut self, i: usize, worker: WorkerId, attempt: u32) -> bool {
         let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return false };
         match instance.phase {
@@ -259,10 +259,10 @@ impl StateMachine {
         }
     }
 
-    /// Reads a report. `Err`: it changes nothing, and why.
+    /// Handles a report. `Err`: the report changes nothing, with the reason.
     ///
     /// # Errors
-    /// The attempt is not the current one, or not this worker's.
+    /// The attempt is not the current one, or belongs to another worker.
     pub fn report(&mut self, i: usize, worker: WorkerId, attempt: u32, said: Said, moment: Moment) -> Result<Vec<Effect>, String> {
         let now = moment.now;
         let Some(instance) = self.instances.get_mut(i) else { return Err(format!("there is no instance {i}")) };
@@ -274,9 +274,9 @@ impl StateMachine {
         }
         match &instance.phase {
             Phase::At(holder) | Phase::Ending(holder, ..) if *holder == worker => {}
-            // Who reports the current attempt of a task that nobody claimed yet has it.
+            // The worker that reports the current attempt of an unclaimed task has it.
             Phase::Unclear(_) => instance.phase = Phase::At(worker),
-            _ => return Err("another worker has it, or none".to_owned()),
+            _ => return Err("another worker has it, or no worker has it".to_owned()),
         }
         let mut effects = Vec::new();
         if said == Said::AtWork {
@@ -288,7 +288,7 @@ impl StateMachine {
         };
         effects.push(Effect::LetGo(i, worker, attempt));
         match (said, ending) {
-            // It was quicker than the word to end: what is done is done.
+            // It ended before the cancel order arrived: the success counts.
             (Said::Success, _) => self.over(i, RunState::Success, None, &mut effects),
             (_, Some(then)) => self.ended(i, then, moment, &mut effects),
             (Said::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
@@ -302,7 +302,7 @@ impl StateMachine {
         Ok(effects)
     }
 
-    /// Its worker's lease is over at this instant, or will be.
+    /// The lease of its worker ends at this time.
     pub fn lease_over(&mut self, i: usize, worker: WorkerId, attempt: u32, at: Timestamp, why: &str, moment: Moment) -> Vec<Effect> {
         let now = moment.now;
         let mut effects = Vec::new();
@@ -325,13 +325,13 @@ impl StateMachine {
         effects
     }
 
-    /// An attempt takes too long: it is to end, and counts as failed.
+    /// An attempt exceeds its time limit: it has to end, and counts as failed.
     pub fn too_long(&mut self, i: usize, attempt: u32, reason: String, now: Timestamp) -> Vec<Effect> {
         let lease = self.lease();
         let grace = self.grace();
         let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return Vec::new() };
         let Phase::At(worker) = instance.phase else { return Vec::new() };
-        // Its worker stops it when it is told to, or at the end of its lease, which is not renewed any more.
+        // Its worker stops it on order, or at the end of its lease, which is no longer renewed.
         instance.phase = Phase::Ending(worker, now.plus_ms(grace.max(lease)), Then::Fail(reason.clone()));
         vec![Effect::Cancel(i, worker, attempt, reason)]
     }
@@ -340,7 +340,7 @@ impl StateMachine {
         self.settings.cancel_grace.unwrap_or(TaskSettings::CANCEL_GRACE) as i64
     }
 
-    /// The run is to end.
+    /// The run has to end.
     pub fn stop(&mut self, reason: String, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.finished {
@@ -367,7 +367,7 @@ impl StateMachine {
         effects
     }
 
-    /// It has ended, as it was to.
+    /// It has ended on order.
     fn ended(&mut self, i: usize, then: Then, moment: Moment, effects: &mut Vec<Effect>) {
         match then {
             Then::Stop => self.over(i, RunState::Stopped, self.stopping.clone(), effects),
@@ -385,14 +385,14 @@ impl StateMachine {
         let instance = &mut self.instances[i];
         instance.failures += 1;
         exclude(instance, worker);
-        // The policy counts failures; attempts that were lost with their worker are not the function's.
+        // The policy counts failures; attempts lost with their worker are not failures of the function.
         match self.rules.next_attempt(instance.failures, moment.chance).filter(|_| !permanent && self.stopping.is_none()) {
             Some(pause) => self.again(i, moment.now.plus_ms(pause), reason, effects),
             None => self.over(i, RunState::Failed, Some(reason), effects),
         }
     }
 
-    /// An attempt is over without a word of what became of it.
+    /// An attempt is over without a report about its result.
     fn lost(&mut self, i: usize, worker: Option<WorkerId>, reason: String, now: Timestamp, effects: &mut Vec<Effect>) {
         let most = self.settings.lost_attempts.unwrap_or(TaskSettings::LOST_ATTEMPTS);
         let instance = &mut self.instances[i];
@@ -403,7 +403,7 @@ impl StateMachine {
             return self.over(i, RunState::Stopped, self.stopping.clone(), effects);
         }
         if instance.is_taken_over {
-            // It counts as none: the broker died, or was away for longer than the lease.
+            // It does not count: the broker died, or was away for longer than the lease.
             instance.pardoned += 1;
             return self.again(i, now, reason, effects);
         }
@@ -411,7 +411,7 @@ impl StateMachine {
             let reason = format!("{} attempts were lost, the last: {reason}", instance.lost() + 1);
             return self.over(i, RunState::Failed, Some(reason), effects);
         }
-        // The more were lost, the longer the pause: a task that kills its workers shall not kill them all at once.
+        // The pause grows with the number of losses, so that a task that kills its workers does not kill them all at once.
         let pause = if instance.lost() == 0 { 0 } else { 500 << instance.lost().min(6) };
         self.again(i, now.plus_ms(pause), reason, effects);
     }
@@ -434,7 +434,7 @@ impl StateMachine {
         }
     }
 
-    /// When all are over the run is. Its end is written before anything that is to follow the last report.
+    /// Ends the run when all instances are over. The end is written before the effects of the last report.
     fn finish_if_over(&mut self, effects: &mut Vec<Effect>) {
         if self.finished || !self.instances.iter().all(Instance::is_over) {
             return;
@@ -445,7 +445,7 @@ impl StateMachine {
         effects.insert(at, Effect::Finish(state, reason));
     }
 
-    /// The sum of all instances.
+    /// The combined result of all instances.
     fn sum(&self) -> (RunState, Option<String>) {
         let count = |state: RunState| self.instances.iter().filter(|instance| instance.phase == Phase::Over(state)).count();
         let reason = |state: RunState| self.instances.iter().find(|i| i.phase == Phase::Over(state)).and_then(|i| i.reason.clone());

@@ -1,7 +1,7 @@
 //! Which worker gets a task.
 //!
-//! Tasks that want the same of a worker wait in one *lane*, the most important first and then in the order in which they
-//! came. A place that falls free goes to the first of all lanes that its worker may serve.
+//! Tasks with the same requirements for a worker wait in one *lane*, ordered by priority and then by arrival. A slot that becomes
+//! free goes to the first task of all lanes that its worker may serve.
 
 use super::{Strategy, TaskSettings};
 use crate::domain::ids::{Identity, JobId, WorkerId};
@@ -10,104 +10,104 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Keys that the strategy `sticky` remembers; after so many it begins anew.
+/// Maximum number of keys that the strategy `sticky` remembers; beyond that it starts over.
 const MOST_KEYS: usize = 100_000;
 
 /// An instance of a run.
 pub type Asker = (Identity, u32);
 
-/// A worker, as far as tasks are concerned.
+/// The properties of a worker that matter for tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkerCapacity {
-    /// For the order of `failover`.
+    /// Its name, for the order of `failover`.
     pub name: String,
-    /// The names that it watches.
+    /// The handler names that it watches.
     pub handlers: Vec<String>,
     /// The group that it belongs to.
     pub group: Option<String>,
-    /// Of its program.
+    /// The version of its program.
     pub version: Option<String>,
-    /// What it can or has.
+    /// Its capabilities or resources.
     pub tags: Vec<String>,
-    /// Tasks that it takes at a time.
+    /// Maximum number of concurrent tasks.
     pub slots: u32,
 }
 
-/// A task that wants a worker.
+/// A task that requests a worker.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// Who asks.
+    /// The requesting instance.
     pub asker: Asker,
-    /// The name that is to be watched.
+    /// The required handler name.
     pub handler: Arc<str>,
     /// Its job.
     pub job_id: JobId,
-    /// What its job says.
+    /// The task settings of its job.
     pub settings: Arc<TaskSettings>,
     /// Hash of the key, for `hash` and `sticky`.
     pub key: u64,
-    /// Higher goes first.
+    /// A higher value goes first.
     pub priority: i32,
-    /// Workers that had it and did not carry it through; taken only if there is no other.
+    /// Workers that did not complete it; used only if there is no other.
     pub excluded: Vec<WorkerId>,
-    /// Only this one.
+    /// Only this worker.
     pub only: Option<WorkerId>,
-    /// Any number, for `random`.
+    /// A random number, for `random`.
     pub chance: u64,
 }
 
-/// A place at a worker for a task.
+/// A granted slot at a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// Whose.
+    /// The instance that gets it.
     pub asker: Asker,
-    /// Where.
+    /// The worker.
     pub worker: WorkerId,
-    /// Which life of the worker in the worker pool: a place of an earlier one is none any more.
+    /// The incarnation of the worker in the worker pool: a slot of an earlier incarnation is no longer valid.
     pub life: u64,
 }
 
 /// Why a worker does not get a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It may not have it.
+    /// It is not suitable.
     Unsuitable(String),
-    /// It may, but not now.
+    /// It is suitable, but not available now.
     Busy(String),
 }
 
-/// A worker that does not get a task.
+/// A worker that does not get a task, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which.
+    /// The worker.
     pub worker: WorkerId,
     /// Its name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub why: Obstacle,
 }
 
-/// What came of an [`Ask`].
+/// The result of an [`Ask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// A place.
+    /// A slot.
     Granted(Grant),
-    /// It waits for a place at a worker that is there.
+    /// It waits for a slot at a connected worker.
     Waits,
-    /// It waits, and no worker that is there may have it.
+    /// It waits, and no connected worker is suitable.
     Nobody,
 }
 
 #[derive(Debug)]
 struct Member {
     hand: WorkerCapacity,
-    /// It can be reached.
+    /// It is reachable.
     open: bool,
-    /// An operator lets it have nothing new.
+    /// An operator blocks new tasks for it.
     barred: bool,
     taken: u32,
     life: u64,
-    /// The turn in which it was last given something.
+    /// The turn in which it last got a task.
     used: u64,
 }
 
@@ -139,7 +139,7 @@ impl Member {
             return Obstacle::Unsuitable(format!("it has no tag {tag}"));
         }
         if ask.only.is_some_and(|only| only != id) {
-            return Obstacle::Unsuitable("another worker is meant".to_owned());
+            return Obstacle::Unsuitable("the task is for another worker".to_owned());
         }
         if hand.slots == 0 {
             return Obstacle::Unsuitable("it takes no new tasks".to_owned());
@@ -148,12 +148,12 @@ impl Member {
             return Obstacle::Busy("it cannot be reached at the moment".to_owned());
         }
         if self.taken >= hand.slots {
-            return Obstacle::Busy(format!("it is full: {} of {} places are taken", self.taken, hand.slots));
+            return Obstacle::Busy(format!("it is full: {} of {} slots are used", self.taken, hand.slots));
         }
         if ask.excluded.contains(&id) {
-            return Obstacle::Busy("it had the task and did not carry it through, so another one comes first".to_owned());
+            return Obstacle::Busy("it had the task and did not complete it, so another worker comes first".to_owned());
         }
-        Obstacle::Busy("it has a free place, and the strategy chose another worker, or the task is about to get it".to_owned())
+        Obstacle::Busy("it has a free slot, and the strategy chose another worker, or the task is about to get it".to_owned())
     }
 
     fn suits(&self, handler: &str, wanted: &TaskSettings) -> bool {
@@ -169,45 +169,45 @@ impl Member {
     }
 }
 
-/// What the tasks of a lane have in common.
+/// The common properties of the tasks in a lane.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct LaneKey {
     handler: Arc<str>,
     group: Option<String>,
     version: Option<String>,
     tags: Vec<String>,
-    /// Their strategy names one worker, which may be another one when somebody comes or goes.
+    /// Their strategy names one worker, which may change when a worker joins or leaves.
     bound: bool,
-    /// They wait for this worker and no other.
+    /// They wait for exactly this worker.
     target: Option<WorkerId>,
 }
 
 type Place = (Reverse<i32>, u64);
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct WorkerPool {
     members: BTreeMap<WorkerId, Member>,
     lanes: BTreeMap<LaneKey, BTreeMap<Place, Ask>>,
-    /// Where each that waits stands.
+    /// The lane and position of each waiting instance.
     waiting: HashMap<Asker, (LaneKey, Place)>,
-    /// Who was last given a task of this name, for `roundRobin`.
+    /// The worker that last got a task of this handler, for `roundRobin`.
     last: HashMap<Arc<str>, WorkerId>,
-    /// Who had this key of this name last, for `sticky`.
+    /// The worker that last had this key of this handler, for `sticky`.
     stuck: HashMap<(Arc<str>, u64), WorkerId>,
     turn: u64,
 }
 
 fn mixed(key: u64, worker: WorkerId) -> u64 {
-    // Only ever compared within one process.
+    // Compared only within one process.
     let mut hasher = std::hash::DefaultHasher::new();
     (key, worker).hash(&mut hasher);
     hasher.finish()
 }
 
 impl WorkerPool {
-    /// A worker is there, or says something else of itself; what it has in hand stays counted. `barred`: an operator lets it
-    /// have nothing new; said here, since afterwards it would have something already.
+    /// A worker joins or changes its properties; its current tasks stay counted. `barred`: an operator blocks new tasks for it; passed
+    /// here because otherwise it could get a task before a later call.
     pub fn join(&mut self, id: WorkerId, hand: WorkerCapacity, open: bool, barred: bool) -> Vec<Grant> {
         self.turn += 1;
         let life = self.turn;
@@ -216,21 +216,21 @@ impl WorkerPool {
             self.members.entry(id).or_insert_with(|| Member { hand: WorkerCapacity::default(), open, barred, taken: 0, life, used: 0 });
         (member.hand, member.open, member.barred) = (hand, open, barred);
         self.redirect();
-        // One more worker gives nobody else's place to a task, unless tasks wait for certain workers.
+        // A new worker can only offer its own slots, unless tasks wait for certain workers.
         if is_new && !self.lanes.keys().any(|key| key.bound) { self.serve(id) } else { self.serve_all() }
     }
 
-    /// It can be reached, or cannot for the moment.
+    /// Sets whether it is reachable.
     pub fn set_open(&mut self, id: WorkerId, open: bool) -> Vec<Grant> {
         match self.members.get_mut(&id) {
             Some(member) if member.open != open => member.open = open,
             _ => return Vec::new(),
         }
-        // Who may have what does not hang on it: only its own places are to be given.
+        // Reachability does not change which worker is suitable: only its own slots can be granted.
         self.serve(id)
     }
 
-    /// An operator lets it have nothing new, or lets it again.
+    /// Blocks or allows new tasks by order of an operator.
     pub fn bar(&mut self, id: WorkerId, barred: bool) -> Vec<Grant> {
         match self.members.get_mut(&id) {
             Some(member) if member.barred != barred => member.barred = barred,
@@ -240,25 +240,25 @@ impl WorkerPool {
         self.serve_all()
     }
 
-    /// It is gone. Gives the places that others get now, and those who waited for it and no other.
+    /// A worker leaves. Returns the slots that others get now, and the instances that waited for exactly this worker.
     pub fn leave(&mut self, id: WorkerId) -> (Vec<Grant>, Vec<Asker>) {
         self.members.remove(&id);
         self.redirect();
         let orphans = self.lanes.iter().filter(|(key, _)| key.target == Some(id)).flat_map(|(_, lane)| lane.values());
         let orphans = orphans.filter(|ask| ask.only == Some(id)).map(|ask| ask.asker).collect();
-        // Another's place goes to a task only if that waited for certain workers, or shunned that other while there was this one.
+        // Other slots become usable only for tasks bound to certain workers, or tasks that avoided other workers while this one was there.
         let concerns_others = self.lanes.iter().any(|(key, lane)| key.bound || lane.values().any(|ask| !ask.excluded.is_empty()));
         (if concerns_others { self.serve_all() } else { Vec::new() }, orphans)
     }
 
-    /// A task is in the hands of a worker without having been granted a place: it was there before this worker pool.
+    /// A worker has a task without a grant: it got the task before this worker pool existed.
     pub fn occupy(&mut self, id: WorkerId) -> Option<u64> {
         let member = self.members.get_mut(&id)?;
         member.taken += 1;
         Some(member.life)
     }
 
-    /// A place is free again.
+    /// Releases a slot.
     pub fn release(&mut self, id: WorkerId, life: u64) -> Vec<Grant> {
         match self.members.get_mut(&id) {
             Some(member) if member.life == life => member.taken = member.taken.saturating_sub(1),
@@ -267,7 +267,7 @@ impl WorkerPool {
         self.serve(id)
     }
 
-    /// A task wants a worker. Whatever is answered but a grant, it waits from now on.
+    /// Requests a worker for a task. Without a grant the task waits from now on.
     pub fn ask(&mut self, ask: Ask) -> Asked {
         self.withdraw(ask.asker);
         let target = self.target(&ask);
@@ -279,7 +279,7 @@ impl WorkerPool {
             bound: matches!(ask.settings.strategy, Strategy::Hash | Strategy::Failover | Strategy::Sticky),
             target: target.or(ask.only),
         };
-        // A free place that suits it is one that nobody who waits may have: those were asked when it fell free.
+        // No waiting task can use a free slot: they were checked when the slot became free.
         if let Some(worker) = self.choose(&ask, key.target) {
             return Asked::Granted(self.grant(&ask, worker));
         }
@@ -291,7 +291,7 @@ impl WorkerPool {
         if is_served { Asked::Waits } else { Asked::Nobody }
     }
 
-    /// It wants none any more.
+    /// Withdraws a request.
     pub fn withdraw(&mut self, asker: Asker) {
         if let Some((key, place)) = self.waiting.remove(&asker)
             && let Some(lane) = self.lanes.get_mut(&key)
@@ -303,7 +303,7 @@ impl WorkerPool {
         }
     }
 
-    /// All that may have a task of this name, by name: those of a broadcast.
+    /// All workers that are suitable for a handler, by name: those of a broadcast.
     #[must_use]
     pub fn all(&self, handler: &str, settings: &TaskSettings) -> Vec<WorkerId> {
         let mut all: Vec<_> = self.members.iter().filter(|(_, member)| member.suits(handler, settings)).collect();
@@ -311,19 +311,19 @@ impl WorkerPool {
         all.into_iter().map(|(id, _)| *id).collect()
     }
 
-    /// How many wait.
+    /// Number of waiting tasks.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether a worker that is there may have tasks that wait for this name.
+    /// Whether a connected worker watches this handler.
     #[must_use]
     pub fn watches(&self, handler: &str) -> bool {
         self.members.values().any(|member| member.hand.handlers.iter().any(|name| name == handler))
     }
 
-    /// The workers that are there, by name, and why none of them has a task that waits: of each the first reason.
+    /// The connected workers, by name, and for each the first reason why it does not get the waiting task.
     #[must_use]
     pub fn explain(&self, ask: &Ask) -> Vec<Refusal> {
         let mut all: Vec<Refusal> = self
@@ -341,10 +341,10 @@ impl WorkerPool {
         self.members.iter().filter(move |(id, member)| is_meant(id) && suits(member)).map(|(id, member)| (*id, member))
     }
 
-    /// The one that is waited for even if it is full.
+    /// The worker that the task waits for even if it has no free slot.
     fn target(&self, ask: &Ask) -> Option<WorkerId> {
         let not_excluded = |id: &WorkerId| !ask.excluded.contains(id);
-        // Those that did not carry it through only if there is no other.
+        // Use those that did not complete it only if there is no other.
         let has_other = self.suitable(ask).any(|(id, _)| not_excluded(&id));
         let all = self.suitable(ask).filter(|(id, _)| !has_other || not_excluded(id));
         match ask.settings.strategy {
@@ -358,7 +358,7 @@ impl WorkerPool {
         }
     }
 
-    /// A worker with a place, by the strategy.
+    /// A worker with a free slot, chosen by the strategy.
     fn choose(&self, ask: &Ask, target: Option<WorkerId>) -> Option<WorkerId> {
         let has_other = !ask.excluded.is_empty() && self.suitable(ask).any(|(id, _)| !ask.excluded.contains(&id));
         let may = |id: WorkerId| !(has_other && ask.excluded.contains(&id));
@@ -374,7 +374,7 @@ impl WorkerPool {
                 free().nth((ask.chance.checked_rem(count)?) as usize).map(|(id, _)| id)
             }
             Strategy::LeastLoaded | Strategy::Shard => free()
-                // taken/slots, compared without a division.
+                // Compares taken/slots without a division.
                 .min_by(|(_, a), (_, b)| {
                     let of = |x: &Member, y: &Member| u64::from(x.taken) * u64::from(y.hand.slots);
                     (of(a, b), a.used).cmp(&(of(b, a), b.used))
@@ -402,7 +402,7 @@ impl WorkerPool {
         Grant { asker: ask.asker, worker, life: member.life }
     }
 
-    /// Gives the places of one worker to those that waited longest.
+    /// Grants the slots of one worker to the tasks that waited longest.
     fn serve(&mut self, id: WorkerId) -> Vec<Grant> {
         let mut grants = Vec::new();
         while self.members.get(&id).is_some_and(Member::has_place) {
@@ -427,7 +427,7 @@ impl WorkerPool {
         grants
     }
 
-    /// Whether one that waits may have a place of this worker.
+    /// Whether a waiting task may have a slot of this worker.
     fn choose_here(&self, ask: &Ask, id: WorkerId) -> bool {
         let suits = |member: &Member| member.suits(&ask.handler, &ask.settings);
         let is_suitable = ask.only.is_none_or(|only| only == id) && self.members.get(&id).is_some_and(suits);
@@ -442,7 +442,7 @@ impl WorkerPool {
         open.into_iter().flat_map(|id| self.serve(id)).collect()
     }
 
-    /// Those who wait for one worker wait for the right one, after somebody came, went, opened or closed.
+    /// Updates the target of tasks that wait for one worker, after a worker joined, left or changed.
     fn redirect(&mut self) {
         let bound: Vec<LaneKey> = self.lanes.keys().filter(|key| key.bound).cloned().collect();
         for key in bound {

@@ -1,4 +1,4 @@
-//! What differs between databases. PostgreSQL will stand beside SQLite here.
+//! Differences between databases. PostgreSQL will be added beside SQLite here.
 
 pub(super) mod sqlite;
 

@@ -1,8 +1,8 @@
-//! SQLite: how a file is opened, and what a transaction is.
+//! SQLite: opening files, and transactions.
 //!
-//! Two things make it parse a statement anew each time, and are kept out of what runs for every block: an `UPDATE` by
-//! diesel, which does not keep them (hence [`super::super::hot`]), and a `LIMIT` that is a parameter, whose value its
-//! planner looks at (hence `get_result` and not `first` where at most one row can match).
+//! Two things make SQLite parse a statement each time, and are avoided in all statements per block: an `UPDATE` by diesel,
+//! which does not cache it (hence [`super::super::hot`]), and a `LIMIT` with a parameter, whose value the planner
+//! reads (hence `get_result` and not `first` where at most one row can match).
 
 use super::super::candidate::Tables;
 use super::super::error::StoreError;
@@ -20,22 +20,22 @@ pub(in crate::store) type Conn = SqliteConnection;
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
-/// A page holds the usual block whole, which halves the calls to the system; set before the first table, it stays.
+/// A page of this size holds a typical block, which halves the system calls. It is fixed once the first table exists.
 const PAGE: &str = "PRAGMA page_size = 8192;";
-/// FULL: what is committed survives the machine's end too, and with grouped commits it costs next to nothing.
-/// A cache that holds what one batch changes: what does not fit goes to the log before its time, and again at the commit.
-/// It grows with what is written; a broker at rest stays small. What a statement may have to take back is kept in memory.
+/// FULL: committed data survives a crash of the machine, and with grouped commits this costs almost nothing. The cache holds the
+/// changes of one batch: changes that do not fit are written to the log early, and again at the commit. It grows with the amount
+/// written; an idle broker stays small. Data for a rollback of a statement is kept in memory.
 const WRITER: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
     PRAGMA cache_size = -16000; \
     PRAGMA temp_store = MEMORY;";
 const READER: &str = "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -1000; PRAGMA query_only = ON;";
 
-/// For a broker that stands by: what it writes are a few bytes now and then, and nobody's to lose. So it waits for no disk, and
-/// gives the log to no file: it holds the database for writing for some microseconds, however slow the disk is.
+/// For a standby: it writes only a few unimportant bytes. So it does not wait for the disk and does not checkpoint the log: it holds
+/// the write lock only for some microseconds, even on a slow disk.
 const SEAT: &str = "PRAGMA page_size = 8192; PRAGMA busy_timeout = 200; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
     PRAGMA cache_size = -200;";
 
-/// Opens the file, making it if need be, and brings its tables up to date.
+/// Opens the file, creating it if necessary, and migrates its tables.
 pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
     let mut conn = open(path, PAGE)?;
     conn.batch_execute(WRITER)?;
@@ -50,13 +50,13 @@ pub(in crate::store) fn writer(path: &Path) -> Result<Conn, StoreError> {
     Ok(conn)
 }
 
-/// Pages of the log after which it is moved into the file, at least and at most.
+/// Minimum and maximum number of log pages after which the log is checkpointed.
 const LOG_PAGES: std::ops::RangeInclusive<i64> = 512..=4096;
-/// Readers can keep the log from being begun again; when it is this many times too long, it is waited for them.
+/// Readers can prevent the log from restarting; if it is longer than the limit by this factor, the writer waits for them.
 const LOG_TOO_LONG: i64 = 4;
 
-/// Bounds the log by the size of the database: a log of a small database is moved soon, which costs little, and one of a large
-/// database seldom. So it never takes much more room than the database, and a page is written twice at most.
+/// Bounds the log by the size of the database: the log of a small database is checkpointed often, which is cheap, that of a large one
+/// rarely. So the log never takes much more space than the database, and a page is written at most twice.
 pub(in crate::store) fn bound_log(conn: &mut Conn, path: &Path) -> Result<(), StoreError> {
     let pages = number(conn, "SELECT page_count AS number FROM pragma_page_count()")?;
     let page_bytes = number(conn, "SELECT page_size AS number FROM pragma_page_size()")?;
@@ -71,7 +71,7 @@ pub(in crate::store) fn bound_log(conn: &mut Conn, path: &Path) -> Result<(), St
     Ok(())
 }
 
-/// Moves the log into the file and gives its room back to the disk, unless readers hold it for longer than a moment.
+/// Checkpoints the log and frees its disk space, unless readers hold it for longer than a moment.
 pub(in crate::store) fn empty_log(conn: &mut Conn) -> Result<(), StoreError> {
     let done = conn.batch_execute("PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(TRUNCATE);");
     conn.batch_execute("PRAGMA busy_timeout = 5000;")?;
@@ -88,7 +88,7 @@ struct Number {
     number: i64,
 }
 
-/// Whether any of these tables, as far as they are there, has a row.
+/// Whether any of these tables exists and has a row.
 pub(in crate::store) fn has_rows(conn: &mut Conn, tables: &[&str]) -> Result<bool, StoreError> {
     for table in tables {
         if has_table(conn, table)? && number(conn, &format!("SELECT EXISTS (SELECT 1 FROM {table}) AS number"))? == 1 {
@@ -106,7 +106,7 @@ fn not_opened(path: &Path, e: &dyn std::fmt::Display) -> StoreError {
     StoreError::Failed(format!("opening {}: {text}", path.display()))
 }
 
-/// The connection of a broker that stands by.
+/// The connection of a standby.
 pub(in crate::store) fn seat(path: &Path) -> Result<Conn, StoreError> {
     open(path, SEAT)
 }
@@ -116,7 +116,7 @@ pub(in crate::store) fn reader(path: &Path) -> Result<Conn, StoreError> {
     open(path, READER)
 }
 
-/// A connection to a file that is not to be changed at all, also while a broker writes to it.
+/// A read-only connection that never changes the file, even while a broker writes to it.
 pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
     let failed = |e: &dyn std::fmt::Display| not_opened(path, e);
     super::super::files::check_for_reading(path)?;
@@ -124,11 +124,11 @@ pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
     let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let establish = |options: &str| {
         let mut conn = SqliteConnection::establish(&format!("file:{name}?{options}")).map_err(|e| failed(&e))?;
-        // The first read tells whether it can be read.
+        // The first read shows whether the file is readable.
         conn.batch_execute(&format!("{READER} SELECT COUNT(*) FROM sqlite_schema;")).map_err(|e| failed(&e))?;
         Ok(conn)
     };
-    // A file that was closed well, in a folder that cannot be written, can only be read as one that does not change.
+    // A cleanly closed file in a read-only folder can be opened only as immutable.
     let log = path.with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));
     establish("mode=ro").or_else(|error| if log.exists() { Err(error) } else { establish("immutable=1") })
 }
@@ -146,17 +146,17 @@ pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN IMMEDIATE")?)
 }
 
-/// Commits. After an error the connection is not to be used any more, and whether it is on disk is not known.
+/// Commits. After an error the connection must not be used again, and it is unknown whether the data is on disk.
 pub(in crate::store) fn commit(conn: &mut Conn) -> Result<(), StoreError> {
     AnsiTransactionManager::commit_transaction(conn).map_err(|e| StoreError::Unknown(e.to_string()))
 }
 
-/// Takes everything back since [`begin`].
+/// Rolls back everything since [`begin`].
 pub(in crate::store) fn rollback(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(AnsiTransactionManager::rollback_transaction(conn)?)
 }
 
-/// The number of the row that this connection inserted last.
+/// The id of the row that this connection inserted last.
 pub(in crate::store) fn last_inserted(conn: &mut Conn) -> Result<i64, StoreError> {
     Ok(LastInserted.get_result(conn)?)
 }
@@ -182,7 +182,7 @@ impl Query for LastInserted {
 
 impl RunQueryDsl<Conn> for LastInserted {}
 
-/// Whether there is a table of this name.
+/// Whether a table with this name exists.
 pub(in crate::store) fn has_table(conn: &mut Conn, name: &str) -> Result<bool, StoreError> {
     let count = diesel::sql_query("SELECT COUNT(*) AS count FROM sqlite_schema WHERE type = 'table' AND name = ?");
     let count: Count = count.bind::<diesel::sql_types::Text, _>(name).get_result(conn)?;
@@ -195,7 +195,7 @@ struct Count {
     count: i64,
 }
 
-/// How the tables go with this program.
+/// Compares the tables with this version.
 pub(in crate::store) fn tables(conn: &mut Conn) -> Result<Tables, StoreError> {
     if !has_table(conn, "__diesel_schema_migrations")? {
         return Ok(Tables::Older);
@@ -213,23 +213,23 @@ pub(in crate::store) fn tables(conn: &mut Conn) -> Result<Tables, StoreError> {
     })
 }
 
-/// The process that holds the database for writing, if the system says so.
+/// The process that holds the write lock, if the operating system reports it.
 #[cfg(target_os = "linux")]
 pub(in crate::store) fn who_writes(path: &Path) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
-    // Asked of the system's list and not with `F_GETLK`: closing the file that asks would drop SQLite's own locks on it.
+    // Uses the system's list of locks, not `F_GETLK`: closing the file for the query would release SQLite's own locks on it.
     let index = path.with_file_name(format!("{}-shm", path.file_name()?.to_string_lossy()));
     let inode = std::fs::metadata(index).ok()?.ino();
     std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| holder(line, inode))
 }
 
-/// Elsewhere it is not known.
+/// Unknown on other systems.
 #[cfg(not(target_os = "linux"))]
 pub(in crate::store) fn who_writes(_: &Path) -> Option<u32> {
     None
 }
 
-/// The process of a line of `/proc/locks`, if it is the lock for writing on the index of this number (SQLite, wal-index: the
+/// The process in a line of `/proc/locks`, if it is the write lock on the index with this inode (SQLite, wal-index: the
 /// first of the bytes from 120 on).
 #[cfg(target_os = "linux")]
 fn holder(line: &str, inode: u64) -> Option<u32> {
@@ -240,12 +240,12 @@ fn holder(line: &str, inode: u64) -> Option<u32> {
     (is_it && to.parse::<u64>().is_ok_and(|to| WRITE_LOCK <= to)).then(|| pid.parse().ok())?
 }
 
-/// Moves what is in the log into the file, at the end.
+/// Moves the content of the log into the file, at shutdown.
 pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
     Ok(conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE);")?)
 }
 
-/// Rows changed since the connection was opened.
+/// Number of rows changed since the connection was opened.
 #[cfg(debug_assertions)]
 pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
     diesel::select(diesel::dsl::sql::<diesel::sql_types::BigInt>("total_changes()")).get_result(conn).ok()

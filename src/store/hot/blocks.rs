@@ -1,4 +1,4 @@
-//! What every block goes through.
+//! Statements for every block.
 
 use super::super::dialect::Database;
 use diesel::connection::Connection;
@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Integer, Nullable, SmallInt, Text};
 
-/// A block without results gets some. Changes no row if it has some, or is not there.
+/// Stores the results of a block without results. Changes no row if it has results, or does not exist.
 #[derive(Debug)]
 pub(in crate::store) struct Answer<'a> {
     pub(in crate::store) key: i64,
@@ -47,7 +47,7 @@ impl QueryFragment<Database> for Answer<'_> {
         out.push_bind_param::<Nullable<Text>, _>(&self.node_id)?;
         out.push_sql(", exception = ");
         out.push_bind_param::<Nullable<Text>, _>(&self.exception)?;
-        // Only a block that waits for a node has no results: ready or retry.
+        // Only blocks that wait for a node have no results: states ready and retry.
         out.push_sql(" WHERE \"key\" = ");
         out.push_bind_param::<BigInt, _>(&self.key)?;
         out.push_sql(" AND state IN (1, 16)");
@@ -62,7 +62,7 @@ impl QueryId for Answer<'_> {
 
 impl<C: Connection> RunQueryDsl<C> for Answer<'_> {}
 
-/// A block with results is done. Gives back the segment that they stand in; no row if it was done before, or has none.
+/// Marks a block with results as acknowledged. Returns the segment of the results; no row if it was acknowledged before or has none.
 #[derive(Debug)]
 pub(in crate::store) struct Acknowledge {
     pub(in crate::store) key: i64,

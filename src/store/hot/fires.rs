@@ -1,4 +1,4 @@
-//! The ledger and the plan of a fire.
+//! Statements for the ledger and the plan of a fire.
 
 use super::super::columns::Hex;
 use super::super::dialect::Database;
@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Nullable, Text};
 
-/// A row of the ledger. No row if there is one of this instant.
+/// Inserts a row of the ledger. Changes no row if one exists for this time.
 #[derive(Debug)]
 pub(in crate::store) struct InsertFire<'a> {
     pub(in crate::store) job_id: Hex,
@@ -47,7 +47,7 @@ impl QueryFragment<Database> for InsertFire<'_> {
 
 kept!(InsertFire<'_>);
 
-/// The plan of a job goes on. No row if it is not where it was taken to be.
+/// Advances the plan of a job. Changes no row if the plan is not in the expected state.
 #[derive(Debug)]
 pub(in crate::store) struct MovePlanRow {
     job_id: Hex,

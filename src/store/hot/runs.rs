@@ -1,4 +1,4 @@
-//! The row of a run, from its beginning to its end.
+//! Statements for the row of a run, from creation to end.
 
 use super::super::columns::Hex;
 use super::super::dialect::Database;
@@ -8,8 +8,8 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 
-/// A new run, in its first attempt and under the first epoch. Its number is asked for afterwards: SQLite keeps a journal
-/// of every single `INSERT` that gives something back and may find a double.
+/// A new run, in its first attempt and under the first epoch. Its number is queried afterwards: SQLite keeps a journal for every
+/// `INSERT` with `RETURNING` that may find a duplicate.
 #[derive(Debug)]
 pub(in crate::store) struct InsertRow<'a> {
     pub(in crate::store) identity: Hex,
@@ -110,12 +110,12 @@ impl QueryFragment<Database> for FinishRow<'_> {
 
 kept!(FinishRow<'_>);
 
-/// Whether the job of a run has to hear of its end.
+/// Whether the job of a run must be notified of its end.
 #[derive(Debug)]
 pub(in crate::store) struct FollowRow(i64);
 
 impl FollowRow {
-    /// Of the run of this number.
+    /// For the run with this number.
     pub(in crate::store) fn of(conn: &mut super::super::dialect::Conn, no: i64) -> QueryResult<bool> {
         Self(no).get_result(conn)
     }
@@ -138,7 +138,7 @@ impl Query for FollowRow {
 
 impl<C: Connection> RunQueryDsl<C> for FollowRow {}
 
-/// Where a run is, why, and who has it.
+/// State, reason and worker of a run.
 #[derive(Debug)]
 pub(in crate::store) struct StateRow<'a> {
     pub(in crate::store) no: i64,
@@ -162,7 +162,7 @@ impl QueryFragment<Database> for StateRow<'_> {
 
 kept!(StateRow<'_>);
 
-/// An attempt begins; the time of the first one stays.
+/// The start of an attempt; the time of the first one is kept.
 #[derive(Debug)]
 pub(in crate::store) struct BeginRow<'a> {
     pub(in crate::store) no: i64,

@@ -1,4 +1,4 @@
-//! Failures are kept beside their blocks, as long as these.
+//! Failures are stored as long as their blocks.
 
 use super::super::op::Source;
 use super::super::schema::block_failure;
@@ -109,7 +109,7 @@ fn a_request_is_found_where_it_is() {
         assert_eq!(find(&owned, prints(4)[1]).await, Ok(Some(4)));
         assert_eq!(find(&other, prints(4)[1]).await, Ok(None), "another run's");
         assert_eq!(find(&owned, prints(9)[0]).await, Ok(None));
-        // What stands across two ids is none.
+        // A match across two ids does not count.
         let [first, second] = [prints(4)[0].0, prints(4)[1].0];
         let mut across = first;
         across[..6].copy_from_slice(&first[6..]);

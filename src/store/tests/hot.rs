@@ -1,4 +1,4 @@
-//! The statements of fires and runs: what they refuse, what they keep, and what they are looked up by.
+//! Statements of fires and runs: rejections, kept values, and used indexes.
 
 use super::*;
 use crate::domain::schedule::Retry;

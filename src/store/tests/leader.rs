@@ -1,16 +1,16 @@
-//! Who may write, and who may not any more.
+//! Which broker may write.
 
 use super::*;
 use crate::domain::leader::{Lease, Reason};
 
-/// Ticks of a steady clock that are shorter than half a lease, over more than one lease.
+/// Readings of a monotonic clock, less than half a lease apart, over more than one lease.
 const TICKS: [u64; 5] = [0, 2_000, 4_000, 6_000, 8_000];
 
 fn member() -> Member {
     Member { id: BrokerId::random(), url: "http://b:1".to_owned(), version: "1".to_owned(), started_at: T }
 }
 
-/// Another broker that sees the leader hang, and takes over.
+/// Another broker that detects the hanging leader and takes over.
 fn take_over(config: &StoreConfig) -> Leadership {
     let (mut seat, mut watch) = (Seat::at(config, member(), 1_000).expect("a seat"), Watch::default());
     let looks = TICKS.map(|now| seat.look(&mut watch, now).expect("a look"));
@@ -51,7 +51,7 @@ fn who_took_over_writes_and_renews_while_the_other_has_the_lock() {
         store.write(renew.clone()).await.expect("renewed");
         let lease = store.read(GetLease).await.expect("read").expect("a lease").lease;
         assert_eq!(lease, Lease { term: 2, renewals: 1, ttl_ms: 1_000, is_locked: false, is_released: false });
-        // A third one gets the lock when the hanging one dies, but that says nothing of the second.
+        // A third broker gets the lock when the hanging one dies, but that is no evidence about the second one.
         assert_eq!(hanging.write(Barrier).await, Err(StoreError::NotLeading));
         hanging.close().await;
         let mut third = Seat::at(&config, member(), 1_000).expect("a seat");
@@ -94,7 +94,7 @@ fn brokers_are_seen_and_forgotten() {
 fn an_older_broker_keeps_its_tables_for_as_long_as_it_lives() {
     with_store(|store, config| async move {
         store.close().await;
-        // As the version before leaders were elected left them: a lock, and no lease.
+        // As left by the version before leader election: a lock, and no lease.
         let mut conn = super::super::dialect::current::writer(&config.database).expect("a connection");
         let before = "DROP TABLE leader; DROP TABLE broker; DELETE FROM __diesel_schema_migrations WHERE version = '20261121000007'";
         diesel::connection::SimpleConnection::batch_execute(&mut conn, before).expect("written");

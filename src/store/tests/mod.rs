@@ -1,4 +1,4 @@
-//! What every test of the store uses.
+//! Helpers for all tests of the store.
 
 mod failures;
 mod hot;
@@ -29,13 +29,13 @@ fn config(folder: &tempfile::TempDir) -> StoreConfig {
     StoreConfig::new(folder.path().join("sub").join("test.db"))
 }
 
-/// Runs a test in a system of its own, on a folder of its own.
+/// Runs a test in its own actix system and folder.
 fn with_store<F: Future<Output = ()>>(test: impl FnOnce(Store, StoreConfig) -> F) {
     with_segments(64 << 20, test);
 }
 
 fn with_segments<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, StoreConfig) -> F) {
-    // One at a time: planned faults are the whole process's.
+    // One at a time, because planned faults affect the whole process.
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
@@ -98,7 +98,7 @@ fn by_hand(run: NewRun) -> InsertRun {
     InsertRun { run, version: 1, fire: None, key: None }
 }
 
-/// A run that is owned: the run and its epoch.
+/// A run with an owner, and its epoch.
 async fn run(store: &Store) -> (Run, i64) {
     let run = store.write(by_hand(new_run(JobId::random()))).await.expect("inserted").run;
     store.write(AdoptRun { identity: run.identity }).await.expect("adopted")

@@ -1,4 +1,4 @@
-//! What is old goes, and nothing else.
+//! Retention deletes old rows, and nothing else.
 
 use super::*;
 use crate::domain::job::Job;
@@ -12,7 +12,7 @@ async fn stored_job(store: &Store, name: &str, keep: Keep) -> Job {
     job
 }
 
-/// A run of the job that ended at this instant.
+/// A run of the job that ended at this time.
 async fn ended(store: &Store, job_id: JobId, at: i64, follow: bool) -> Run {
     let new = NewRun { state: RunState::Failed, finish_time: Some(Timestamp(at)), follow, ..new_run(job_id) };
     store.write(by_hand(new)).await.expect("inserted").run
@@ -38,7 +38,7 @@ fn runs_go_by_count_by_age_and_with_their_job() {
         assert_eq!(old(&store, 10, 100_000, 5_000).await, [nos[3], orphan], "the job's own count, and no job");
         assert_eq!(old(&store, 2, 100_000, 5_000).await, [nos[0], nos[3], orphan]);
         assert_eq!(old(&store, 10, 2_500, 5_000).await, [nos[0], nos[1], nos[3], orphan]);
-        // Asked to, it still deletes nothing that is open or unsettled.
+        // Even if requested, it deletes neither open runs nor those with unapplied ends.
         let gone = store.write(DeleteRuns(vec![open.no, unsettled.no, nos[0]])).await.expect("deleted");
         assert_eq!(gone.runs, 3);
         let left: Vec<i64> = store
@@ -145,7 +145,7 @@ fn a_late_begin_is_said_once() {
         assert_eq!(runs.len(), 1);
         store.write(NoteLate { runs, now: Timestamp(1_100) }).await.expect("noted");
         assert_eq!(late(1_200).await.map(|runs| runs.len()), Ok(0), "it is said once");
-        // Nobody looked at the second one while it waited.
+        // The second one was never checked while it waited.
         for run in &made {
             let begin =
                 BeginRun { no: run.no, epoch: 1, state: RunState::Scheduled, worker: None, may_be_late: true, now: Timestamp(2_100) };
@@ -195,7 +195,7 @@ fn writers_beside_the_cleaning() {
                     let done = deleting.write(DeleteRuns(rest.iter().copied().take(200).collect())).await.expect("deleted");
                     rest.drain(..done.runs);
                     gone += done.runs;
-                    // As the janitor does.
+                    // The janitor does the same.
                     tokio::time::sleep((begin.elapsed() * 10).max(std::time::Duration::from_millis(20))).await;
                 }
                 gone

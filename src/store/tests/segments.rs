@@ -1,4 +1,4 @@
-//! Results on disk: they are there as long as somebody waits for them, and no longer.
+//! Results on disk: they exist exactly as long as they are needed.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_segment_goes_when_all_in_it_is_acknowledged() {
         assert_eq!(segment_files(&config), ["1.seg", "2.seg", "3.seg"]);
         store.write(ack(&owned, &[1, 1])).await.expect("acknowledged");
         assert_eq!(segment_files(&config), ["1.seg", "3.seg"]);
-        // The current one stays until the next is begun.
+        // The current segment stays until the next one begins.
         store.write(ack(&owned, &[1, 2])).await.expect("acknowledged");
         assert_eq!(segment_files(&config), ["1.seg", "3.seg"]);
         let results = store.read(ReadResults { no: owned.0.no, seqs: vec![0, 1, 2, 3] }).await.expect("results").results;
@@ -27,7 +27,7 @@ fn a_segment_goes_when_all_in_it_is_acknowledged() {
         store.write(ack(&owned, &[0, 3])).await.expect("acknowledged");
         let store = reopened(store, &config).await;
         assert!(segment_files(&config).is_empty());
-        // Only the database remembers now.
+        // Only the database still has the number.
         let store = reopened(store, &config).await;
         store.write(push(&owned, 4..5)).await.expect("pushed");
         store.write(result(&owned, 4, "new")).await.expect("stored");

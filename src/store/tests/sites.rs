@@ -1,4 +1,4 @@
-//! Sites and robots.txt, as they are stored.
+//! Stored sites and robots.txt rules.
 
 use super::*;
 use crate::domain::sites::SiteState;

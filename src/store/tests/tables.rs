@@ -1,4 +1,4 @@
-//! Each group of tables.
+//! Tests for each group of tables.
 
 use super::*;
 use crate::domain::ids::{Counter, GroupId};
@@ -186,7 +186,7 @@ fn a_frontier_comes_back_as_it_was() {
         store.write(StoreResult { failed: true, exception: Some("broken".into()), ..result(&owned, 3, "pack") }).await.expect("stored");
         assert_eq!(store.write(retry(3, 1)).await, Err(StoreError::Conflict("state".into())));
         assert_eq!(store.write(retry(77, 1)).await, Err(StoreError::NotFound));
-        // Acknowledged, and what follows from it pushed; once more, which changes nothing; and one that has no results.
+        // Acknowledges a block and pushes a new one; a repetition changes nothing, nor does a block without results.
         store.write(Ack { push: vec![block(5)], ..ack(&owned, &[2, 0]) }).await.expect("acknowledged");
         store.write(ack(&owned, &[2])).await.expect("acknowledged");
 
@@ -288,7 +288,7 @@ fn a_node_changes_what_it_says_and_not_whether_it_is_enabled() {
 #[test]
 fn things_are_found_by_numbers_and_a_store_counts_on() {
     with_store(|store, config| async move {
-        // As a broker made it before, whose clock was ahead.
+        // As made by an earlier broker with a clock that was ahead.
         let last = Identity(Counter::new().next_id(Timestamp(4_100_000_000_000)));
         for identity in [Identity::random(), last] {
             store.write(by_hand(NewRun { identity, ..new_run(JobId::random()) })).await.expect("inserted");
@@ -307,7 +307,7 @@ fn things_are_found_by_numbers_and_a_store_counts_on() {
 fn a_store_counts_on_after_all_that_it_made() {
     with_store(|mut store, config| async move {
         const HOUR: i64 = 3_600_000;
-        // Later than what any other test made.
+        // Later than the ids of any other test.
         let at = |hours: i64| Counter::new().next_id(Timestamp(4_200_000_000_000 + hours * HOUR));
         let next = || Identity::at(T).number();
         let run = |id| NewRun { identity: Identity(id), ..new_run(JobId::random()) };
@@ -315,7 +315,7 @@ fn a_store_counts_on_after_all_that_it_made() {
         for id in [at(2), Identity::random().0] {
             store.write(by_hand(run(id))).await.expect("a run");
         }
-        // No broker's: of another version, and of a time that is not yet.
+        // Not made by a broker: another version, and a future time.
         let chosen = [uuid::Uuid::from_u64_pair(at(4).as_u64_pair().0 ^ 0x3000, 7), at(48), uuid::Uuid::max()];
         for (nth, id) in chosen.into_iter().enumerate() {
             let job = Job { id: JobId(id), ..job(&format!("chosen {nth}")) };

@@ -38,7 +38,7 @@ fn what_was_answered_is_there_after_the_next_start_and_in_order() {
     });
 }
 
-/// Leaves a trace, then does what it says.
+/// Inserts a row, then does as configured.
 struct Leave(&'static str, Then);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -89,7 +89,7 @@ fn one_that_fails_does_not_take_the_others_along() {
         let outcome = three(&store, Then::Fail).await;
         assert_eq!(outcome, [Ok("a"), Err(StoreError::Failed("on purpose".into())), Ok("c")]);
         assert_eq!(store.read(Traces).await, Ok(vec!["a".into(), "c".into()]));
-        // A key twice is the database's own refusal.
+        // A duplicate key is an error of the database.
         assert!(matches!(store.write(Leave("a", Then::Go)).await, Err(StoreError::Failed(_))));
         assert_eq!(store.write(Leave("d", Then::Go)).await, Ok("d"));
         assert!(store.stats().last_error.is_some());

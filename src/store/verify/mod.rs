@@ -1,5 +1,5 @@
-//! The proof, from a store file alone, that the ledger is the plan: every planned instant stands in it once, and nothing
-//! else; and that ledger and runs fit together. The file is only read, also while a broker writes to it.
+//! Verifies a store file: every scheduled time of the plan must be in the ledger exactly once, and nothing else; and ledger and runs
+//! must agree. The file is only read, even while a broker writes to it.
 
 mod runs;
 
@@ -13,27 +13,27 @@ use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Rows of the ledger that end before this instant may have been cleaned away.
+/// Ledger rows that end before this time may have been deleted.
 const LEDGER_CLEANED_UNTIL: &str = "ledger_cleaned_until";
 
-/// A store file, as it is at one moment.
+/// A snapshot of a store file.
 pub struct History {
     conn: Conn,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Jobs that were looked at, deleted ones among them.
+    /// Number of checked jobs, including deleted ones.
     pub jobs: u64,
-    /// Planned instants that were looked at.
+    /// Number of checked scheduled times.
     pub planned_instants: u64,
-    /// Where something does not fit.
+    /// The inconsistencies.
     pub discrepancies: Vec<Finding>,
 }
 
-/// A place where something does not fit.
+/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
@@ -41,9 +41,9 @@ pub struct Finding {
     pub job_id: String,
     /// Its name.
     pub job_name: String,
-    /// What does not fit, in one word: missing, extra, count, unreadable, run, state, overlap.
+    /// The kind: missing, extra, count, unreadable, run, state, overlap.
     pub check: &'static str,
-    /// The same for people.
+    /// The same as a text for people.
     pub detail: String,
 }
 
@@ -54,24 +54,24 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// Opens a store file for reading, with or without a broker that has it open.
+    /// Opens a store file read-only, even if a broker has it open.
     ///
     /// # Errors
-    /// It is no store, or cannot be read.
+    /// It is not a store, or cannot be read.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let mut conn = dialect::observer(path)?;
         if !dialect::has_table(&mut conn, "job")? {
-            return Err(StoreError::Unusable(format!("Cannot open {}: it is no database of a broker.", path.display())));
+            return Err(StoreError::Unusable(format!("Cannot open {}: it is not a database of a broker.", path.display())));
         }
         Ok(Self { conn })
     }
 
-    /// Looks at all jobs, or at those of this name or id.
+    /// Checks all jobs, or those with this name or id.
     ///
     /// # Errors
-    /// The file is no store of this version.
+    /// The file is not a store of this version.
     pub fn verify(&mut self, name: Option<&str>) -> Result<Report, StoreError> {
-        // One transaction: what a broker writes meanwhile is not half seen.
+        // One transaction, so that concurrent writes of a broker are never partly visible.
         self.conn.transaction(|conn| {
             let mut query = job::table.order((job::name, job::id)).select((job::id, job::name)).into_boxed();
             if let Some(name) = name {
@@ -94,7 +94,7 @@ impl History {
     }
 }
 
-/// Where what is found of one job goes.
+/// Collects the findings for one job.
 struct Found<'a> {
     id: &'a str,
     name: &'a str,
@@ -108,7 +108,7 @@ impl Found<'_> {
     }
 }
 
-/// A job as it was at a change, as far as the proof needs it.
+/// A job after a change, with the columns that the verification needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Past {
@@ -120,7 +120,7 @@ struct Past {
 }
 
 impl Past {
-    /// A fire that finds a run of the job not over makes none.
+    /// Whether a fire makes no run while another run of the job is open.
     fn skips(&self) -> bool {
         let said = self.policies.as_ref().and_then(|policies| policies.overlap);
         let older = self.properties.get("Overlap").is_some().then(|| self.properties.allows_overlap().unwrap_or(true));
@@ -158,10 +158,10 @@ fn verify_job(conn: &mut Conn, found: &mut Found<'_>, cleaned: Timestamp) -> Res
             Err(e) => found.push("unreadable", format!("the change to version {version} cannot be read: {e}")),
         }
     }
-    // Of a job that is older than its known changes, the time before them cannot be proved.
+    // For a job that is older than its stored changes, the time before them cannot be verified.
     let known_since = changes.first().filter(|(_, action, ..)| action != "created").map_or(i64::MIN, |(_, _, at, _)| *at);
     let entries = entries(conn, found)?;
-    // A row that reaches over the edge was not cleaned away, and is proved as little as what lies before it.
+    // A row that spans the edge was not deleted, but cannot be verified, like everything before the edge.
     let edge = Timestamp(known_since.max(cleaned.0));
     let since = entries.iter().filter(|entry| entry.at <= edge).map(|entry| entry.until).max().map_or(edge, |until| until.max(edge));
     let looked_at: Vec<&Entry> = entries.iter().filter(|entry| entry.at > since && entry.kind != Kind::Outside).collect();
@@ -170,7 +170,7 @@ fn verify_job(conn: &mut Conn, found: &mut Found<'_>, cleaned: Timestamp) -> Res
         let own = |entry: &&&Entry| entry.is_fired && matches!(entry.kind, Kind::Plan | Kind::Asked | Kind::Silence);
         less(&mut definitions, (fires as u64).saturating_sub(looked_at.iter().filter(own).count() as u64));
     }
-    // A store that no broker of this version has opened yet has no such column.
+    // A store that no broker of this version has opened yet lacks this column.
     let fired_until: Option<i64> = plan::table.find(found.id).select(plan::fired_until).get_result(conn).unwrap_or_default();
     let state = PlanState { decided_until: Timestamp(decided_until), fired_until: fired_until.map(Timestamp), ..PlanState::default() };
     for discrepancy in schedule::verify(&definitions, &entries, since, &state) {
@@ -184,7 +184,7 @@ fn verify_job(conn: &mut Conn, found: &mut Found<'_>, cleaned: Timestamp) -> Res
     Ok(())
 }
 
-/// Runs whose rows are gone count against what a plan may make at most.
+/// Deleted runs count towards the maximum number of runs of a plan.
 fn less(definitions: &mut [Definition], gone: u64) {
     for definition in definitions {
         if let Some(most) = definition.schedule.max_fires {
@@ -205,7 +205,7 @@ fn entries(conn: &mut Conn, found: &mut Found<'_>) -> Result<Vec<Entry>, StoreEr
         let (at, until) = (Timestamp(at), Timestamp(until));
         match Kind::named(&kind) {
             Some(kind) => entries.push(Entry { at, until, instants: instants as u64, kind, is_fired: verdict == "fired", version }),
-            None => found.push("unreadable", format!("the row of {at} is of no known kind: `{kind}`")),
+            None => found.push("unreadable", format!("the row of {at} has the unknown kind `{kind}`")),
         }
     }
     Ok(entries)

@@ -1,4 +1,4 @@
-//! Cron expressions, by theme.
+//! Tests of cron expressions, by topic.
 
 use super::{Cron, Dialect, Note, PreviewLine};
 use crate::domain::time::Timestamp;

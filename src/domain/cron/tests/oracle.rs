@@ -1,12 +1,12 @@
-//! Brute force: which local times match, day by day and item by item; and which instants they are, wall by wall. Written
-//! from the text of the rules and slow on purpose; it shares no code with what it judges but jiff's data.
+//! Brute force: finds the matching local times day by day and item by item, and their instants. Written from the text of the
+//! rules and slow on purpose; it shares only jiff's data with the code under test.
 
 use super::*;
 use chrono::{Datelike, Days, NaiveDate, Weekday};
 use jiff::tz::AmbiguousOffset;
 use std::collections::BTreeSet;
 
-/// Numbers only, no names; crontab's weekdays.
+/// Supports numbers only, no names; crontab's weekdays.
 pub struct Oracle {
     fields: Vec<String>,
     /// Seconds of the day that match.
@@ -17,7 +17,7 @@ fn number(text: &str) -> u32 {
     text.parse().unwrap()
 }
 
-/// Whether a plain item has this value, counted up from its start.
+/// Whether a plain item contains this value, counted from its start.
 fn has(item: &str, value: u32, first: u32, last: u32) -> bool {
     let (range, step) = item.split_once('/').map_or((item, 1), |(range, step)| (range, number(step)));
     let (from, to) = match range.split_once('-') {
@@ -50,7 +50,7 @@ fn month_of(day: NaiveDate) -> Vec<NaiveDate> {
     (1..=31).filter_map(|n| day.with_day(n)).collect()
 }
 
-/// The working day of the month with the least distance to its n-th day, if it has one.
+/// The working day of the month that is nearest to its n-th day, if it has such a day.
 fn nearest(day: NaiveDate, n: u32) -> Option<NaiveDate> {
     day.with_day(n)?;
     month_of(day).into_iter().filter(|d| is_working_day(*d)).min_by_key(|d| d.day().abs_diff(n))
@@ -79,7 +79,7 @@ fn weekday_matches(item: &str, day: NaiveDate) -> bool {
         return number(weekday) % 7 == today && (day + Days::new(7)).month() != day.month();
     }
     match item.split_once('-') {
-        // Sunday at the end of a range is a 7, so that the range need not go round.
+        // Sunday at the end of a range is a 7, so that the range need not wrap.
         Some((from, "7")) if !item.contains('/') => today >= number(from) || today == 0,
         _ => has(item, today, 0, 6),
     }
@@ -113,7 +113,7 @@ impl Oracle {
         days && any(&self.fields[4], day.month(), 1, 12) && any(&self.fields[6], day.year().unsigned_abs(), 1970, 2099)
     }
 
-    /// Matching local times from one day on, in seconds.
+    /// Matching local times from a day on, in seconds.
     pub fn walls(&self, from: NaiveDate, days: usize) -> Vec<i64> {
         let matching = from.iter_days().take(days).filter(|day| self.has_day(*day));
         matching

@@ -1,4 +1,4 @@
-//! Random expressions against brute force.
+//! Compares random expressions with brute force.
 
 use super::oracle::{Oracle, instants};
 use super::*;
@@ -43,7 +43,7 @@ fn weekday() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Sparse enough for the oracle: few seconds.
+/// Few seconds, so that the oracle stays fast.
 fn expression() -> impl Strategy<Value = String> {
     let second = prop_oneof![2 => Just("0".to_owned()), 1 => (0_u32..60).prop_map(|s| s.to_string()), 1 => (0_u32..60, 20_u32..=60).prop_map(|(s, n)| format!("{s}/{n}"))];
     let time = (second, list(plain(0, 59, true), 1), list(plain(0, 23, true), 2));
@@ -73,7 +73,7 @@ fn all_rules() -> impl Strategy<Value = (GapRule, FoldRule)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Step by step for 40 days, from 2008 to 2030: exactly what brute force finds, in order, nothing twice.
+    /// Step by step for 40 days between 2008 and 2030: exactly the fires that brute force finds, in order, without duplicates.
     #[test]
     fn next_is_what_brute_force_finds(
         text in expression(), name in prop::sample::select(ZONES.to_vec()), (gap, fold) in all_rules(), from in 1_200_000_000_i64..1_900_000_000,
@@ -86,7 +86,7 @@ proptest! {
         for second in &expected {
             let next = cron.next(&zone, rules(gap, fold), at).map(|next| next.at);
             prop_assert_eq!(next, Some(Timestamp(second * 1000)), "after {}", at);
-            // Also from the middle of nowhere, and from within the second before.
+            // Also starting between two fires, and within the second before a fire.
             let asked = Timestamp(second * 1000 - 1);
             prop_assert_eq!(cron.next(&zone, rules(gap, fold), asked.max(at)).map(|next| next.at), next);
             at = Timestamp(second * 1000);
@@ -97,7 +97,7 @@ proptest! {
         }
     }
 
-    /// What was understood is the same expression.
+    /// The formatted expression parses to the same expression.
     #[test]
     fn understood_is_read_as_the_same(text in expression()) {
         let (one, other) = (cron(&text), cron(&cron(&text).understood()));
@@ -107,7 +107,7 @@ proptest! {
         prop_assert!(!one.describe().is_empty());
     }
 
-    /// Any text at all: an answer or a refusal with a place in it, never a panic.
+    /// Any text gives a result or an error with a valid position, never a panic.
     #[test]
     fn no_text_breaks_it(text in "[-0-9*/,?LW#A-Za-z@~ \t\u{e9}]{0,40}", quartz in any::<bool>()) {
         let dialect = if quartz { Dialect::Quartz } else { Dialect::Crontab };
@@ -121,7 +121,7 @@ proptest! {
         }
     }
 
-    /// Texts that look like expressions.
+    /// Texts that resemble expressions.
     #[test]
     fn no_field_breaks_it(fields in prop::collection::vec("[-0-9*/,?LWFRI#]{1,5}", 5..=7)) {
         let text = fields.join(" ");

@@ -1,4 +1,4 @@
-//! What is understood, and how it is said again.
+//! Parsing, and formatting the result.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! What is refused, in which field, at which character, and why.
+//! Invalid expressions: the field, the character and the reason of the error.
 
 use super::*;
 
-/// What is wrong with the refusal, if anything.
+/// What is wrong with the returned error, if anything.
 fn fault(text: &str, dialect: Dialect, field: &str, position: usize, why: &str) -> Option<String> {
     let error = match Cron::parse(text, dialect) {
         Ok(cron) => return Some(format!("{text:?} was read as {}", cron.understood())),
@@ -109,21 +109,21 @@ fn the_fault_is_pointed_at() {
         ("0 0 * * L", "day of week", 8, "needs a weekday before it"),
         ("0 0 * * 15W", "day of week", 10, "W is only for day of month"),
         ("0 0 5#2 * *", "day of month", 5, "# is only for day of week"),
-        ("0 0 5L * *", "day of month", 5, "L stands first"),
-        ("0 0 FRIL * *", "day of month", 7, "L stands first"),
-        ("0 0 1-L * *", "day of month", 6, "L stands first"),
+        ("0 0 5L * *", "day of month", 5, "L must be first"),
+        ("0 0 FRIL * *", "day of month", 7, "L must be first"),
+        ("0 0 1-L * *", "day of month", 6, "L must be first"),
         ("0 0 L-31 * *", "day of month", 6, "so far"),
-        ("0 0 L- * *", "day of month", 4, "none of L, L-3"),
-        ("0 0 L3 * *", "day of month", 4, "none of L, L-3"),
-        ("0 0 L/2 * *", "day of month", 4, "none of L, L-3"),
-        ("0 0 L-1-2 * *", "day of month", 4, "none of L, L-3"),
-        ("0 0 LL * *", "day of month", 4, "none of L, L-3"),
+        ("0 0 L- * *", "day of month", 4, "is not L, L-3"),
+        ("0 0 L3 * *", "day of month", 4, "is not L, L-3"),
+        ("0 0 L/2 * *", "day of month", 4, "is not L, L-3"),
+        ("0 0 L-1-2 * *", "day of month", 4, "is not L, L-3"),
+        ("0 0 LL * *", "day of month", 4, "is not L, L-3"),
         ("0 0 W * *", "day of month", 4, "needs a day"),
         ("0 0 0W * *", "day of month", 4, "the day of month must be 1 to 31, not 0"),
         ("0 0 32W * *", "day of month", 4, "32"),
         ("0 0 1-15W * *", "day of month", 4, "one day"),
         ("0 0 W15 * *", "day of month", 4, "must be"),
-        ("0 0 WL * *", "day of month", 5, "L stands first"),
+        ("0 0 WL * *", "day of month", 5, "L must be first"),
         ("0 0 * * 8L", "day of week", 8, "the day of week must be 0 to 7, not 8"),
         ("0 0 * * MON-FRIL", "day of week", 11, "one weekday"),
         ("0 0 * * */2L", "day of week", 8, "one weekday"),
@@ -136,15 +136,15 @@ fn the_fault_is_pointed_at() {
         ("0 0 * * 8#1", "day of week", 8, "the day of week must be 0 to 7, not 8"),
         ("0 0 * * MON-FRI#2", "day of week", 11, "one weekday"),
         ("0 0 * * 1,5#9", "day of week", 12, "must be 1 to 5"),
-        // Names for the whole.
+        // Names for whole expressions.
         ("@", "", 0, "unknown name"),
         ("@fortnightly", "", 0, "unknown name"),
         ("@reboot", "", 0, "machine starts"),
         ("@every 5m", "", 0, "interval"),
         ("@every_minute", "", 0, "interval"),
-        ("  @daily 5", "", 9, "nothing may stand behind @daily"),
-        ("TZ=UTC 0 0 * * *", "", 0, "time zone is given beside"),
-        ("CRON_TZ=Europe/Paris * * * * *", "", 0, "time zone is given beside"),
+        ("  @daily 5", "", 9, "nothing may follow @daily"),
+        ("TZ=UTC 0 0 * * *", "", 0, "time zone must be set"),
+        ("CRON_TZ=Europe/Paris * * * * *", "", 0, "time zone must be set"),
     ];
     let faults: Vec<_> =
         cases.iter().filter_map(|(text, field, position, why)| fault(text, Dialect::Crontab, field, *position, why)).collect();

@@ -1,4 +1,4 @@
-//! The rules for the hour that is missing and the hour that comes twice: defaults, notes, the preview's marks.
+//! Rules for skipped and repeated local times: defaults, notes, marks in the preview.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn a_gap_leaves_a_note() {
     let with = |gap| notes(text, name, ZoneRules { gap: Some(gap), fold: None }, after, 1);
     assert_eq!(with(GapRule::After), ["2026-03-29T03:00:00+02:00 local time 2026-03-29T02:30:00 is missing; first instant after the gap"]);
     assert_eq!(with(GapRule::Shift), ["2026-03-29T03:30:00+02:00 local time 2026-03-29T02:30:00 is missing; shifted by the gap"]);
-    // What stands at the gap's end by itself was not moved there.
+    // A time that matches at the end of the gap itself was not moved there.
     let after_gap = ZoneRules { gap: Some(GapRule::After), fold: None };
     assert_eq!(notes("0 3 * * *", name, after_gap, after, 1), ["2026-03-29T03:00:00+02:00"]);
     assert_eq!(with(GapRule::Skip), ["missing 2026-03-29T02:30:00 at 2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]);
@@ -62,7 +62,7 @@ fn a_gap_is_marked_once_and_only_if_something_is_lost() {
     );
     let skip = ZoneRules { gap: Some(GapRule::Skip), fold: None };
     assert_eq!(notes("0 4 * * *", "Europe/Berlin", skip, "2026-03-28T12:00", 2).len(), 2);
-    // The last thing that it would have done, ever, is lost.
+    // Its very last fire is lost.
     assert_eq!(
         notes("0 30 2 29 3 ? 2026", "Europe/Berlin", skip, "2026-01-01", 3),
         ["missing 2026-03-29T02:30:00 at 2026-03-29T03:00:00+02:00"]
@@ -89,7 +89,7 @@ fn what_falls_together_fires_once() {
         fires("0,20,40 2-3 * * *", "Europe/Berlin", after, "2026-03-29T00:00", 3),
         ["2026-03-29T03:00:00+02:00", "2026-03-29T03:20:00+02:00", "2026-03-29T03:40:00+02:00"]
     );
-    // 02:15 goes to 03:15, where something is already; 02:45 goes between.
+    // 02:15 moves to 03:15, where a fire exists already; 02:45 moves between fires.
     let shift = ZoneRules { gap: Some(GapRule::Shift), fold: None };
     assert_eq!(
         fires("15,45 2,3 * * SUN", "Europe/Berlin", shift, "2026-03-29T00:00", 3),
@@ -102,14 +102,14 @@ fn what_falls_together_fires_once() {
     // The gap's last second.
     assert_eq!(fires("59 59 2 * * *", "Europe/Berlin", shift, "2026-03-29T03:59:58", 1), ["2026-03-29T03:59:59+02:00"]);
     assert_eq!(notes("15 2,3 * * *", "Europe/Berlin", shift, "2026-03-29", 1), ["2026-03-29T03:15:00+02:00"]);
-    // A whole day is missing: it goes to the next, which has its own.
+    // A whole day is missing: its fire moves to the next day, which has its own.
     assert_eq!(
         fires("0 9 * * *", "Pacific/Apia", shift, "2011-12-29T00:00", 3),
         ["2011-12-29T09:00:00-10:00", "2011-12-31T09:00:00+14:00", "2012-01-01T09:00:00+14:00"]
     );
 }
 
-/// Stepping from within the second hour must not answer what has been.
+/// Stepping from within the second hour must not return past fires.
 #[test]
 fn the_second_hour_does_not_go_back() {
     let berlin = zone("Europe/Berlin");
@@ -125,7 +125,7 @@ fn the_second_hour_does_not_go_back() {
             }
         }
     }
-    // With seconds, first copies only: from the last of them over the second hour.
+    // With seconds, first occurrences only: from the last of them across the second hour.
     let first = ZoneRules { gap: None, fold: Some(FoldRule::First) };
     let next = cron("* * * * * *").next(&berlin, first, berlin.instant("2026-10-25T02:59:59+02:00").unwrap()).unwrap();
     assert_eq!(berlin.rfc3339(next.at), "2026-10-25T03:00:00+01:00");

@@ -1,4 +1,4 @@
-//! The table of published themes (`cases.txt`), each asked step by step and with the instant between two fires.
+//! The table of published cases (`cases.txt`), each checked step by step and from instants between two fires.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn the_table_is_answered() {
         }
         while found.len() < expected.len() {
             let Some(next) = cron.next(&zone, rules, at) else { break };
-            // From anywhere between two fires the answer is the same.
+            // From any instant between two fires the result is the same.
             for between in [at.plus_ms(1), Timestamp(at.0.midpoint(next.at.0)), next.at.plus_ms(-1)] {
                 if between < next.at && between >= at {
                     assert_eq!(cron.next(&zone, rules, between), Some(next), "{line}, from {between}");

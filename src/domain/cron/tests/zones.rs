@@ -1,4 +1,4 @@
-//! Brute force over all zones of the database, and over years in which some did odd things.
+//! Brute force over all zones of the database, and over years with unusual changes.
 
 use super::oracle::{Oracle, instants};
 use super::*;
@@ -103,7 +103,7 @@ fn every_change_since_1970_of_odd_zones() {
         "Asia/Singapore",
     ] {
         for (n, window) in windows(name, 1970, 2099).into_iter().enumerate() {
-            // After 2037 every year is like the last; Morocco's are all different until 2087.
+            // After 2037 every year is like the previous one; only Morocco's differ, until 2087.
             if window.0 > 2_145_916_800 && n % 16 > 0 {
                 continue;
             }
@@ -114,7 +114,7 @@ fn every_change_since_1970_of_odd_zones() {
     }
 }
 
-/// What `next` takes for granted about the world.
+/// The assumptions of `next` about the zones.
 #[test]
 fn changes_stand_apart() {
     for name in Zone::all_names() {

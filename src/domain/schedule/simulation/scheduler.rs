@@ -44,7 +44,7 @@ impl World {
         panic!("the scheduler does not come to rest at {}", self.now);
     }
 
-    /// As `Room::due`: whether the job is not to be told again before its time; nothing if it crashed.
+    /// As `Room::due`: whether the job must not be notified again before its time; `None` if it crashed.
     fn told(&mut self) -> Option<bool> {
         let near = |world: &Self| world.disk.next_at().filter(|at| *at > world.now && at.since_ms(world.now) <= AHEAD_MS);
         let is_from_later = self.disk.state.is_from_later(self.now);
@@ -59,7 +59,7 @@ impl World {
         self.memory.map(|_| !may_be_ahead(&self.disk.policies))
     }
 
-    /// What is due was told and dealt with.
+    /// Checks that everything due was notified and decided.
     fn check_nothing_is_due(&self) {
         if !self.disk.is_enabled() {
             return;
@@ -68,7 +68,7 @@ impl World {
         let fired_ahead = self.disk.fired_ahead(&self.disk.state);
         let given = Circumstances { open: self.disk.open(), fired_ahead: &fired_ahead };
         let step = decide(&plan, &self.disk.policies, &self.disk.state, &given, self.now);
-        // What is skipped for the sake of the time that a run asked for is decided with that.
+        // Fires that a requested time replaces are decided together with that time.
         let is_left = step.rewind.is_some() || step.passed || step.rows.iter().any(|row| row.rule != "asked");
         assert!(!is_left, "it is {}, and no job was told of this: {step:?}", self.now);
     }
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// The time of the fire that comes next is near.
+    /// The time of the next fire is near.
     pub(super) fn due_soon(&mut self) {
         if let Some(at) = self.disk.next_at().filter(|at| *at > self.now) {
             self.now = self.now.max(at.plus_ms(-(1 + self.dice.roll(AHEAD_MS as u64) as i64)));

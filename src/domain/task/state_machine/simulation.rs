@@ -1,7 +1,7 @@
-//! A seeded world around one task: workers that die, hang, refuse and come back, a wire that delays and breaks, a broker
-//! that is killed before and after each of its writes. After every step the promises are looked at.
+//! Simulates one task with seeded random numbers: workers that die, hang, reject tasks and return, a network that delays and breaks, a
+//! broker that is killed before and after each of its writes. Every step checks the guarantees.
 //!
-//! `WEBLOOM_TASK_SIMULATION=seed,lives` runs others than the usual.
+//! `WEBLOOM_TASK_SIMULATION=seed,lives` selects other simulations.
 
 use super::*;
 use crate::domain::schedule::Retry;
@@ -13,7 +13,7 @@ const WORKERS: usize = 3;
 const LEASE: u64 = 1_000;
 const HEARTBEAT: i64 = 300;
 
-/// A small generator, so that a seed means the same everywhere.
+/// A small generator, so that a seed gives the same result everywhere.
 struct Random(u64);
 
 impl Random {
@@ -36,7 +36,7 @@ enum Down {
     Order(u32),
     Cancel(u32),
     Settled(u32),
-    /// The answer to a heartbeat that was sent then and listed these.
+    /// The response to a heartbeat: its sending time and the listed attempts.
     Pong(i64, Vec<u32>),
 }
 
@@ -50,21 +50,21 @@ enum Up {
 struct WorkerCapacity {
     alive: bool,
     connected: bool,
-    /// Told to end what it has; its lease is not renewed any more.
+    /// Ordered to end its attempt; its lease is no longer renewed.
     told: Option<u32>,
-    /// Attempt, when it is done, what comes of it, until when the lease lasts.
+    /// Attempt, when it will be done, its result, and the end of its lease.
     work: Option<(u32, i64, Said, i64)>,
     outbox: Option<(u32, Said)>,
-    /// Sent and answered.
+    /// Sending time of the last answered heartbeat.
     proved: i64,
     next_beat: i64,
-    /// Ended with success, by attempt.
+    /// Attempts that succeeded.
     done: Vec<u32>,
     up: VecDeque<(i64, Up)>,
     down: VecDeque<(i64, Down)>,
 }
 
-/// What is on disk.
+/// The stored state.
 #[derive(Debug, Clone)]
 struct Disk {
     attempt: u32,
@@ -79,14 +79,14 @@ struct World {
     now: i64,
     machine: StateMachine,
     disk: Disk,
-    /// What the broker's side of a worker knows: attempt and last renewal.
+    /// The broker's view of each worker: attempt and last renewal.
     held: Vec<Option<(u32, i64)>>,
     hands: Vec<WorkerCapacity>,
     asking: bool,
-    /// The broker is away until then.
+    /// The broker is down until then.
     down_until: Option<i64>,
     stopped: bool,
-    /// Failures that the broker took, since it was started.
+    /// Failures that the broker counted since its start.
     failures: u32,
     trace: Vec<String>,
 }
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// The shell: what follows a write waits for it, and a crash may come before and after each.
+    /// The shell: effects after a write wait for it, and a crash may come before and after each write.
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             self.trace.push(format!("{}: {effect:?}", self.now));
@@ -220,11 +220,11 @@ impl World {
         hand.down.clear();
     }
 
-    /// A new broker: what it knows is what is on disk.
+    /// A new broker: it starts from the stored state.
     fn boot(&mut self) {
         let phase = match (self.disk.end, self.disk.not_before) {
             (Some(state), _) => Phase::Over(state),
-            // Nothing was sent under an attempt that had to wait.
+            // Nothing was sent for an attempt that had to wait.
             (None, Some(at)) if at.0 > self.now => Phase::Pausing(at),
             _ => Phase::Unclear(self.at().plus_ms(LEASE as i64)),
         };
@@ -312,7 +312,7 @@ impl World {
                         self.failures += u32::from(matches!(said, Said::Failed(..)));
                         self.carry_out(effects);
                     }
-                    // It changes nothing; the worker may forget it.
+                    // It changes nothing; the worker may discard it.
                     Err(_) => self.send_down(i, Down::Settled(attempt)),
                 }
             }
@@ -327,7 +327,7 @@ impl World {
             return;
         }
         if self.random.one_in(400) {
-            // Killed: it knows nothing any more.
+            // Killed: it loses its state.
             self.cut(i);
             let done = std::mem::take(&mut self.hands[i].done);
             self.hands[i] = WorkerCapacity {
@@ -345,7 +345,7 @@ impl World {
             self.cut(i);
         }
         if !self.hands[i].connected && self.down_until.is_none() && self.random.one_in(20) {
-            // What it has in hand it says first, then its reports.
+            // It reports its current attempt first, then its reports.
             let hand = &mut self.hands[i];
             (hand.connected, hand.next_beat) = (true, self.now);
             self.beat(i);
@@ -397,12 +397,12 @@ impl World {
                     _ => Said::Success,
                 };
                 let takes = if self.random.one_in(6) { 20_000 } else { self.random.below(1_500) as i64 };
-                // Counted from what it had sent, and heard answered, before the order came: earlier than that it was not sent.
+                // Count from the sending time of the last answered heartbeat before the order: the order was not sent before that.
                 let lease = self.hands[i].proved + LEASE as i64;
                 self.hands[i].work = Some((attempt, self.now + takes, said, lease));
             }
             Down::Cancel(attempt) => {
-                // One in three does not listen, and is stopped by its lease.
+                // One in three ignores the order, and is stopped by the end of its lease.
                 let listens = !self.random.one_in(3);
                 let hand = &mut self.hands[i];
                 hand.told = Some(attempt);
@@ -429,7 +429,7 @@ impl World {
 
     fn look(&self) {
         let at_work: Vec<_> = self.hands.iter().enumerate().filter_map(|(i, h)| h.work.as_ref().map(|w| (i, w.0))).collect();
-        // A stopped run is closed whatever its worker does, and one that takes too long waits for the lease.
+        // A stopped run is closed whatever its worker does; one that exceeds its time limit waits for the lease.
         if !self.stopped {
             assert!(at_work.len() <= 1, "at work twice: {at_work:?}\n{}", self.trace.join("\n"));
         }
@@ -440,7 +440,7 @@ impl World {
 
 fn live(seed: u64) {
     let mut world = World::new(seed);
-    // Until it is over, and a while longer for what comes late.
+    // Until it is over, and some steps longer for late messages.
     let mut after = 400;
     for step in 0..200_000 {
         world.now += STEP;

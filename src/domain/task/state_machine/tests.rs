@@ -1,4 +1,4 @@
-//! What counts as lost.
+//! Which attempts count as lost.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn is_over(effects: &[Effect]) -> bool {
     effects.iter().any(|effect| matches!(effect, Effect::Finish(RunState::Failed, _)))
 }
 
-/// A task that brokers die under goes on, as often as they do; one that is lost with its workers does not.
+/// A task continues even if brokers die repeatedly under it; a task that is lost with its workers does not.
 #[test]
 fn the_death_of_a_broker_is_no_lost_attempt() {
     let at = |ms| Moment { now: Timestamp(ms), chance: 0.5 };
@@ -19,12 +19,12 @@ fn the_death_of_a_broker_is_no_lost_attempt() {
         let effects = machine.tick(at(10));
         assert!(!is_over(&effects) && machine.instances[0].attempt == attempt + 1, "attempt {attempt}: {effects:?}");
     }
-    // Its worker was found again, and had dropped it since the broker was away for longer than the lease.
+    // Its worker returned, but had dropped the task because the broker was away for longer than the lease.
     let worker = WorkerId::random();
     let mut claimed = machine(Instance::taken_over(Phase::Unclear(Timestamp(10)), 4, 0));
     assert!(claimed.claimed(0, worker, 4));
     assert!(!is_over(&claimed.report(0, worker, 4, Said::Cancelled, at(5)).expect("it is its")));
-    // From then on attempts count.
+    // From then on lost attempts count.
     let mut lost = 0;
     while !claimed.is_finished() && lost < 10 {
         claimed.tick(at(100_000));

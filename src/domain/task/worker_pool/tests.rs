@@ -1,4 +1,4 @@
-//! Strategies by example, and the promises under random use.
+//! Strategies by example, and guarantees under random use.
 
 use super::*;
 use proptest::prelude::Just;
@@ -71,7 +71,7 @@ fn the_same_key_has_the_same_worker_and_waits_for_it() {
     let life = worker_pool.members[&first].life;
     let next = worker_pool.release(first, life);
     assert_eq!(next.iter().map(|g| (g.asker.0.0.as_u128(), g.worker)).collect::<Vec<_>>(), [(10, first)]);
-    // Another worker has its keys when it is gone, and who waited for it is served there.
+    // After it leaves, another worker gets its keys, and the tasks that waited for it are served there.
     assert_eq!(worker_pool.ask(ask(17, Strategy::Hash)), Asked::Waits);
     let (moved, _) = worker_pool.leave(first);
     assert!(moved.iter().all(|g| g.worker != first) && moved.len() == 1, "{moved:?}");
