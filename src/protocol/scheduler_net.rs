@@ -122,7 +122,7 @@ fn lower_keys(map: Map<String, Value>) -> BTreeMap<String, Value> {
 }
 
 impl JobBody {
-    /// Reads a body. Names of members count without case.
+    /// Reads a body. Names of members count ignoring case.
     ///
     /// # Errors
     /// It is no JSON object, or a member is not what it should be; then the problem names it.
