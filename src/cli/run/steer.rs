@@ -1,4 +1,4 @@
-//! Steering a block run that is under way.
+//! Controls a block run in progress.
 
 use super::RunRef;
 use crate::cli::failure::Failure;

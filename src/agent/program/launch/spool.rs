@@ -68,7 +68,7 @@ struct Writer {
     file: File,
     bytes: u64,
     lines: u64,
-    /// Unacknowledged bytes, never too high a guess; recomputed when the limit seems reached.
+    /// Upper bound of the unacknowledged bytes; recomputed when it exceeds the limit.
     waiting_bytes: u64,
 }
 
