@@ -100,7 +100,7 @@ fn pages_become_lines_and_links() {
         assert_eq!((lines[3].status, lines[3].error.as_deref()), (0, Some("no such host")));
         let now = tally.now.borrow();
         assert_eq!((now.pages, now.failed), (3, 2));
-        assert_eq!(now.first_failure.as_deref(), Some("http://a/gone answered with status 404"));
+        assert_eq!(now.first_failure.as_deref(), Some("http://a/gone responded with status 404"));
     });
 }
 

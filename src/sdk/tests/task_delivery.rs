@@ -150,7 +150,7 @@ fn what_cannot_be_taken_is_refused() {
         let (unknown, first, second) = (order("nobody.knows"), order("held"), order("held"));
         broker.say(&ToWorker::Tasks(vec![unknown.clone(), first.clone(), second.clone()]));
         broker.until("refusals", |state| state.last_of(&unknown).is_some() && state.last_of(&second).is_some()).await;
-        for (task, why) in [(&unknown, "`nobody.knows` is not watched here"), (&second, "all 1 places are taken")] {
+        for (task, why) in [(&unknown, "this worker does not watch `nobody.knows`"), (&second, "all 1 slots are used")] {
             let last = broker.state().last_of(task).expect("seen");
             assert_eq!((last.state, last.error.expect("a reason").message.as_str()), (TaskState::Refused, why));
         }
