@@ -176,14 +176,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             let answer = shell.client.post(&["alerts", &id, "test"], &[], &json!({})).await?;
             let is_ok = answer.value()?["ok"] == true;
             shell.show(&answer, |test| match some(test, "error") {
-                None => format!("taken in {} ms", cell(test, "time")),
-                Some(error) => format!("not taken: {error}"),
+                None => format!("accepted in {} ms", cell(test, "time")),
+                Some(error) => format!("not accepted: {error}"),
             })?;
             Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         AlertCommand::Events { limit } => {
             let answer = shell.client.list(&["alerts", "events"], &[], limit as usize).await?;
-            shell.show(&answer, |events| table(events, "nothing has happened", &EVENTS))
+            shell.show(&answer, |events| table(events, "there are no events", &EVENTS))
         }
     })
 }

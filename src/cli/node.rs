@@ -119,11 +119,11 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
         NodeCommand::Enable(NodeRef { node }) => {
             let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.post(&["nodes", &node, "enable"], &[], &json!({})).await?;
-            shell.show(&answer, |_| format!("node {node} is given work"))
+            shell.show(&answer, |_| format!("node {node} is enabled"))
         }
-        NodeCommand::Disable(args) => set_work(&shell, &args, "disable", "is given no more work").await,
-        NodeCommand::Drain(args) => set_work(&shell, &args, "drain", "finishes what it has, and ends").await,
-        NodeCommand::Exit(args) => set_work(&shell, &args, "exit", "is told to end").await,
+        NodeCommand::Disable(args) => set_work(&shell, &args, "disable", "gets no more work").await,
+        NodeCommand::Drain(args) => set_work(&shell, &args, "drain", "finishes its current work and exits").await,
+        NodeCommand::Exit(args) => set_work(&shell, &args, "exit", "is shutting down").await,
         NodeCommand::Remove { node: NodeRef { node }, force } => {
             let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.delete_with(&["nodes", &node], &[("force", force.then(|| "true".to_owned()))]).await?;
@@ -134,7 +134,7 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
             let query = [("from", at(from)), ("to", at(to))];
             let answer = shell.client.list(&["nodes", &node, "statuses"], &query, limit as usize).await?;
-            shell.show(&answer, |rows| table(rows, "nothing is known of it", &STATUSES))
+            shell.show(&answer, |rows| table(rows, "the node has no statuses", &STATUSES))
         }
     })
 }

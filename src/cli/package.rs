@@ -111,7 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         PackageCommand::Remove { package } => {
             let sha256 = find(&shell.client, PACKAGE, &package).await?;
             let answer = shell.client.delete(&["packages", &sha256]).await?;
-            shell.show(&answer, |_| format!("package {sha256} is gone"))
+            shell.show(&answer, |_| format!("package {sha256} is deleted"))
         }
     })
 }

@@ -132,7 +132,7 @@ fn screen(status: &Value) -> String {
     let peers = |key: &str| {
         let peers = &status[key];
         let online = match &peers["online"] {
-            Value::Null => "who is online is known to the leader".to_owned(),
+            Value::Null => "only the leader knows the number online".to_owned(),
             online => format!("{online} online"),
         };
         let disabled = peers["disabled"].as_u64().filter(|n| *n > 0).map(|n| format!(", {n} disabled")).unwrap_or_default();

@@ -123,15 +123,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             let answer = shell.client.get(&["workers", &id], &[]).await?;
             shell.show(&answer, describe)
         }
-        WorkerCommand::Enable(worker) => order(&shell, &worker, "enable", None, "is given work").await,
-        WorkerCommand::Disable(word) => order(&shell, &word.worker, "disable", word.reason, "is given nothing new").await,
-        WorkerCommand::Drain(word) => order(&shell, &word.worker, "drain", word.reason, "finishes what it has, and leaves").await,
-        WorkerCommand::Kick(word) => order(&shell, &word.worker, "kick", word.reason, "is put out").await,
-        WorkerCommand::Allow(worker) => order(&shell, &worker, "allow", None, "may come again").await,
+        WorkerCommand::Enable(worker) => order(&shell, &worker, "enable", None, "is enabled").await,
+        WorkerCommand::Disable(word) => order(&shell, &word.worker, "disable", word.reason, "gets no more work").await,
+        WorkerCommand::Drain(word) => order(&shell, &word.worker, "drain", word.reason, "finishes its current work and leaves").await,
+        WorkerCommand::Kick(word) => order(&shell, &word.worker, "kick", word.reason, "is kicked").await,
+        WorkerCommand::Allow(worker) => order(&shell, &worker, "allow", None, "is admitted again").await,
         WorkerCommand::Forget { worker, force } => {
             let id = find(&shell.client, WORKER, &worker.worker).await?;
             let answer = shell.client.delete_with(&["workers", &id], &[("force", force.then(|| "true".to_owned()))]).await?;
-            shell.show(&answer, |_| format!("worker {id} is forgotten"))
+            shell.show(&answer, |_| format!("worker {id} is deleted"))
         }
         WorkerCommand::Watches { limit } => watches(&shell, limit).await,
     })
@@ -184,5 +184,5 @@ fn describe(worker: &Value) -> String {
 
 async fn watches(shell: &Shell, limit: u32) -> Result<ExitCode, Failure> {
     let answer = shell.client.list(&["workers", "watches"], &[], limit as usize).await?;
-    shell.show(&answer, |watches| table(watches, "no worker has watched anything", &WATCHES))
+    shell.show(&answer, |watches| table(watches, "there are no watches", &WATCHES))
 }

@@ -34,7 +34,7 @@ pub async fn data(shell: &Shell, command: DataCommand) -> Result<ExitCode, Failu
             let answer = shell.client.get(&["jobs", &id, "data"], &[]).await?;
             shell.show(&answer, |data| {
                 let from = some(data, "identity").unwrap_or_else(|| "by hand".to_owned());
-                card(&[("data", Some(plain(&data["data"].to_string()))), ("left by", Some(from)), ("at", some_time(data, "updateTime"))])
+                card(&[("data", Some(plain(&data["data"].to_string()))), ("stored by", Some(from)), ("at", some_time(data, "updateTime"))])
             })
         }
         DataCommand::Set { job, data } => {
@@ -42,12 +42,12 @@ pub async fn data(shell: &Shell, command: DataCommand) -> Result<ExitCode, Failu
             let data: Value = serde_json::from_str(&text).map_err(|e| Failure::Usage(format!("the data is not JSON: {e}")))?;
             let id = find(&shell.client, &job.job).await?;
             let answer = shell.client.put(&["jobs", &id, "data"], &json!({ "data": data })).await?;
-            shell.show(&answer, |_| format!("the next run of job {id} gets it"))
+            shell.show(&answer, |_| format!("stored for the next run of job {id}"))
         }
         DataCommand::Clear(job) => {
             let id = find(&shell.client, &job.job).await?;
             let answer = shell.client.delete(&["jobs", &id, "data"]).await?;
-            shell.show(&answer, |_| format!("there is nothing for the next run of job {id}"))
+            shell.show(&answer, |_| format!("the data of job {id} is deleted"))
         }
     }
 }

@@ -151,7 +151,7 @@ pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Fai
     let body = json!({ "from": args.from, "to": args.to, "limit": args.limit, "dryRun": args.dry_run });
     let answer = shell.client.post(&["jobs", &id, "backfill"], &[], &body).await?;
     shell.show(&answer, |done| {
-        let mut lines = vec![table(&done["fires"], "nothing is to be made up for", &BACKFILLED)];
+        let mut lines = vec![table(&done["fires"], "there are no missing runs", &BACKFILLED)];
         let already = done["already"].as_u64().unwrap_or(0);
         lines.extend((already > 0).then(|| format!("{already} instants of this time had made a run before")));
         lines.extend((done["more"] == true).then(|| "there are more instants than --limit".to_owned()));
@@ -174,13 +174,13 @@ pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failu
     let id = find(&shell.client, &args.job.job).await?;
     let answer = shell.client.post(&["jobs", &id, "redrive"], &[], &json!({ "dryRun": args.dry_run })).await?;
     shell.show(&answer, |done| {
-        let (list, would) = if args.dry_run { ("dead", " would be run again") } else { ("runs", "") };
+        let (list, would) = if args.dry_run { ("dead", " would be repeated") } else { ("runs", "") };
         let runs = done[list].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut lines: Vec<String> = runs.map(|run| format!("run {run}{would}")).collect();
         if lines.is_empty() {
-            lines.push("there is nothing to run again".to_owned());
+            lines.push("there are no dead runs".to_owned());
         }
-        lines.extend((done["more"] == true).then(|| "there are more: say it again".to_owned()));
+        lines.extend((done["more"] == true).then(|| "there are more: run the command again".to_owned()));
         lines.join("\n")
     })
 }

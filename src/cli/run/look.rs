@@ -228,5 +228,5 @@ pub async fn blocks(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure
 pub async fn status(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.get(&["runs", &id, "status"], &[]).await?;
-    shell.show(&answer, |rows| table(rows, "no node has done anything for it", &STATUSES))
+    shell.show(&answer, |rows| table(rows, "no node has worked for the run", &STATUSES))
 }

@@ -49,7 +49,7 @@ pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failu
     }
     let answer = shell.client.post(&["runs", "redrive"], &[], &input).await?;
     shell.show(&answer, |done| {
-        let rows = table(&done["runs"], "nothing failed for good that was not run again", &COLUMNS);
+        let rows = table(&done["runs"], "there are no dead runs", &COLUMNS);
         if items(&done["runs"]).is_empty() {
             return rows;
         }
