@@ -63,7 +63,7 @@ const MOST_WAITING: u32 = 3;
 /// Number of different reasons for a lost connection that are logged before the next success.
 const MOST_TOLD: usize = 8;
 
-/// Why an agent cannot go on.
+/// Why an agent cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The broker responded with 401 or 403.

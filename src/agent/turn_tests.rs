@@ -127,7 +127,7 @@ fn whatever_happens_the_pace_is_kept() {
         let (mut fates, mut last, mut now) = (vec![None; count], None::<Millis>, 0);
         loop {
             assert!(now < 1_000_000, "seed {seed} does not end: {turn:?}");
-            // The broker is heard often, with gaps.
+            // Messages of the broker arrive often, with gaps.
             if random(20) == 0 || now - heard > 600 {
                 heard = now;
             }

@@ -64,7 +64,7 @@ enum AlertCommand {
     Test(AlertRef),
     /// List alert events and their receivers, newest first
     Events {
-        /// At most so many
+        /// Maximum number of events
         #[arg(long, default_value_t = 50, value_parser = super::limit())]
         limit: u32,
     },

@@ -181,7 +181,7 @@ impl Broker {
     }
 }
 
-/// An agent at work; `stop` ends it.
+/// A running agent; `stop` ends it.
 pub struct Running {
     pub stop: oneshot::Sender<()>,
     pub ended: actix_rt::task::JoinHandle<Result<(), AgentError>>,
