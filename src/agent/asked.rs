@@ -1,4 +1,4 @@
-//! A request as it stands in a block, made ready to be sent.
+//! Parses a request of a block and makes it ready to send.
 
 use super::failure::fetch_error;
 use crate::domain::fingerprint::Fingerprint;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What of a request concerns the agent; the rest, `meta` and unknown members, it does not look at.
+/// The members of a request that the agent needs; it ignores the rest, such as `meta` and unknown members.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Text<'a> {
@@ -34,7 +34,7 @@ struct OnlyId {
     request_id: Fingerprint,
 }
 
-/// The id of a request, even if nothing else of it can be understood; `None` if not even that.
+/// The id of a request, even if the rest cannot be parsed; `None` if there is no readable id.
 #[must_use]
 pub fn request_id(json: &str) -> Option<Fingerprint> {
     serde_json::from_str::<OnlyId>(json).ok().map(|only| only.request_id)
@@ -46,22 +46,22 @@ struct OnlyTries {
     tries: u32,
 }
 
-/// How often earlier nodes have tried a request, as the broker says.
+/// How often earlier nodes have tried a request, according to the broker.
 #[must_use]
 pub fn earlier_tries(json: &str) -> u32 {
     serde_json::from_str::<OnlyTries>(json).map_or(0, |only| only.tries)
 }
 
-/// A request that can be sent, as often as need be.
+/// A request that can be sent, any number of times.
 #[derive(Debug)]
 pub struct Asked {
-    /// How.
+    /// The HTTP method.
     pub method: Method,
-    /// Where to, without a fragment.
+    /// The target, without a fragment.
     pub url: Url,
     /// Its own headers.
     pub headers: HeaderMap,
-    /// What is sent.
+    /// The body.
     pub body: Option<String>,
     /// A proxy for this request alone.
     pub proxy: Option<String>,
@@ -69,23 +69,23 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// Kind *invalid*: it cannot be understood, or not be sent.
+    /// Kind *invalid*: it cannot be parsed or cannot be sent.
     pub fn read(json: &str) -> Result<Self, FetchError> {
         let invalid = |why: String| fetch_error(FetchErrorKind::Invalid, why);
-        let text: Text<'_> = serde_json::from_str(json).map_err(|e| invalid(format!("the request cannot be read: {e}")))?;
+        let text: Text<'_> = serde_json::from_str(json).map_err(|e| invalid(format!("cannot parse the request: {e}")))?;
         let url = check_url(&text.url).map_err(|problem| invalid(problem.detail))?;
         let method = match text.method.as_deref() {
             None | Some("GET") => Method::GET,
             Some(other) => Method::from_bytes(other.to_ascii_uppercase().as_bytes())
-                .map_err(|_| invalid(format!("`{}` is no method", other.chars().take(40).collect::<String>())))?,
+                .map_err(|_| invalid(format!("`{}` is not an HTTP method", other.chars().take(40).collect::<String>())))?,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in text.headers.iter().flatten() {
             let (name, value) = header(name, value).map_err(invalid)?;
-            // The length of the body is the agent's own business.
+            // The agent computes the length of the body itself.
             if name != CONTENT_LENGTH && name != TRANSFER_ENCODING {
                 headers.append(name, value);
             }
@@ -95,20 +95,21 @@ impl Asked {
         Ok(Self { method, url, headers, body, proxy, idempotent })
     }
 
-    /// Whether it may be sent once more when it is not known what became of it (RFC 9110, section 9.2.2).
+    /// Whether it may be sent again when the outcome of a try is unknown (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
     }
 }
 
-/// Reads a header.
+/// Parses a header.
 ///
 /// # Errors
-/// Says which one cannot be sent.
+/// The message names the header that cannot be sent.
 pub fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let shown = || name.chars().take(80).collect::<String>();
-    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{}` is no name of a header", shown()))?;
-    let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| format!("the value of the header `{}` cannot be sent", shown()))?;
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{}` is not a valid header name", shown()))?;
+    let value =
+        HeaderValue::from_bytes(value.as_bytes()).map_err(|_| format!("the value of the header `{}` is not valid in HTTP", shown()))?;
     Ok((parsed, value))
 }
 
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn what_cannot_be_sent_is_invalid_and_says_why() {
         let cases = [
-            ("5", "cannot be read"),
+            ("5", "cannot parse"),
             (r#"{"requestId":"x"}"#, "url"),
             (r#"{"url":"ftp://a/"}"#, "ftp"),
             (r#"{"url":"http://a/","method":"G T"}"#, "G T"),

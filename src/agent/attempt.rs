@@ -1,4 +1,4 @@
-//! One request: sent, answered, read to the end, within its time and its size.
+//! One try of a request: sends it and reads the whole response, within the limits of time and size.
 
 use super::content::{codings, decode};
 use super::failure::{before_the_head, fetch_error, in_the_body};
@@ -11,27 +11,27 @@ use reqwest::{Client, Request, Response, Url, Version};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// A body that has this much more room than bytes gives it back.
+/// A body whose buffer has more unused bytes than this is copied to a smaller one.
 const MOST_UNUSED: usize = 64 << 10;
 
-/// What came of a try. With an error in the body the status and the head are kept, the part of the body is not.
+/// The result of a try. After an error in the body, the status and the head are kept, but the partial body is not.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     pub status: u16,
-    /// Headers, and where the redirects led.
+    /// The headers, and the final URL after redirects.
     pub head: Head,
     /// The body, decompressed.
     pub body: Bytes,
     /// The request certainly did not reach the site.
     pub unsent: bool,
-    /// It did not begin, or not go on, since the turn at its site was over.
+    /// It did not begin or was not continued, because the turn at its site had ended.
     pub is_stopped: bool,
-    /// How long the site asks to be left alone.
+    /// The wait that the site asks for.
     pub retry_after: Option<Duration>,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     pub error: Option<FetchError>,
-    /// The memory that the body has.
+    /// The memory reserved for the body.
     pub share: Option<Share>,
 }
 
@@ -42,7 +42,7 @@ impl From<FetchError> for Answer {
 }
 
 impl Answer {
-    /// Of an answer whose body is not read yet. `asked` is the URL of the request, `answered` the one that redirects led to.
+    /// From a response whose body is not read yet. `asked` is the requested URL, `answered` the final one after redirects.
     #[must_use]
     pub fn head(response: &Response, asked: &Url, answered: &Url) -> Self {
         Self {
@@ -64,10 +64,10 @@ fn late(what: &str, timeout: Duration) -> FetchError {
     fetch_error(FetchErrorKind::Timeout, format!("{what} within {} ms", timeout.as_millis()))
 }
 
-/// Sends a request. `timeout` is what `deadline` was made of.
+/// Sends a request. `timeout` is the time from which `deadline` was computed.
 ///
 /// # Errors
-/// The outcome, if there is no answer.
+/// The outcome, if there is no response.
 pub async fn send(client: &Client, request: Request, deadline: Instant, timeout: Duration) -> Result<Response, Answer> {
     match timeout_at(deadline, client.execute(request)).await {
         Err(_) => Err(late("no answer", timeout).into()),
@@ -76,15 +76,15 @@ pub async fn send(client: &Client, request: Request, deadline: Instant, timeout:
     }
 }
 
-/// A body that is read: its limits and its memory.
+/// Limits and memory for reading a body.
 pub struct Reading {
-    /// When it has to be there. Waiting for memory is not the site's fault, and moves it.
+    /// When the body must be complete. Waiting for memory is not the site's fault, so it moves the deadline.
     pub deadline: Instant,
-    /// What the deadline was made of.
+    /// The time from which the deadline was computed.
     pub timeout: Duration,
-    /// Bytes, decompressed.
+    /// The limit of the decompressed body, in bytes.
     pub max_body: u64,
-    /// What it has.
+    /// The reserved memory.
     pub share: Share,
 }
 
@@ -94,7 +94,7 @@ impl Reading {
         timeout_at(self.deadline, step).await.unwrap_or_else(|_| Err(late("no whole answer", self.timeout)))
     }
 
-    /// Waits for the memory of `size` bytes of a body, and for a step ahead. `expected`: more than this will not come.
+    /// Waits for memory for `size` bytes of a body, and for a step ahead. `expected`: no more bytes than this will come.
     pub async fn reserve(&mut self, size: usize, expected: u64) {
         if size <= FREE || size <= self.share.bytes() {
             return;
@@ -107,7 +107,7 @@ impl Reading {
     }
 }
 
-/// Reads an answer to its end; `answer` is its head.
+/// Reads the rest of a response; `answer` holds its head.
 pub async fn read(response: Response, mut answer: Answer, mut reading: Reading) -> Answer {
     match read_body(response, &mut reading).await {
         Err(error) => answer.error = Some(error),
@@ -118,7 +118,7 @@ pub async fn read(response: Response, mut answer: Answer, mut reading: Reading) 
             }
             answer.body = body;
             if decoded {
-                // They describe what was sent, and not what is handed on.
+                // These headers describe the packed body, not the unpacked one that is reported.
                 answer.head.headers.retain(|(name, _)| *name != CONTENT_ENCODING.as_str() && *name != CONTENT_LENGTH.as_str());
             }
         }
@@ -126,10 +126,10 @@ pub async fn read(response: Response, mut answer: Answer, mut reading: Reading) 
     answer
 }
 
-/// The body, and whether codings were undone.
+/// The body, and whether content codings were undone.
 async fn read_body(mut response: Response, reading: &mut Reading) -> Result<(Bytes, bool), FetchError> {
     if response.headers().contains_key(CONTENT_ENCODING) {
-        // An answer without a body, to HEAD perhaps, may name any coding.
+        // A response without a body, for example to HEAD, may name any coding.
         let Some(first) = reading.in_time(next_chunk(&mut response)).await? else { return Ok((Bytes::new(), true)) };
         let codings = codings(response.headers())?;
         return Ok((decode(&mut response, first, &codings, reading).await?, true));
@@ -139,7 +139,7 @@ async fn read_body(mut response: Response, reading: &mut Reading) -> Result<(Byt
 
 async fn read_plain(mut response: Response, reading: &mut Reading) -> Result<Bytes, FetchError> {
     let max_body = reading.max_body;
-    let too_large = || fetch_error(FetchErrorKind::TooLarge, format!("the body is over {max_body} bytes"));
+    let too_large = || fetch_error(FetchErrorKind::TooLarge, format!("the body must be at most {max_body} bytes"));
     let announced = response.content_length();
     if announced.is_some_and(|announced| announced > max_body) {
         return Err(too_large());
@@ -148,7 +148,7 @@ async fn read_plain(mut response: Response, reading: &mut Reading) -> Result<Byt
     if first.len() as u64 > max_body {
         return Err(too_large());
     }
-    // Most pages come in one piece, and then nothing is copied.
+    // Most pages come in one piece, which is not copied.
     let Some(second) = reading.in_time(next_chunk(&mut response)).await? else { return Ok(first) };
     let announced = announced.and_then(|announced| usize::try_from(announced).ok());
     let mut body = Vec::with_capacity(announced.unwrap_or(0).min(FREE).max(first.len() + second.len()));
@@ -162,7 +162,7 @@ async fn read_plain(mut response: Response, reading: &mut Reading) -> Result<Byt
         }
         reading.reserve(size, announced.map_or(max_body, |announced| announced as u64)).await;
         if size > body.capacity() {
-            // What is announced need not come, but room that is not used costs nothing.
+            // The announced length may be wrong, but memory that is reserved and not used costs nothing.
             let capacity = announced.unwrap_or(body.capacity() * 2).max(size);
             body.reserve_exact(capacity - body.len());
         }
@@ -183,7 +183,7 @@ async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, FetchError
 fn target_url(asked: &Url, answered: &Url) -> Option<String> {
     (asked != answered).then(|| {
         let mut url = answered.clone();
-        // A password is for the site alone; it can be taken from any URL that has a host.
+        // A password is only for the site; removing it works for any URL with a host.
         let _ = (url.set_username(""), url.set_password(None));
         url.into()
     })
@@ -193,7 +193,7 @@ fn text_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
 }
 
-/// Both forms of RFC 9110: seconds, or a date.
+/// Parses both forms of RFC 9110: seconds or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {

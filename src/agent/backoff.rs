@@ -1,8 +1,8 @@
-//! Growing waits with jitter, so that many who failed together do not come back together.
+//! Growing waits with jitter, so that peers that failed together do not retry together.
 
 use std::time::Duration;
 
-/// Waits that double from `first` to `most`; each is drawn from the upper half of its span.
+/// Waits that double from `first` to `most`; each is drawn from the upper half of its range.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -24,13 +24,13 @@ impl Backoff {
         span.mul_f64(0.5 + random_fraction() / 2.0)
     }
 
-    /// It worked: the next failure is the first again.
+    /// Resets after a success: the next wait is the first again.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// From 0 to below 1. A random UUID is at hand; a crate for random numbers would be one more.
+/// A random number from 0 to below 1. It uses a random UUID, which avoids another dependency.
 pub fn random_fraction() -> f64 {
     f64::from(uuid::Uuid::new_v4().as_fields().0) / (f64::from(u32::MAX) + 1.0)
 }

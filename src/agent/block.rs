@@ -1,8 +1,8 @@
-//! A block from its requests to its reports.
+//! Processes a block, from its requests to its reports.
 //!
-//! ThreadNum requests are under way at a time, on one task; those of a block with a pace as its turn lets them begin. Where
-//! the broker takes parts, results are reported as they are ready; else they stand in one pack, in the order of the requests.
-//! Whatever happens to one request happens to it alone.
+//! One task runs up to ThreadNum requests at a time; in a block with a pace, the turn decides when they begin. If the broker accepts
+//! parts, results are reported as they are ready; otherwise they form one pack, in the order of the requests. A failed request does not
+//! affect the others.
 
 use super::download::{Downloader, Outcome, Rules};
 use super::failure::fetch_error;
@@ -21,21 +21,21 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::panic::AssertUnwindSafe;
 
-/// Bytes of the requests of a block, decompressed: a thousand of the longest would not come in one message.
+/// Limit of the decompressed requests of a block, in bytes: a thousand of the longest would not fit into one message.
 const MOST_REQUESTS: usize = 256 << 20;
 
-/// Posts a report until the broker has said its last word: whether it was accepted.
+/// Posts a report until the broker gives a final response; resolves to whether it was accepted.
 pub type Post<'a> = dyn Fn(Parcel) -> LocalBoxFuture<'a, bool> + 'a;
 
-/// What ends a block before its requests are through.
+/// Why a block ended before all its requests were done.
 pub enum Cut {
-    /// What kept it from being downloaded.
+    /// The block could not be downloaded, for this reason.
     Failed(String),
-    /// The broker refused a part for good: the block is another node's.
+    /// The broker rejected a part for good: another node has the block.
     Lost,
 }
 
-/// Downloads a block and reports it. `bulk` is the compressed form of its requests, if they came so.
+/// Downloads a block and reports it. `bulk` holds its requests in compressed form, if the broker sent them so.
 pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk: Option<&[u8]>, post: &Post<'_>) {
     let mut reports = Reports::new(node_id, block, &downloader.memory);
     let ended = AssertUnwindSafe(download(downloader, block, bulk, &mut reports, post)).catch_unwind().await;
@@ -51,7 +51,7 @@ pub async fn work(downloader: &Downloader, node_id: NodeId, block: &Block, bulk:
         Ok(Err(Cut::Failed(why))) => drop(post(reports.failed(why)).await),
         Err(_) => {
             let reports = Reports::new(node_id, block, &downloader.memory);
-            post(reports.failed("the agent failed at this block; its log says more".to_owned())).await;
+            post(reports.failed("internal error in the agent at this block; see the agent's log".to_owned())).await;
         }
     }
 }
@@ -65,12 +65,12 @@ async fn download(
 ) -> Result<Vec<GivenBack>, Cut> {
     let text = requests_text(block, bulk).map_err(Cut::Failed)?;
     let requests: Vec<&RawValue> =
-        serde_json::from_slice(&text).map_err(|e| Cut::Failed(format!("the requests of the block cannot be read: {e}")))?;
+        serde_json::from_slice(&text).map_err(|e| Cut::Failed(format!("cannot parse the requests of the block: {e}")))?;
     let settings = block.settings.clone();
     let change_ip_pattern = match settings.change_ip_pattern.as_deref().map(Regex::new).transpose() {
         Ok(pattern) => pattern,
         Err(e) => {
-            let why = format!("the ChangeIpPattern is no regular expression: {e}");
+            let why = format!("ChangeIpPattern is not a valid regular expression: {e}");
             for request in &requests {
                 let answer = fetch_error(FetchErrorKind::Invalid, why.clone()).into();
                 reports.add(request.get(), Outcome { answer, ..Outcome::default() });
@@ -94,7 +94,7 @@ async fn download(
     }
 }
 
-/// ThreadNum requests at a time, in their order, as fast as it goes.
+/// Runs ThreadNum requests at a time, in their order, without a pace.
 async fn unpaced(
     downloader: &Downloader,
     rules: &Rules,
@@ -109,7 +109,7 @@ async fn unpaced(
     let mut order = Order::new(requests);
     let mut posting: Option<LocalBoxFuture<'_, bool>> = None;
     loop {
-        // Before the look at what they tell of.
+        // Subscribe before checking the state that they signal.
         let (eased, pressed) = (memory.eased.notified(), memory.pressed.notified());
         let may_begin = !reports.are_parts || !(memory.is_tight() || reports.are_behind());
         while at_work.len() < thread_num && may_begin {
@@ -146,13 +146,13 @@ async fn unpaced(
     last_part(posting).await
 }
 
-/// Waits for a part that is under way at the end.
+/// Waits for a part that is still being posted at the end.
 pub async fn last_part(posting: Option<LocalBoxFuture<'_, bool>>) -> Result<(), Cut> {
     let Some(posting) = posting else { return Ok(()) };
     if posting.await { Ok(()) } else { Err(Cut::Lost) }
 }
 
-/// Waits for the end of a part that is posted, if there is one.
+/// Waits until the current part is posted, if there is one.
 pub async fn ended(posting: &mut Option<LocalBoxFuture<'_, bool>>) -> bool {
     match posting {
         Some(posting) => posting.await,
@@ -160,10 +160,10 @@ pub async fn ended(posting: &mut Option<LocalBoxFuture<'_, bool>>) -> bool {
     }
 }
 
-/// Puts outcomes into the order of their requests.
+/// Sorts outcomes into the order of their requests.
 struct Order<'a> {
     requests: &'a [&'a RawValue],
-    /// What comes before its turn waits here.
+    /// Outcomes that finished before earlier requests.
     early: Vec<Option<Outcome>>,
     next: usize,
 }
@@ -185,23 +185,23 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A panic is this request's outcome, and nobody else's.
+/// Turns a panic into the outcome of this one request.
 pub(super) async fn guarded(fetch: impl Future<Output = Outcome>) -> Outcome {
     AssertUnwindSafe(fetch).catch_unwind().await.unwrap_or_else(|_| panicked())
 }
 
-/// The outcome of a request at which the agent has failed.
+/// The outcome of a request that made the agent panic.
 #[must_use]
 pub fn panicked() -> Outcome {
-    let answer = fetch_error(FetchErrorKind::Other, "the agent failed at this request; its log says more").into();
+    let answer = fetch_error(FetchErrorKind::Other, "internal error in the agent at this request; see the agent's log").into();
     Outcome { answer, tries: 1, time: 0 }
 }
 
 fn requests_text<'a>(block: &'a Block, bulk: Option<&[u8]>) -> Result<Cow<'a, [u8]>, String> {
     match (&block.requests, bulk) {
-        (_, Some(bulk)) => unpacked(bulk).map(Cow::Owned).map_err(|e| format!("the requests of the block cannot be unpacked: {e}")),
+        (_, Some(bulk)) => unpacked(bulk).map(Cow::Owned).map_err(|e| format!("cannot unpack the requests of the block: {e}")),
         (Some(text), None) => Ok(Cow::Borrowed(text.get().as_bytes())),
-        (None, None) => Err("the block came without requests".to_owned()),
+        (None, None) => Err("the block has no requests".to_owned()),
     }
 }
 
@@ -209,7 +209,7 @@ fn unpacked(bulk: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(bulk.len() * 8);
     zstd::Decoder::with_buffer(bulk)?.take(MOST_REQUESTS as u64 + 1).read_to_end(&mut text)?;
     if text.len() > MOST_REQUESTS {
-        return Err(std::io::Error::other(format!("they are over {MOST_REQUESTS} bytes")));
+        return Err(std::io::Error::other(format!("they must be at most {MOST_REQUESTS} bytes")));
     }
     Ok(text)
 }

@@ -1,7 +1,7 @@
-//! Giving this machine another IP address, by a program that is named in the agent's settings and nowhere else.
+//! Changes the IP address of this machine, by a program that only the agent's settings can name.
 //!
-//! Downloads pass a gate. A change waits until all that are inside are through, and holds the others back while it runs.
-//! Many pages that ask for a change at once get one: each says under which address it was asked for.
+//! Downloads pass a gate. A change waits until all downloads inside have finished, and blocks new ones while it runs. If many pages ask
+//! for a change at once, it runs once: each request names the address that it was made from.
 
 use std::process::Stdio;
 use std::rc::Rc;
@@ -17,11 +17,11 @@ pub struct Changer {
     address: RwLock<u64>,
 }
 
-/// Leave to download; kept until the body is read. Holds the number of the address.
+/// Permission to download, kept until the body is read. Holds the number of the address.
 pub struct Pass<'a>(Option<RwLockReadGuard<'a, u64>>);
 
 impl Pass<'_> {
-    /// Changes of the address so far.
+    /// Number of address changes so far.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.0.as_deref().copied().unwrap_or(0)
@@ -29,37 +29,37 @@ impl Pass<'_> {
 }
 
 impl Changer {
-    /// An empty `command`: the address is never changed, and the gate stands open.
+    /// With an empty `command` the address never changes, and the gate is always open.
     #[must_use]
     pub fn new(command: Vec<String>, limit: Duration) -> Self {
         Self { command, limit, address: RwLock::new(0) }
     }
 
-    /// Whether there is a program.
+    /// Whether a program is configured.
     #[must_use]
     pub fn is_able(&self) -> bool {
         !self.command.is_empty()
     }
 
-    /// Waits for the gate.
+    /// Waits until no change is in progress.
     pub async fn pass(&self) -> Pass<'_> {
         Pass(if self.is_able() { Some(self.address.read().await) } else { None })
     }
 
-    /// Changes the address, unless it is no longer `seen`. It is carried through even if the caller goes away: half a
-    /// change might leave the machine without any address.
+    /// Changes the address, unless it already differs from `seen`. The change completes even if the caller is dropped: a partial change
+    /// might leave the machine without any address.
     pub async fn change(self: &Rc<Self>, seen: u64) {
         let this = Rc::clone(self);
         let change = actix_rt::spawn(async move {
             let mut address = this.address.write().await;
             if *address == seen {
                 this.run().await;
-                // Counted even if the program failed: the next page asks for its own try.
+                // Count a failed change too, so that the next page triggers a new try.
                 *address += 1;
             }
         });
         if change.await.is_err() {
-            log::error!("the change of the ip address panicked");
+            log::error!("changing the ip address panicked");
         }
     }
 
@@ -70,9 +70,9 @@ impl Changer {
         log::info!("changing the ip address program={program}");
         match tokio::time::timeout(self.limit, command.status()).await {
             Ok(Ok(status)) if status.success() => log::info!("ip address changed"),
-            Ok(Ok(status)) => log::warn!("the program that changes the ip address failed program={program} status={status}"),
-            Ok(Err(error)) => log::warn!("the program that changes the ip address does not start program={program} error={error}"),
-            Err(_) => log::warn!("the program that changes the ip address took too long and was killed program={program}"),
+            Ok(Ok(status)) => log::warn!("ip change program failed program={program} status={status}"),
+            Ok(Err(error)) => log::warn!("cannot start ip change program program={program} error={error}"),
+            Err(_) => log::warn!("ip change program timed out and was killed program={program}"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! HTTP clients: one for each host of each run, with its own connections and its own cookies.
+//! HTTP clients: one for each host of each run, with its own connections and cookies.
 //!
-//! The cache is bounded twice: by number, and by how long a client was not used.
+//! The cache is limited by number and by idle time.
 
 use super::content::ACCEPTED;
 use super::failure::fetch_error;
@@ -24,14 +24,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const MOST_SITES: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
-/// Clients of a host: its ports, and the proxies on the way to it.
+/// Clients of one host: for its ports, and for the proxies that lead to it.
 const MOST_CLIENTS: usize = 16;
-/// Long, since a client's cookies go with it.
+/// Long, because a client's cookies are lost with it.
 const SITE_IDLE: Duration = Duration::from_secs(600);
 const CONNECTION_IDLE: Duration = Duration::from_secs(30);
-/// Headers of an answer; the client's own limit of 100 is below what some sites send.
+/// Limit of response headers; the client's default of 100 is less than some sites send.
 const MOST_HEADERS: usize = 512;
-/// The same by HTTP/2, in bytes.
+/// The same limit for HTTP/2, in bytes.
 const MOST_HEADER_BYTES: u32 = 512 << 10;
 const DEFAULT_USER_AGENT: &str = concat!("webloom/", env!("CARGO_PKG_VERSION"));
 
@@ -44,18 +44,18 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// None yet, for these targets.
+    /// An empty cache for these targets.
     #[must_use]
     pub fn new(targets: DownloadTargets) -> Self {
         Self { sites: RefCell::new(LruCache::sparse(MOST_SITES)), targets: Arc::new(targets) }
     }
 
-    /// Where requests may go to.
+    /// The targets that requests may go to.
     pub fn targets(&self) -> &Arc<DownloadTargets> {
         &self.targets
     }
 
-    /// The host of `url` as this run sees it.
+    /// The state of the host of `url` in this run.
     pub fn site(&self, run: Identity, settings: &DownloadSettings, url: &Url) -> Rc<Site> {
         let key = (run, Box::from(url.host_str().unwrap_or_default()));
         let mut sites = self.sites.borrow_mut();
@@ -64,7 +64,7 @@ impl Clients {
         site.clone()
     }
 
-    /// Lets go of clients that were not used for long before `now`.
+    /// Drops clients that were idle for long before `now`.
     pub fn evict_idle(&self, now: Instant) {
         let mut sites = self.sites.borrow_mut();
         while sites.peek_lru().is_some_and(|(_, site)| now.duration_since(site.last_used.get()) > SITE_IDLE) {
@@ -72,36 +72,36 @@ impl Clients {
         }
     }
 
-    /// How many there are.
+    /// Number of cached sites.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.sites.borrow().len()
     }
 }
 
-/// One host as one run sees it.
+/// The state of one host in one run.
 pub struct Site {
-    /// Cookies that the site may change; `None` if the run's are fixed.
+    /// The cookies that the site may change; `None` if the run's cookies are fixed.
     jar: Option<Jar>,
-    /// Hosts that the run's cookies are in the jar for.
+    /// Hosts for which the run's cookies are already in the jar.
     given: RefCell<Vec<Box<str>>>,
     clients: RefCell<Vec<(Needs, Client)>>,
-    /// The host has led to a public address.
+    /// Whether the host name has resolved to a public address.
     was_public: Arc<AtomicBool>,
     next_start: Cell<Option<Instant>>,
     last_used: Cell<Instant>,
 }
 
-/// What a client is made for. Its connections go to one port of its host, so that each is judged.
+/// The key of a client. Its connections go to one port of its host, so that each port is checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs {
-    /// Counts the changes of the IP address. After one the connections begin at the new address; the cookies stay.
+    /// Number of IP address changes. After a change, new connections use the new address; the cookies stay.
     pub address: u64,
-    /// Where to.
+    /// The target.
     pub target: Place,
     /// Whether the run began there.
     pub began: Began,
-    /// By which way.
+    /// The proxy, if any.
     pub proxy: Option<Url>,
 }
 
@@ -117,10 +117,10 @@ impl Site {
         }
     }
 
-    /// The client.
+    /// Returns the client, or builds it.
     ///
     /// # Errors
-    /// Kind *invalid*: the run's settings make no client.
+    /// Kind *invalid*: the settings of the run do not make a valid client.
     pub fn client(&self, needs: Needs, targets: &Arc<DownloadTargets>) -> Result<Client, FetchError> {
         let mut clients = self.clients.borrow_mut();
         if let Some((_, client)) = clients.iter().find(|(known, _)| *known == needs) {
@@ -142,14 +142,14 @@ impl Site {
         Ok(client)
     }
 
-    /// Keeps the cookies that an answer from this URL sets.
+    /// Stores the cookies that a response from this URL sets.
     pub fn keep_cookies(&self, url: &Url, headers: &HeaderMap) {
         if let Some(jar) = &self.jar {
             jar.set_cookies(&mut headers.get_all(SET_COOKIE).iter(), url);
         }
     }
 
-    /// The cookies for a URL. Those of the run, `initial`, go only where it is `in_scope`.
+    /// The cookies for a URL. The run's own cookies, `initial`, are sent only if the URL is `in_scope`.
     pub fn cookies(&self, url: &Url, initial: Option<&str>, in_scope: bool) -> Option<HeaderValue> {
         let jar = self.jar.as_ref()?;
         let Some(initial) = initial else { return jar.cookies(url) };
@@ -157,14 +157,14 @@ impl Site {
             self.give(jar, url, initial);
             return jar.cookies(url);
         }
-        // Cookies know no ports, the scope does.
+        // Cookies ignore ports, but the scope does not.
         let value = jar.cookies(url)?;
         let text = value.to_str().ok()?;
         let others: Vec<&str> = text.split("; ").filter(|pair| !pairs(initial).any(|own| own == *pair)).collect();
         HeaderValue::from_str(&others.join("; ")).ok().filter(|value| !value.is_empty())
     }
 
-    /// Puts the run's cookies into the jar, once for each host.
+    /// Puts the run's cookies into the jar, once per host.
     fn give(&self, jar: &Jar, url: &Url, initial: &str) {
         let host = url.host_str().unwrap_or_default();
         let mut given = self.given.borrow_mut();
@@ -177,7 +177,7 @@ impl Site {
         }
     }
 
-    /// Waits until `sleep_time` milliseconds have passed since the last start. The place in the row is taken at once.
+    /// Waits until `sleep_time` milliseconds have passed since the last start. The next start time is reserved at once.
     pub async fn turn(&self, sleep_time: u64) {
         if sleep_time == 0 {
             return;
@@ -189,12 +189,12 @@ impl Site {
     }
 }
 
-/// The cookies in the text of a `Cookie` header.
+/// The cookies in the value of a `Cookie` header.
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
     text.split(';').map(str::trim).filter(|pair| !pair.is_empty())
 }
 
-/// What each request carries that does not say otherwise.
+/// Default headers of every request.
 #[must_use]
 pub fn default_headers() -> HeaderMap {
     let values = [(ACCEPT, "*/*"), (USER_AGENT, DEFAULT_USER_AGENT), (ACCEPT_ENCODING, ACCEPTED)];
@@ -209,20 +209,20 @@ fn build(guard: Guard, proxy: Option<&Url>) -> Result<Client, String> {
         .http2_max_header_list_size(MOST_HEADER_BYTES)
         .default_headers(default_headers())
         .dns_resolver(Resolver(Arc::new(guard)))
-        // Redirects are followed hop by hop, each to where it may go.
+        // The agent follows redirects itself, hop by hop, and checks each target.
         .redirect(redirect::Policy::none())
         .referer(false)
         .tcp_nodelay(true)
         .pool_idle_timeout(CONNECTION_IDLE)
-        // Sites send all sorts of things. What can be understood without doubt is understood.
+        // Sites send malformed responses; accept what can be parsed without ambiguity.
         .http1_allow_obsolete_multiline_headers_in_responses(true)
         .http1_allow_spaces_after_header_name_in_responses(true)
         .http1_ignore_invalid_headers_in_responses(true)
         .http1_max_headers(MOST_HEADERS)
-        // A proxy is the job's word, not that of the environment which the agent was started in.
+        // Only the job sets a proxy, not the environment of the agent.
         .no_proxy();
     if let Some(proxy) = proxy {
-        builder = builder.proxy(Proxy::all(proxy.clone()).map_err(|e| format!("the proxy: {}", e.without_url()))?);
+        builder = builder.proxy(Proxy::all(proxy.clone()).map_err(|e| format!("invalid proxy: {}", e.without_url()))?);
     }
-    builder.build().map_err(|e| format!("the settings make no HTTP client: {e}"))
+    builder.build().map_err(|e| format!("cannot build an HTTP client from the settings: {e}"))
 }

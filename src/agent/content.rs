@@ -1,7 +1,7 @@
-//! Content codings (RFC 9110, section 8.4): a body as its site meant it.
+//! Content codings (RFC 9110, section 8.4): unpacks a body.
 //!
-//! A body is decoded piece by piece, and no layer gives more than its limit: a small body that unpacks to a huge one costs
-//! no more memory and time than the limit allows.
+//! A body is decoded piece by piece, and no layer produces more than its limit: a small body that unpacks to a huge one costs no more
+//! memory and time than the limit allows.
 
 use super::attempt::Reading;
 use super::failure::{fetch_error, in_the_body};
@@ -18,20 +18,20 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt, BufReader, ReadBuf};
 use tokio::time::timeout_at;
 use tokio_util::io::StreamReader;
 
-/// What a request accepts unless it says otherwise.
+/// The default `Accept-Encoding` of a request.
 pub const ACCEPTED: &str = "gzip,deflate,br,zstd";
-/// Codings of one body, one upon the other.
+/// Maximum number of codings of one body.
 const MOST_CODINGS: usize = 3;
-/// Bytes that are read of what follows a decoded body, so that its connection can be used again.
+/// Bytes that are read after the end of a decoded body, so that its connection can be reused.
 const MOST_REST: usize = 16 << 10;
 const PIECE: usize = 16 << 10;
 
-/// A way in which a body is packed.
+/// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// RFC 1952.
     Gzip,
-    /// RFC 1950; or RFC 1951 alone, which some servers send under this name.
+    /// RFC 1950; or plain RFC 1951, which some servers send under this name.
     Deflate,
     /// RFC 7932.
     Brotli,
@@ -42,7 +42,7 @@ pub enum Coding {
 /// The codings of a body, in the order in which they were applied.
 ///
 /// # Errors
-/// Kind *body*: one is unknown, or there are too many.
+/// Kind *body*: a coding is unknown, or there are too many.
 pub fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, FetchError> {
     let mut found = Vec::new();
     for value in headers.get_all(CONTENT_ENCODING) {
@@ -58,25 +58,25 @@ pub fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, FetchError> {
         }
     }
     if found.len() > MOST_CODINGS {
-        return Err(final_error(format!("the body has {} content codings: at most {MOST_CODINGS} are undone", found.len())));
+        return Err(final_error(format!("the body has {} content codings: must be at most {MOST_CODINGS}", found.len())));
     }
     Ok(found)
 }
 
 fn unknown(name: &str) -> FetchError {
     let shown: String = name.chars().take(40).collect();
-    final_error(format!("the content coding `{shown}` is unknown: gzip, deflate, br and zstd are known"))
+    final_error(format!("unknown content coding `{shown}`: expected gzip, deflate, br or zstd"))
 }
 
-/// Another try would bring the same body.
+/// An error that is not retried: another try would get the same body.
 fn final_error(message: String) -> FetchError {
     FetchError { retryable: false, ..fetch_error(FetchErrorKind::Body, message) }
 }
 
-/// Reads a body and undoes its codings. `first` is the part of it that was read already.
+/// Reads a body and undoes its codings. `first` is the part that was already read.
 ///
 /// # Errors
-/// It cannot be read or decoded, or not within its limits.
+/// It cannot be read or decoded, or exceeds its limits.
 pub async fn decode(response: &mut Response, first: Bytes, codings: &[Coding], reading: &mut Reading) -> Result<Bytes, FetchError> {
     let rest = stream::unfold(response, |response| async {
         let piece = response.chunk().await.map_err(io::Error::other).transpose()?;
@@ -84,7 +84,7 @@ pub async fn decode(response: &mut Response, first: Bytes, codings: &[Coding], r
     });
     let mut source = StreamReader::new(Box::pin(stream::once(async { Ok(first) }).chain(rest).fuse()));
     let body = read(&mut source, codings, reading).await?;
-    // It is whole, whatever becomes of the rest.
+    // The body is complete, even if the rest fails.
     let _ = timeout_at(reading.deadline, pass_over(source.into_inner())).await;
     Ok(body)
 }
@@ -92,7 +92,7 @@ pub async fn decode(response: &mut Response, first: Bytes, codings: &[Coding], r
 async fn read(source: &mut (impl AsyncBufRead + Unpin), codings: &[Coding], reading: &mut Reading) -> Result<Bytes, FetchError> {
     let max_body = reading.max_body;
     let why = |error: io::Error| why(&error, max_body);
-    // Packed once more, a body may be a little larger than it is.
+    // A packed body may be slightly larger than the unpacked one.
     let packed_most = max_body.saturating_add(max_body / 64).saturating_add(1 << 10);
     let mut layers: Box<dyn AsyncBufRead + Unpin + '_> = Box::new(source);
     if codings.is_empty() {
@@ -137,7 +137,7 @@ fn has_zlib_header(head: &[u8]) -> bool {
     matches!(head, [cmf, flg] if cmf & 0x0f == 8 && cmf >> 4 <= 7 && u16::from_be_bytes([*cmf, *flg]) % 31 == 0)
 }
 
-/// Reads what a site sends after the end of what it packed, if that is little.
+/// Reads the bytes after the end of the packed data, if there are few.
 async fn pass_over(mut rest: impl Stream<Item = io::Result<Bytes>> + Unpin) {
     let mut left = MOST_REST;
     while let Some(Ok(piece)) = rest.next().await {
@@ -153,15 +153,15 @@ struct TooLarge;
 fn why(error: &io::Error, max_body: u64) -> FetchError {
     let inner = error.get_ref();
     if inner.is_some_and(|inner| inner.is::<TooLarge>()) {
-        return fetch_error(FetchErrorKind::TooLarge, format!("the body is over {max_body} bytes"));
+        return fetch_error(FetchErrorKind::TooLarge, format!("the body must be at most {max_body} bytes"));
     }
     match inner.and_then(|inner| inner.downcast_ref::<reqwest::Error>()) {
         Some(error) => in_the_body(error),
-        None => fetch_error(FetchErrorKind::Body, format!("the body cannot be decoded: {error}")),
+        None => fetch_error(FetchErrorKind::Body, format!("cannot decode the body: {error}")),
     }
 }
 
-/// Fails when more than its limit has been read.
+/// A reader that fails after its limit.
 struct Limited<R> {
     inner: R,
     left: u64,

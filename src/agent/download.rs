@@ -1,4 +1,4 @@
-//! One request from its text to its outcome: tries, waits between them, changes of the address.
+//! One request from its JSON to its outcome: tries, waits between them, changes of the IP address.
 
 use super::asked::Asked;
 use super::attempt::Answer;
@@ -24,59 +24,59 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Changes of the address for one request.
+/// Limit of IP address changes for one request.
 const MOST_CHANGES: u32 = 3;
-/// A site that asks for more patience than this is asked again after this, or not at all.
+/// The longest `Retry-After` that is obeyed: for longer ones this wait applies, or there is no retry.
 const MOST_RETRY_AFTER: Duration = Duration::from_secs(30);
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
-/// What the requests of a block have in common.
+/// The common settings of the requests of a block.
 pub struct Rules {
     /// The run.
     pub identity: Identity,
     /// How to download.
     pub settings: DownloadSettings,
-    /// Where the run's cookies and headers go to.
+    /// Where the run's cookies and headers may be sent.
     pub scope: Scope,
-    /// A body that matches asks for another address.
+    /// A body that matches triggers a change of the IP address.
     pub change_ip_pattern: Option<Regex>,
-    /// The block was given to a node before: what is in it may have been sent.
+    /// The block was dispatched before: its requests may already have been sent.
     pub is_given_again: bool,
-    /// Of a block that is reported as a whole: the memory of all its results. Else each has its own.
+    /// For a block that is reported as a whole: the memory of all its results. Otherwise each result has its own account.
     pub account: Option<Rc<Account>>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The last answer.
+    /// The last response.
     pub answer: Answer,
-    /// How often it was asked for.
+    /// Number of tries.
     pub tries: u32,
-    /// Milliseconds of the last try.
+    /// Duration of the last try, in milliseconds.
     pub time: u32,
 }
 
-/// Downloads, for all blocks of the agent.
+/// Downloads for all blocks of the agent.
 pub struct Downloader {
     /// The clients in use.
     pub clients: Clients,
-    /// For large bodies.
+    /// Memory for large bodies.
     pub memory: Rc<Memory>,
     changer: Rc<Changer>,
     retry_download: u32,
-    /// Before the second try of a request.
+    /// The wait before the second try of a request.
     pub first_wait: Duration,
-    /// When the broker was heard.
+    /// When the last message of the broker arrived.
     pub hearing: Rc<Hearing>,
-    /// Requests to sites with a pace.
+    /// Permits for requests to sites with a pace.
     pub connections: Arc<Semaphore>,
-    /// Blocks with a pace at work.
+    /// Number of blocks with a pace in progress.
     pub paced: Cell<u32>,
 }
 
 impl Downloader {
-    /// With the agent's settings.
+    /// Built from the agent's settings.
     #[must_use]
     pub fn new(config: &AgentConfig) -> Self {
         Self {
@@ -91,13 +91,13 @@ impl Downloader {
         }
     }
 
-    /// Tries of a request after the first.
+    /// Retries of a request after the first try.
     #[must_use]
     pub fn retries(&self, rules: &Rules) -> u32 {
         rules.settings.retry_download.unwrap_or(self.retry_download)
     }
 
-    /// Downloads the request that `json` describes. Never fails: what goes wrong is the outcome.
+    /// Downloads the request in `json`. It never fails: errors are part of the outcome.
     pub async fn fetch(&self, rules: &Rules, json: &str) -> Outcome {
         let mut outcome = Outcome::default();
         let asked = match to_send(rules, json) {
@@ -126,7 +126,7 @@ impl Downloader {
         }
     }
 
-    /// Tries the request once, in the turn of its block. Its address was changed for it so often before.
+    /// Tries the request once, in the turn of its block. `changes`: IP address changes made for it so far.
     pub async fn fetch_in_turn(&self, rules: &Rules, json: &str, gate: &Gate, place: usize, changes: u32) -> (Outcome, End) {
         let mut outcome = Outcome::default();
         let asked = match to_send(rules, json) {
@@ -139,7 +139,7 @@ impl Downloader {
         let end = if answer.is_stopped && (outcome.tries == 0 || may_repeat) {
             End::Stopped
         } else if answer.is_stopped {
-            answer.error = Some(fetch_error(FetchErrorKind::Redirect, "the site asked to be left alone before the redirect was followed"));
+            answer.error = Some(fetch_error(FetchErrorKind::Redirect, "the turn at the site ended before the redirect was followed"));
             End::Done
         } else if matches!(answer.status, 429 | 503) {
             End::Hold(answer.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)), may_repeat)
@@ -161,7 +161,7 @@ impl Downloader {
         (outcome, end)
     }
 
-    /// One try. Returns the number of the address that it was made from.
+    /// Makes one try. Returns the number of the IP address that it was made from.
     async fn try_once(&self, rules: &Rules, asked: &Asked, outcome: &mut Outcome, gate: Option<(&Gate, usize)>) -> u64 {
         let settings = &rules.settings;
         let site = self.clients.site(rules.identity, settings, &asked.url);
@@ -181,7 +181,7 @@ impl Downloader {
             gate,
             waited: Cell::default(),
         };
-        // What an earlier try brought goes before the next one asks for memory.
+        // Free the result of the earlier try before the next one reserves memory.
         outcome.answer = Answer::default();
         outcome.answer = trip.make(asked, &site, &mut outcome.tries).await;
         outcome.answer.head.fetched_at = Some(fetched_at);
@@ -194,27 +194,27 @@ impl Downloader {
     }
 }
 
-/// A request that can be sent, and may be.
+/// Parses a request and checks that it may be sent.
 fn to_send(rules: &Rules, json: &str) -> Result<Asked, FetchError> {
     let asked = Asked::read(json)?;
     if rules.is_given_again && !asked.is_idempotent() {
-        let why = "it may have been sent in an earlier attempt of its block, and is not idempotent: it is not sent again";
+        let why = "not sent again: an earlier attempt of its block may have sent it, and the request is not idempotent";
         return Err(fetch_error(FetchErrorKind::NodeLost, why));
     }
     Ok(asked)
 }
 
 fn asks_in_vain() -> FetchError {
-    fetch_error(FetchErrorKind::ChangeIp, "the body matches the pattern that asks for another ip address")
+    fetch_error(FetchErrorKind::ChangeIp, "the body matches ChangeIpPattern, which asks for another ip address")
 }
 
-/// What another request to the site is likely to meet too.
+/// An error that another request to the site would probably get too.
 fn is_trouble(error: &FetchError) -> bool {
     use FetchErrorKind::{Connect, Dns, Timeout, Tls};
     matches!(error.kind, Dns | Connect | Tls | Timeout)
 }
 
-/// A network error, a timeout, the site's own failure, or *too many requests*.
+/// A network error, a timeout, a server error, or *too many requests*.
 fn is_worth_another_try(answer: &Answer) -> bool {
     match &answer.error {
         Some(error) => error.retryable,

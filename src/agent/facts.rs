@@ -1,27 +1,27 @@
-//! What the agent tells of its machine.
+//! The machine's figures that the agent reports.
 
 use crate::domain::node::{MOST_NAME, is_name};
 use sysinfo::System;
 
 const MB: u64 = 1 << 20;
 
-/// The machine's figures; the changing ones as of the last [`Machine::refresh`].
+/// The machine's figures; the changing ones are as of the last [`Machine::refresh`].
 pub struct Machine {
-    // None where the system does not let itself be looked at: then the figures are 0.
+    // `None` on systems that are not supported: then the figures are 0.
     system: Option<System>,
 }
 
-/// How the machine is right now.
+/// The present load of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Load {
-    /// Percent of all processors.
+    /// Processor use, in percent of all processors.
     pub cpu: u32,
-    /// MB that programs could still get.
+    /// Available memory, in MB.
     pub free_memory: u64,
 }
 
 impl Machine {
-    /// Looks at the machine for the first time; processor use needs a second look to be known.
+    /// Reads the figures for the first time; processor use needs a second reading.
     #[must_use]
     pub fn new() -> Self {
         let mut machine = Self { system: System::new().ok() };
@@ -39,26 +39,26 @@ impl Machine {
         Load { cpu, free_memory: system.available_memory() / MB }
     }
 
-    /// MB of memory.
+    /// Total memory, in MB.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.system.as_ref().map_or(0, System::total_memory) / MB
     }
 
-    /// What the machine is called, as far as the broker takes it.
+    /// The host name, shortened to what the broker accepts.
     #[must_use]
     pub fn host_name() -> Option<String> {
         let name: String = System::host_name().ok()?.chars().filter(|c| !c.is_control()).take(MOST_NAME).collect();
         is_name(&name).then_some(name)
     }
 
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     #[must_use]
     pub fn processors() -> u32 {
         std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
     }
 
-    /// `linux`, `windows`, `macos` …: what a job's property `Os` is compared with.
+    /// `linux`, `windows`, `macos` …: matched with the job property `Os`.
     #[must_use]
     pub fn operating_system() -> &'static str {
         std::env::consts::OS

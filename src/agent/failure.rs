@@ -1,11 +1,11 @@
-//! From what the HTTP client says went wrong to the closed list of reasons.
+//! Maps errors of the HTTP client to the closed list of reasons.
 
 use super::guard::{Refused, refused};
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use std::error::Error;
 use std::io;
 
-/// A reason with its words; whether it is worth another try follows from its kind.
+/// An error of this kind; the kind decides whether another try is useful.
 #[must_use]
 pub fn fetch_error(kind: FetchErrorKind, message: impl Into<String>) -> FetchError {
     use FetchErrorKind as K;
@@ -13,7 +13,7 @@ pub fn fetch_error(kind: FetchErrorKind, message: impl Into<String>) -> FetchErr
     FetchError { kind, message: message.into(), retryable }
 }
 
-/// Why there was no head of an answer.
+/// Why there was no response head.
 #[must_use]
 pub fn before_the_head(error: &reqwest::Error) -> FetchError {
     if let Some(Refused(why)) = causes(error).find_map(|cause| cause.downcast_ref::<Refused>()) {
@@ -22,7 +22,7 @@ pub fn before_the_head(error: &reqwest::Error) -> FetchError {
     fetch_error(kind_before_the_head(error), words(error))
 }
 
-/// Why there was no whole body.
+/// Why there was no complete body.
 #[must_use]
 pub fn in_the_body(error: &reqwest::Error) -> FetchError {
     let kind = if error.is_timeout() { FetchErrorKind::Timeout } else { FetchErrorKind::Body };
@@ -51,7 +51,7 @@ fn kind_before_the_head(error: &reqwest::Error) -> FetchErrorKind {
     if causes().any(|cause| cause.is::<io::Error>()) { FetchErrorKind::Connect } else { FetchErrorKind::Other }
 }
 
-/// The chain of causes. `io::Error` hides what it wraps from `source`, so that is looked into as well.
+/// The chain of causes. `io::Error` hides its inner error from `source`, so that is followed as well.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(inner) => Some(inner),
@@ -59,7 +59,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
-/// The causes in words, without the URL, which the request has already, and without repetitions.
+/// The causes as text, without repetitions and without the URL, which the result already has.
 fn words(error: &reqwest::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     for cause in causes(error).skip(1) {

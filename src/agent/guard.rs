@@ -1,5 +1,5 @@
-//! Holds every connection to the targets that the agent's owner and the run permit: names are resolved here, and only
-//! addresses that were judged are connected to. So a name that is changed after the first look gains nothing.
+//! Restricts every connection to the targets that the agent's owner and the run permit: names are resolved here, and the agent connects
+//! only to addresses that were checked. So changing the name's address after the check has no effect.
 
 use super::failure::fetch_error;
 use crate::domain::download_targets::{DownloadTargets, is_public};
@@ -11,12 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why no connection was made: the target is none.
+/// Why no connection was made: the target is not permitted.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// A refusal as the outcome of a request.
+/// A rejection as the outcome of a request.
 #[must_use]
 pub fn refused(why: impl Into<String>) -> FetchError {
     fetch_error(FetchErrorKind::Refused, why)
@@ -25,14 +25,14 @@ pub fn refused(why: impl Into<String>) -> FetchError {
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// As a URL has it.
+    /// The host, as in a URL.
     pub host: String,
-    /// The URL's, or the usual one of its scheme.
+    /// The URL's port, or the default one of its scheme.
     pub port: u16,
 }
 
 impl Place {
-    /// Where a URL leads.
+    /// The target of a URL.
     #[must_use]
     pub fn of(url: &Url) -> Self {
         let port = url.port_or_known_default().unwrap_or(if url.scheme().starts_with("socks") { 1_080 } else { 80 });
@@ -43,15 +43,15 @@ impl Place {
 /// Resolves names for the connections of one client, which go to one host and port, or to a proxy.
 #[derive(Debug)]
 pub struct Guard {
-    /// What the owner has set.
+    /// The targets that the owner permits.
     pub targets: Arc<DownloadTargets>,
-    /// The host, and whether the run began there.
+    /// The host.
     pub target: Place,
-    /// See [`Guard::target`].
+    /// Whether the run began at the host.
     pub began: Began,
-    /// Whether the host has led to a public address in this run.
+    /// Whether the host name has resolved to a public address in this run.
     pub was_public: Arc<AtomicBool>,
-    /// A proxy is no place that a run begins at: only the owner's settings permit one that is not public.
+    /// The proxy. A run never begins at a proxy: only the owner's settings permit one with a private address.
     pub proxy: Option<Place>,
 }
 
@@ -71,7 +71,7 @@ impl Guard {
     }
 }
 
-/// What reqwest asks.
+/// The resolver for reqwest.
 #[derive(Debug, Clone)]
 pub struct Resolver(pub Arc<Guard>);
 

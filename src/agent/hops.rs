@@ -1,5 +1,5 @@
-//! One try, over its redirects. Each hop is judged like a request of its own, waits for its turn at its host, and gets the
-//! cookies and headers that are meant for its host, and no others.
+//! One try, including its redirects. Each hop is checked like a separate request, waits for its turn at its host, and gets only the
+//! cookies and headers that are meant for that host.
 
 use super::asked::{Asked, header};
 use super::attempt::{Answer, Reading, read, send};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Whether a header describes what is asked for and holds no secret: such a one goes to every host.
+/// Whether a header only describes the wanted content and holds no secret: such headers are sent to every host.
 fn is_harmless(name: &HeaderName) -> bool {
     let of_request = "user-agent cache-control pragma range dnt upgrade-insecure-requests if-match if-none-match if-modified-since \
                       if-unmodified-since if-range";
@@ -34,7 +34,7 @@ fn is_of_body(name: &str) -> bool {
     matches!(name, "content-type" | "content-encoding" | "content-language")
 }
 
-/// What the requests of a block have in common, as far as a hop needs it.
+/// The common data of the requests of a block that a hop needs.
 pub struct Trip<'a> {
     /// The clients of the agent.
     pub clients: &'a Clients,
@@ -42,25 +42,25 @@ pub struct Trip<'a> {
     pub run: Identity,
     /// Its settings.
     pub settings: &'a DownloadSettings,
-    /// Where its cookies and headers go to.
+    /// Where its cookies and headers may be sent.
     pub scope: &'a Scope,
-    /// The number of this machine's address.
+    /// The number of this machine's IP address.
     pub address: u64,
-    /// Memory for large bodies.
+    /// The account for the memory of large bodies.
     pub account: &'a Rc<Account>,
-    /// The pace of the block, and the place of the request in it.
+    /// The pace of the block, and the index of the request in it.
     pub gate: Option<(&'a Gate, usize)>,
-    /// How long the request has waited for its turns.
+    /// Total wait of the request for its turns.
     pub waited: Cell<Duration>,
 }
 
-/// One of the requests that redirects make of one.
+/// One request in a chain of redirects.
 struct Hop<'a> {
     url: Url,
     origin: Origin,
     method: Method,
     body: Option<&'a str>,
-    /// It goes where the request says, and not where a site says.
+    /// Whether the request itself names the target, and not a redirect of a site.
     is_own: bool,
 }
 
@@ -71,14 +71,14 @@ enum Next<'a> {
 }
 
 impl Trip<'_> {
-    /// Makes the request and follows its redirects. `site` is that of the request: its turn has come already. Counts the
-    /// try in `tries` when something is sent.
+    /// Sends the request and follows its redirects. `site` is the site of the request, whose turn was already waited for. Increments
+    /// `tries` when something is sent.
     pub async fn make(&self, asked: &Asked, site: &Rc<Site>, tries: &mut u32) -> Answer {
         let mut answer = self.go(asked, site, tries).await;
         if let Some(error) =
             answer.error.as_mut().filter(|error| error.kind == FetchErrorKind::Refused && self.settings.start_origins.is_none())
         {
-            // A broker that does not say where a run began does not know this kind either.
+            // A broker that does not send the origins of a run does not support this kind either.
             error.kind = FetchErrorKind::Invalid;
         }
         answer
@@ -90,7 +90,7 @@ impl Trip<'_> {
         let mut hop = Hop { url: asked.url.clone(), origin, method: asked.method.clone(), body: asked.body.as_deref(), is_own: true };
         let timeout = Duration::from_millis(self.settings.timeout);
         let (mut deadline, mut site) = (Instant::now() + timeout, home.clone());
-        // Where the last redirect came from.
+        // The response with the last redirect.
         let mut before: Option<Answer> = None;
         for redirects in 0..=self.settings.max_redirects {
             let (client, request) = match self.request(&hop, asked, &first, &site, home) {
@@ -110,7 +110,7 @@ impl Trip<'_> {
             let sent = sent(&request);
             let response = match send(&client, request, deadline, timeout).await {
                 Ok(response) => response,
-                // Of a request that was redirected something has been sent.
+                // After a redirect something has been sent.
                 Err(answer) => return Answer { unsent: answer.unsent && redirects == 0, ..answer },
             };
             if let Some((gate, _)) = self.gate {
@@ -126,7 +126,7 @@ impl Trip<'_> {
                 }
                 Next::Error(error) => return Answer { error: Some(error), ..head },
                 Next::Hop(_) if redirects == self.settings.max_redirects => {
-                    let error = fetch_error(FetchErrorKind::Redirect, format!("more than {redirects} redirects"));
+                    let error = fetch_error(FetchErrorKind::Redirect, format!("too many redirects: more than {redirects}"));
                     return Answer { error: Some(error), ..head };
                 }
                 Next::Hop(next) => {
@@ -150,7 +150,7 @@ impl Trip<'_> {
         wait.elapsed()
     }
 
-    /// The request of a hop and the client to make it with.
+    /// The HTTP request of a hop, and its client.
     fn request(
         &self,
         hop: &Hop<'_>,
@@ -168,7 +168,7 @@ impl Trip<'_> {
         if let Some(proxy) = &proxy {
             let place = Place::of(proxy);
             let judged = targets.judge_host(&place.host, place.port, &Began::elsewhere());
-            judged.map_err(|why| refused(format!("the proxy: {why}")))?;
+            judged.map_err(|why| refused(format!("proxy not permitted: {why}")))?;
         }
         let client = site.client(Needs { address: self.address, target, began, proxy }, targets)?;
         let mut request = client.request(hop.method.clone(), hop.url.clone()).headers(self.headers(hop, asked, first, home)?);
@@ -197,12 +197,14 @@ impl Trip<'_> {
             }
         }
         if let Some(agent) = settings.site.user_agent.as_deref().filter(|_| !asked.headers.contains_key(USER_AGENT)) {
-            let value = HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| invalid("site.userAgent cannot be sent".to_owned()))?;
+            let value =
+                HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| invalid("site.userAgent is not a valid header value".to_owned()))?;
             headers.insert(USER_AGENT, value);
         }
         match (settings.cookie_mode, settings.cookies.as_deref()) {
             (CookieMode::Fixed, Some(cookies)) if in_scope => {
-                let value = HeaderValue::from_bytes(cookies.as_bytes()).map_err(|_| invalid("cookies cannot be sent".to_owned()))?;
+                let value = HeaderValue::from_bytes(cookies.as_bytes())
+                    .map_err(|_| invalid("the cookies are not a valid header value".to_owned()))?;
                 headers.insert(COOKIE, value);
             }
             (CookieMode::Fixed, _) => {}
@@ -215,7 +217,7 @@ impl Trip<'_> {
         Ok(headers)
     }
 
-    /// What follows from an answer. A POST becomes a GET, unless the status forbids it (RFC 9110, section 15.4).
+    /// The next step after a response. A POST becomes a GET, unless the status forbids it (RFC 9110, section 15.4).
     fn next<'h>(&self, hop: &Hop<'h>, response: &Response) -> Next<'h> {
         let status = response.status().as_u16();
         let Some(location) = response.headers().get(LOCATION).filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) else {
@@ -229,15 +231,15 @@ impl Trip<'_> {
         let shown = || location.chars().take(200).collect::<String>();
         let mut url = match hop.url.join(&location) {
             Ok(url) => url,
-            Err(e) => return error(format!("a redirect leads to `{}`: {e}", shown())),
+            Err(e) => return error(format!("the redirect to `{}` is invalid: {e}", shown())),
         };
         url.set_fragment(None);
         if self.gate.is_some() && url.host_str() != hop.url.host_str() {
-            // Another site has another pace: where it leads is a request of its own.
+            // Another site has another pace: report the redirect, so that its target becomes a separate request.
             return Next::Answer;
         }
         let Some(origin) = Origin::of(&url) else {
-            return error(format!("a redirect leads to `{}`: http or https is expected", shown()));
+            return error(format!("the redirect to `{}` is invalid: http or https is expected", shown()));
         };
         let becomes_get = match status {
             301 | 302 => hop.method == Method::POST,

@@ -1,22 +1,21 @@
 //! Memory for large bodies, shared by all blocks of the agent.
 //!
-//! It owns a budget of bytes. A download whose body grows beyond [`FREE`] waits here for each further step, and its result
-//! keeps what it has until the broker has accepted or refused it. So the agent holds no more than the budget, one body
-//! beside it, and what is free.
+//! It owns a budget of bytes. A download whose body grows beyond [`FREE`] waits here before each further step, and its result keeps the
+//! reserved bytes until the broker has accepted or rejected it. So the agent holds at most the budget, one extra body, and the unreserved
+//! small bodies.
 //!
-//! No deadlock: many downloads may each have a part of what they need, and wait for the rest. One of them at a time has
-//! the *spare lane*: it takes what it needs beyond the budget. It ends, by a timeout if nothing else, its result is
-//! reported, and the lane is the next one's. A block that is reported as a whole has the lane as a whole, since none of its results goes
-//! before the last one.
+//! No deadlock: many downloads may each hold a part of what they need and wait for the rest. One of them at a time has the *spare lane*:
+//! it gets what it needs beyond the budget. It ends, at the latest by a timeout, its result is reported, and the next download gets the
+//! lane. A block that is reported as a whole takes the lane as a whole, because its results are only sent together.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of a body that need no reservation.
+/// A body up to this many bytes needs no reservation.
 pub const FREE: usize = 256 << 10;
-/// Bytes are counted in these.
+/// The unit of the budget, in bytes.
 const UNIT: usize = 1 << 10;
 
 /// The budget.
@@ -24,17 +23,17 @@ const UNIT: usize = 1 << 10;
 pub struct Memory {
     units: Arc<Semaphore>,
     lane: Arc<Semaphore>,
-    /// Bytes of small results that the budget had no room for.
+    /// Bytes of small results that did not fit into the budget.
     over: Cell<usize>,
     waiting: Cell<usize>,
-    /// The budget is used up: what is finished is to be reported at once.
+    /// Signals that the budget is used up: finished results should be reported at once.
     pub pressed: Notify,
-    /// Something was given back.
+    /// Signals that memory was released.
     pub eased: Notify,
 }
 
 impl Memory {
-    /// Of so many bytes.
+    /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Rc<Self> {
         Rc::new(Self {
@@ -47,13 +46,13 @@ impl Memory {
         })
     }
 
-    /// Something waits for the budget, or it has nothing left: nothing new is to begin.
+    /// Whether a download waits for the budget or the budget is used up: then nothing new should begin.
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.waiting.get() > 0 || self.over.get() > 0 || self.units.available_permits() == 0
     }
 
-    /// An account: those who have it share the lane.
+    /// Opens an account: its shares use the spare lane together.
     #[must_use]
     pub fn account(self: &Rc<Self>) -> Rc<Account> {
         Rc::new(Account { memory: Rc::clone(self), lane: RefCell::default(), got_lane: Notify::new() })
@@ -66,7 +65,7 @@ impl Memory {
     }
 }
 
-/// Those who have the spare lane together.
+/// Shares that use the spare lane together.
 #[derive(Debug)]
 pub struct Account {
     memory: Rc<Memory>,
@@ -75,7 +74,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// A share of nothing yet.
+    /// An empty share.
     #[must_use]
     pub fn share(self: &Rc<Self>) -> Share {
         Share { account: Rc::clone(self), permit: None, bytes: 0, over: 0 }
@@ -93,7 +92,7 @@ impl Drop for Account {
     }
 }
 
-/// Bytes that are reserved until it is dropped.
+/// Bytes that are reserved until this is dropped.
 #[derive(Debug)]
 pub struct Share {
     account: Rc<Account>,
@@ -103,7 +102,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Waits until it has `bytes` in all. Without an effect when it is cancelled.
+    /// Waits until the share has `bytes` in total. Cancelling it has no effect.
     pub async fn grow(&mut self, bytes: usize) {
         let Some(units) = units(bytes).checked_sub(units(self.bytes)).filter(|units| *units > 0) else { return };
         if !self.take(units) && !self.account.has_lane() {
@@ -123,7 +122,7 @@ impl Share {
         self.bytes = bytes;
     }
 
-    /// Keeps no more than `bytes`.
+    /// Releases everything above `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         let (more, less) = (units(self.bytes), units(bytes));
         if less < more {
@@ -133,7 +132,7 @@ impl Share {
         }
     }
 
-    /// Counts bytes that are there already, without waiting.
+    /// Counts bytes that are already in memory, without waiting.
     pub fn charge(&mut self, bytes: usize) {
         let memory = Rc::clone(&self.account.memory);
         if self.take(units(bytes)) {
@@ -147,7 +146,7 @@ impl Share {
         }
     }
 
-    /// What it has.
+    /// The reserved bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -178,7 +177,7 @@ impl Drop for Share {
     }
 }
 
-/// Counts one that waits.
+/// Counts one waiting download.
 struct Waiting<'a>(&'a Memory);
 
 impl<'a> Waiting<'a> {

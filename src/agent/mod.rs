@@ -1,13 +1,13 @@
 //! The agent: a program that downloads blocks for a broker.
 //!
-//! It owns the HTTP clients and the blocks in its hands. It promises to report every request of a block that it took, and
-//! to hold on to the report until the broker has accepted it, over any number of lost connections. It runs nothing that
-//! the broker names, unless the machine's owner has allowed it in the agent's own settings: see `program`.
+//! It owns the HTTP clients and its blocks. It promises to report every request of an accepted block, and to keep the report until the
+//! broker has accepted it, over any number of lost connections. It runs no program that the broker names unless the machine's owner has
+//! allowed it in the agent's own settings: see `program`.
 //!
-//! One thread does it all, in an actix system. The way of a block: `session` takes it in, `holdings` remembers it,
-//! `block` downloads it request by request (`download`, `hops`, `attempt`, `content`) with the `clients` of its
-//! sites, which connect only where `guard` lets them; `parts` packs the results, `report` delivers each `parcel`. Large
-//! bodies wait for `memory`. The requests of a block with a pace begin when its `turn` lets them (`pace`, `paced`).
+//! One thread runs everything, in an actix system. The path of a block: `session` receives it, `holdings` lists it, `block` downloads it
+//! request by request (`download`, `hops`, `attempt`, `content`) with the `clients` of its sites, which connect only where `guard`
+//! permits; `parts` packs the results, `report` delivers each `parcel`. Large bodies wait for `memory`. In a block with a pace, `turn`
+//! decides when requests begin (`pace`, `paced`).
 
 mod asked;
 mod attempt;
@@ -56,33 +56,33 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Blocks that wait for a free place, for each place. One may well come before the answer to the report that freed it;
-/// more than this means that the broker does not count.
+/// Blocks that may wait for each slot. A block may arrive before the response to the report that freed its slot; more waiting blocks than
+/// this mean that the broker miscounts.
 const MOST_WAITING: u32 = 3;
 
-/// Reasons for which there is no connection that are said before it is there again.
+/// Number of different reasons for a lost connection that are logged before the next success.
 const MOST_TOLD: usize = 8;
 
-/// Why an agent cannot go on.
+/// Why an agent cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The broker answered 401 or 403.
+    /// The broker responded with 401 or 403.
     #[error("the broker at {broker} refused this agent with status {status}: {}", if *.has_token { "this token is not one of role agent, the clock of this machine is wrong, or the node's id belongs to another token" } else { "the broker needs a token. Give one with --token or WEBLOOM_TOKEN" })]
     Refused {
         /// The broker.
         broker: String,
-        /// What it answered.
+        /// The status of the response.
         status: u16,
         /// Whether a token was sent.
         has_token: bool,
     },
-    /// The data folder is another agent's.
+    /// Another agent uses the data folder.
     #[error("Another agent uses {}. Give each agent its own --data-dir.", dir.display())]
     InUse {
         /// The folder.
         dir: PathBuf,
     },
-    /// The node's id is not to be had.
+    /// The node's id could not be stored or read.
     #[error("the node's id cannot be kept in {}: {why}", path.display())]
     NodeId {
         /// The file.
@@ -92,19 +92,19 @@ pub enum AgentError {
     },
 }
 
-/// Runs a step of the launcher of a program: what `webloom launch` does, which only an agent calls.
+/// Runs a step of a program's launcher: implements `webloom launch`, which only an agent calls.
 #[must_use]
 pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
     program::launch::run(folder, step)
 }
 
-/// Runs an agent in the current actix system until `stop` is ready. Then no more blocks are taken, those at work get a
-/// few seconds to be reported, and the socket is closed.
+/// Runs an agent in the current actix system until `stop` resolves. Then it accepts no more blocks, waits a few seconds for the reports
+/// of current ones, and closes the socket.
 ///
-/// A broker that is not reached is tried again for ever.
+/// It retries an unreachable broker forever.
 ///
 /// # Errors
-/// The broker refuses the token, or the node's id cannot be kept.
+/// The broker rejects the token, or the node's id cannot be stored.
 pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
     let seat = node_id::resolve(&config)?;
     let _ports = port::keep_free(&config.broker);
@@ -116,7 +116,7 @@ pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<
     ended
 }
 
-/// What the rooms of the agent share.
+/// The shared state of the agent.
 struct Agent {
     config: AgentConfig,
     node_id: NodeId,
@@ -125,9 +125,9 @@ struct Agent {
     reporter: report::Reporter,
     holdings: holdings::Holdings,
     programs: Rc<program::Programs>,
-    /// Places for blocks at work.
+    /// Slots for blocks in progress.
     places: Semaphore,
-    /// Places for blocks with a pace.
+    /// Slots for blocks with a pace.
     sites: Semaphore,
 }
 
@@ -155,7 +155,7 @@ impl Agent {
         let brokers = &self.config.broker;
         let patience = if brokers.are_several() { socket::BRIEF_CONNECT_TIMEOUT } else { socket::CONNECT_TIMEOUT };
         let mut backoff = Backoff::new(self.config.waits.reconnect, self.config.waits.reconnect_most);
-        // Each reason is said once, not with each try.
+        // Log each reason once, not at each retry.
         let mut told: Vec<String> = Vec::new();
         loop {
             let (number, broker) = brokers.current();
@@ -168,7 +168,7 @@ impl Agent {
                 Ok(socket) => match session::run(self, &mut machine, socket, stop.as_mut()).await {
                     End::Stopped => return Ok(()),
                     End::Left(why) => {
-                        log::warn!("this agent ends and does not come back broker={broker} node={} reason={why}", self.node_id);
+                        log::warn!("broker ordered this agent to leave broker={broker} node={} reason={why}", self.node_id);
                         return Ok(());
                     }
                     End::Lost(why, was_welcome) => {
@@ -177,7 +177,7 @@ impl Agent {
                             told.clear();
                         }
                         if is_news(&mut told, &why) {
-                            log::warn!("connection lost, trying on broker={broker} node_id={} reason={why}", self.node_id);
+                            log::warn!("connection lost, retrying broker={broker} node_id={} reason={why}", self.node_id);
                         }
                     }
                 },
@@ -186,11 +186,11 @@ impl Agent {
                 }
                 Err(OpenError::Unreachable(why)) => {
                     if is_news(&mut told, &why) {
-                        log::warn!("broker not reached, trying on broker={broker} reason={why}");
+                        log::warn!("broker not reached, retrying broker={broker} reason={why}");
                     }
                 }
             }
-            // Another may lead; only when all were tried is there anything to wait for.
+            // Another broker may lead; wait only after all were tried.
             let wait = if brokers.leave(number) { backoff.next_wait() } else { Duration::ZERO };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -201,9 +201,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Begins to end: takes nothing new, and tells programs to end unless they are to stay.
+    /// Begins to stop: accepts nothing new, and asks programs to end unless they should stay.
     fn ending(&self, ends_kept: bool) -> Ending {
-        self.programs.close("this agent is about to end");
+        self.programs.close("this agent is stopping");
         let ends_programs = ends_kept || !self.programs.are_kept();
         let longest = if ends_programs { self.programs.longest_grace() } else { Duration::ZERO };
         if ends_programs {
@@ -212,7 +212,7 @@ impl Agent {
         Ending { since: Instant::now(), longest, ends_programs }
     }
 
-    /// Waits until nothing is held and all is taken by the broker, or has had its time.
+    /// Waits until nothing is held and the broker has accepted everything, or the drain time is over.
     async fn drained(&self, ending: &Ending) {
         let quiet = ending.since + self.config.waits.drain;
         if ending.ends_programs {
@@ -224,14 +224,14 @@ impl Agent {
         }
     }
 
-    /// Waits until no program is at work, unless they are to stay.
+    /// Waits until no program is running, unless programs should stay.
     async fn programs_over(&self, ending: &Ending) {
         if ending.ends_programs {
             let _ = tokio::time::timeout_at(ending.since + ending.longest, self.programs.all_over()).await;
         }
     }
 
-    /// Waits until there is nothing left to do, however long it takes.
+    /// Waits until there is no work left, without a time limit.
     async fn emptied(&self) {
         loop {
             self.holdings.emptied().await;
@@ -242,28 +242,28 @@ impl Agent {
         }
     }
 
-    /// Takes a block, unless it is held already.
+    /// Accepts a block, unless it is already held.
     fn take(self: &Rc<Self>, block: Block, bulk: Option<Bytes>) {
         let holding = socket::holding(&block);
         if !self.holdings.is_news(&holding) {
-            log::debug!("a block comes again block_id={} attempt={}", block.block_id, block.attempt);
+            log::debug!("block is already held block_id={} attempt={}", block.block_id, block.attempt);
             return;
         }
         let is_paced = block.pace.is_some();
         let most = if is_paced { self.config.max_sites } else { self.config.max_process_count };
         if self.holdings.count(is_paced) >= (most * (1 + MOST_WAITING)) as usize {
-            log::warn!("a block too many is not taken block_id={}", block.block_id);
+            log::warn!("block rejected, all slots and the waiting queue are full block_id={}", block.block_id);
             return;
         }
         let task = actix_rt::spawn(Rc::clone(self).carry_out(holding.clone(), block, bulk));
         self.holdings.hold(holding, is_paced, task.abort_handle());
     }
 
-    /// From the block to its accepted report.
+    /// Processes a block until its report is accepted.
     async fn carry_out(self: Rc<Self>, holding: Holding, block: Block, bulk: Option<Bytes>) {
-        // However it ends: a block that is neither reported nor listed is sent again.
+        // Released in every case: the broker resends a block that is neither reported nor listed.
         let _release = Release(&self.holdings, &holding);
-        // A site with a pace takes little of the machine, and its time is not to be waited away.
+        // A site with a pace uses little of the machine, so its block does not wait for the other slots.
         let places = if block.pace.is_some() { &self.sites } else { &self.places };
         if let Ok(_place) = places.acquire().await {
             let post = |parcel| self.reporter.send(holding.block_id, parcel).boxed_local();
@@ -272,7 +272,7 @@ impl Agent {
     }
 }
 
-/// It was not said before.
+/// Whether this reason was not logged before.
 fn is_news(told: &mut Vec<String>, why: &str) -> bool {
     let is_news = told.len() < MOST_TOLD && !told.iter().any(|other| other == why);
     if is_news {
@@ -281,15 +281,15 @@ fn is_news(told: &mut Vec<String>, why: &str) -> bool {
     is_news
 }
 
-/// The end of the agent.
+/// A stop of the agent.
 struct Ending {
     since: Instant,
-    /// What programs get.
+    /// The longest time that programs get.
     longest: Duration,
     ends_programs: bool,
 }
 
-/// Lets go of a block when it is dropped.
+/// Releases a block when dropped.
 struct Release<'a>(&'a holdings::Holdings, &'a Holding);
 
 impl Drop for Release<'_> {

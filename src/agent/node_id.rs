@@ -1,5 +1,5 @@
-//! Who the agent is: the node's id, made once and kept, so that the broker knows the machine again; and a mark of this start of
-//! it, so that the broker can tell it from another agent with the same id.
+//! The agent's identity: the node's id, created once and stored, so that the broker recognizes the machine; and an instance id of this
+//! start, so that the broker can distinguish it from another agent with the same node id.
 
 use super::AgentError;
 use crate::config::agent::AgentConfig;
@@ -15,21 +15,21 @@ const FILE: &str = "node-id";
 const INSTANCE_FILE: &str = "instance";
 const LOCK_FILE: &str = "agent.lock";
 
-/// Who this agent is, as long as it runs.
+/// The identity of this agent while it runs.
 #[derive(Debug)]
 pub struct Seat {
     /// The node's id.
     pub node_id: NodeId,
-    /// Which start of it.
+    /// The instance of this start.
     pub instance: Instance,
-    /// The data folder is this agent's alone.
+    /// Locks the data folder for this agent.
     _lock: Option<File>,
 }
 
-/// The id that the settings give, or that was kept, or a new one; and a new mark for this start.
+/// Resolves the node's id from the settings, the stored file, or a new one; and makes a new instance id for this start.
 ///
 /// # Errors
-/// Another agent uses the data folder; what was kept is no id, or cannot be read or written.
+/// Another agent uses the data folder; the stored text is not an id, or the file cannot be read or written.
 pub fn resolve(config: &AgentConfig) -> Result<Seat, AgentError> {
     let Some(dir) = &config.data_dir else {
         let instance = Instance { id: Uuid::new_v4(), after: None };
@@ -40,14 +40,14 @@ pub fn resolve(config: &AgentConfig) -> Result<Seat, AgentError> {
     let lock = lock(dir)?;
     let node_id = config.node_id.map_or_else(|| kept(dir), Ok)?;
     let path = dir.join(INSTANCE_FILE);
-    // Not there, or half-written in a crash: then it follows on nothing that is known.
+    // Missing, or half-written in a crash: then this start has no known predecessor.
     let after = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
     let instance = Instance { id: Uuid::new_v4(), after };
     write(dir, INSTANCE_FILE, &instance.id.to_string()).map_err(|e| failed(&path, e.to_string()))?;
     Ok(Seat { node_id, instance, _lock: Some(lock) })
 }
 
-/// The lock of the system: whoever dies loses it at once.
+/// A lock of the operating system: it is released when the process dies.
 fn lock(dir: &Path) -> Result<File, AgentError> {
     let path = dir.join(LOCK_FILE);
     let failed = |e: std::io::Error| AgentError::NodeId { path: path.clone(), why: e.to_string() };
@@ -55,7 +55,7 @@ fn lock(dir: &Path) -> Result<File, AgentError> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(AgentError::InUse { dir: dir.to_owned() }),
-        Err(TryLockError::Error(e)) => log::warn!("the data folder cannot be locked, so a second agent would not be noticed error={e}"),
+        Err(TryLockError::Error(e)) => log::warn!("cannot lock the data folder, a second agent would not be detected error={e}"),
     }
     Ok(file)
 }
@@ -75,7 +75,7 @@ fn kept(dir: &Path) -> Result<NodeId, AgentError> {
     }
 }
 
-/// Whole or not at all: a half-written id would keep the agent from ever starting again.
+/// Writes a file atomically: a half-written id would prevent every later start.
 fn write(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let draft = dir.join(format!("{name}.draft"));
     let mut file = private::options().write(true).create(true).truncate(true).open(&draft)?;

@@ -1,4 +1,4 @@
-//! The pace of a block: its [`Turn`] with a clock, for those who wait in it.
+//! The pace of a block: its [`Turn`] with a clock, for the tasks that wait in it.
 
 use super::backoff::random_fraction;
 use super::turn::{Begin, Claim, End, Fate, Limits, Millis, Turn};
@@ -9,29 +9,29 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// When the broker was heard the last time, at the earliest that it may have been: what comes may have lain in a buffer
-/// while this process, or its machine, stood still.
+/// The earliest time at which the last message of the broker may have been sent: it may have lain in a buffer while this process or its
+/// machine was suspended.
 pub struct Hearing {
     last: Cell<Instant>,
-    /// It was heard once more.
+    /// Signals another message.
     pub again: Notify,
 }
 
 impl Hearing {
-    /// Just now.
+    /// Starts with the present time.
     #[must_use]
     pub fn new() -> Rc<Self> {
         Rc::new(Self { last: Cell::new(Instant::now()), again: Notify::new() })
     }
 
-    /// Something came, after `since`.
+    /// Records a message that arrived after `since`.
     pub fn hear(&self, since: Instant) {
         self.last.set(self.last.get().max(since));
         self.again.notify_waiters();
     }
 }
 
-/// What is said of a site in a report. The times are counted when it is posted.
+/// The site data of a report. The times are computed when it is posted.
 #[derive(Debug, Default)]
 pub struct SiteClock {
     last_began: Cell<Option<Instant>>,
@@ -39,7 +39,7 @@ pub struct SiteClock {
 }
 
 impl SiteClock {
-    /// As it is now.
+    /// The data as of now.
     #[must_use]
     pub fn news(&self) -> SiteNews {
         let now = Instant::now();
@@ -54,28 +54,28 @@ fn millis(time: Duration) -> Millis {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Lets requests begin.
+/// Decides when requests begin.
 pub struct Gate {
     turn: RefCell<Turn>,
-    /// The turn's time 0: when the broker was heard before the block came.
+    /// The turn's time 0: when the last message before the block arrived.
     epoch: Instant,
     hearing: Rc<Hearing>,
-    /// Requests that began: the first ones wait for their connections.
+    /// Requests that began: the first ones must open connections.
     begun: Cell<u32>,
     connections: u32,
     delay: Millis,
-    /// For the reports.
+    /// The site data for reports.
     pub clock: Rc<SiteClock>,
-    /// A request began or ended.
+    /// Signals that a request began or ended.
     pub changed: Notify,
 }
 
 impl Gate {
-    /// For `count` requests of a block. A request has so many tries, with a pause after the first.
+    /// A gate for `count` requests of a block, each with this many tries and a pause after the first.
     #[must_use]
     pub fn new(pace: &Pace, count: usize, tries: u32, first_wait: Duration, hearing: Rc<Hearing>) -> Self {
         let epoch = hearing.last.get();
-        // A begun millisecond is a whole one.
+        // Round up to whole milliseconds.
         let delay = if pace.delay == 0 { 0 } else { pace.delay.saturating_add(1) };
         let limits = Limits {
             delay,
@@ -103,19 +103,19 @@ impl Gate {
         self.turn.borrow().outlook(self.now(), self.heard())
     }
 
-    /// The same, and a request is taken.
+    /// Same as `outlook`, and takes the request.
     pub fn claim(&self) -> Claim {
         self.turn.borrow_mut().claim(self.now(), self.heard())
     }
 
-    /// A time as the clock of this machine has it.
+    /// Converts a time of the turn to this machine's clock.
     #[must_use]
     pub fn instant(&self, at: Millis) -> Instant {
-        // A time that cannot be told is far enough away.
+        // A time out of range counts as far away.
         self.epoch.checked_add(Duration::from_millis(at)).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400))
     }
 
-    /// Waits until a claimed request, or its next hop, may begin; false if it may not any more.
+    /// Waits until a claimed request, or its next hop, may begin; returns false if it may no longer begin.
     pub async fn begin(&self, place: usize) -> bool {
         loop {
             let (changed, heard) = (self.changed.notified(), self.hearing.again.notified());
@@ -140,15 +140,15 @@ impl Gate {
         }
     }
 
-    /// A site has answered. The first requests had to wait for their connections, which the next ones find made: so that
-    /// they do not come to the site too soon after them, the delay is counted from here.
+    /// Records a response of the site. The first requests had to open connections, which later ones reuse and so arrive sooner: to keep
+    /// the distance at the site, the delay is counted from here.
     pub fn answered(&self) {
         if self.begun.get() <= self.connections {
             self.turn.borrow_mut().wait_until(self.now().saturating_add(self.delay));
         }
     }
 
-    /// A request has ended, after so many tries.
+    /// Records the end of a request, after this many tries.
     pub fn end(&self, place: usize, end: End, tries: u32) -> Fate {
         let mut turn = self.turn.borrow_mut();
         let fate = turn.end(place, end, tries, self.now());
@@ -159,7 +159,7 @@ impl Gate {
         fate
     }
 
-    /// What is left when the turn is over.
+    /// The requests that are left when the turn has ended.
     pub fn take_rest(&self) -> Vec<usize> {
         self.turn.borrow_mut().take_rest().collect()
     }

@@ -1,5 +1,5 @@
-//! A block whose site has a pace: its requests begin when its [`Gate`] lets them, and end with a result, at the end of the
-//! queue, or given back.
+//! A block whose site has a pace: its [`Gate`] decides when its requests begin; each ends with a result, is queued again, or is given
+//! back.
 
 use super::asked::{earlier_tries, request_id};
 use super::block::{Cut, Post, ended, last_part, panicked};
@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-/// A result waits no longer than this for others to be reported with.
+/// The longest time that a result waits to be reported together with others.
 const OLDEST: Duration = Duration::from_secs(2);
-/// Of many blocks each reports less often.
+/// The wait grows by this for each block, so that many blocks report less often.
 const OLDEST_OF_EACH: Duration = Duration::from_millis(5);
 
-/// Counts a block at work.
+/// Counts a block in progress.
 struct AtWork<'a>(&'a Cell<u32>);
 
 impl<'a> AtWork<'a> {
@@ -42,7 +42,7 @@ impl Drop for AtWork<'_> {
     }
 }
 
-/// What is known of a request between its tries.
+/// The state of a request between its tries.
 #[derive(Clone, Default)]
 struct Story {
     tries: u32,
@@ -64,7 +64,7 @@ impl Requests<'_> {
         self.back.push(GivenBack { request_id, tries, error });
     }
 
-    /// A try has ended: counts it, and does what follows from it.
+    /// Handles the end of a try: counts it and decides the next step.
     fn ended(&mut self, place: usize, (mut outcome, end): (Outcome, End), gate: &Gate, reports: &mut Reports) {
         let story = &mut self.stories[place];
         story.tries = story.tries.saturating_add(outcome.tries);
@@ -77,7 +77,7 @@ impl Requests<'_> {
             fate => {
                 if end != End::Stopped {
                     let status = outcome.answer.status;
-                    let by_status = || fetch_error(FetchErrorKind::Other, format!("the site answered {status}"));
+                    let by_status = || fetch_error(FetchErrorKind::Other, format!("the site responded with status {status}"));
                     story.error = Some(outcome.answer.error.take().unwrap_or_else(by_status));
                 }
                 if fate == Fate::Back {
@@ -88,7 +88,7 @@ impl Requests<'_> {
     }
 }
 
-/// Downloads the requests of a block at the pace of its site. Returns those that go back.
+/// Downloads the requests of a block at the pace of its site. Returns the requests that are given back.
 pub async fn paced(
     downloader: &Downloader,
     pace: &Pace,
@@ -109,7 +109,7 @@ pub async fn paced(
     let mut queueing: Option<LocalBoxFuture<'_, Option<OwnedSemaphorePermit>>> = None;
     let mut permit: Option<OwnedSemaphorePermit> = None;
     loop {
-        // Before the look at what they tell of.
+        // Subscribe before checking the state that they signal.
         let (eased, pressed) = (memory.eased.notified(), memory.pressed.notified());
         let (changed, heard) = (gate.changed.notified(), downloader.hearing.again.notified());
         let may_begin = !reports.are_parts || !(memory.is_tight() || reports.are_behind());
@@ -134,7 +134,7 @@ pub async fn paced(
                 queueing.get_or_insert_with(|| connections.acquire_owned().map(Result::ok).boxed_local());
             }
             Claim::Over if at_work.is_empty() => break,
-            // What cannot be used now is another site's.
+            // Release a permit that cannot be used now to other sites.
             _ => (permit, queueing) = (None, None),
         }
         let mut oldest = reports.open_since().filter(|_| posting.is_none());
@@ -164,7 +164,7 @@ pub async fn paced(
             () = pressed, if posting.is_none() && oldest.is_some() => {}
         }
     }
-    // While the last part is sent, others may use what waited for this site.
+    // Release the permit to other sites while the last part is sent.
     drop((permit, queueing));
     for place in gate.take_rest() {
         requests.give_back(place);

@@ -1,4 +1,4 @@
-//! A report on its way: a pack whose index is written when it is posted, with the memory that its results have.
+//! A report to be posted: a pack whose index is written at each post, with the memory reserved for its results.
 
 use super::memory::Share;
 use super::pace::SiteClock;
@@ -10,39 +10,39 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Bytes that are written to a connection at once; what is handed over as a whole is copied as a whole.
+/// Bytes that are written to a connection at once; passing the whole body would copy all of it.
 const PIECE: usize = 64 << 10;
 
 /// A report of a block, or a part of one.
 pub struct Parcel {
     index: Index,
     frame: Bytes,
-    /// Of a block with a pace.
+    /// For a block with a pace: the site data.
     clock: Option<Rc<SiteClock>>,
-    /// Reserved until the broker has said its last word.
+    /// Reserved until the broker gives a final response.
     _shares: Vec<Share>,
 }
 
 impl Parcel {
-    /// Of the two halves of a pack.
+    /// From the two halves of a pack.
     #[must_use]
     pub fn new(index: Index, frame: Vec<u8>, clock: Option<Rc<SiteClock>>, shares: Vec<Share>) -> Self {
         Self { index, frame: frame.into(), clock, _shares: shares }
     }
 
-    /// More follow.
+    /// Whether more parts follow.
     #[must_use]
     pub fn is_part(&self) -> bool {
         self.index.part
     }
 
-    /// The pack as it is now.
+    /// The pack with the present site data.
     #[must_use]
     pub fn body(&self) -> Body {
         let head = match &self.clock {
             Some(clock) => {
                 let mut news = clock.news();
-                // It is said once.
+                // Only the last report contains it.
                 news.retry_after.take_if(|_| self.is_part());
                 head(&Index { site: Some(news), ..self.index.clone() })
             }

@@ -1,4 +1,4 @@
-//! The results of a block on their way into reports: one report of the whole, or parts of some [`PART`] bytes each.
+//! Collects the results of a block into reports: one report of the whole block, or parts of about [`PART`] bytes each.
 
 use super::asked::request_id;
 use super::attempt::Answer;
@@ -15,31 +15,31 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use tokio::time::Instant;
 
-/// Bytes of heads and bodies that make a part.
+/// Bytes of heads and bodies at which a part is complete.
 const PART: usize = 4 << 20;
-/// Bytes of the results in a report: well below what the broker takes, since heads grow when they are written down.
+/// Limit of the results in a report, in bytes: well below the broker's limit, because heads grow when they are encoded.
 const MOST_RESULTS: usize = MAX_REPORT / 2;
 
 /// Results that are not posted yet.
 pub struct Reports {
     index: Index,
-    /// Parts may be reported.
+    /// Whether the broker accepts parts.
     pub are_parts: bool,
     account: Rc<Account>,
     open: Part,
     closed: VecDeque<Part>,
     bytes_left: usize,
-    /// Of a block with a pace.
+    /// For a block with a pace: the site data.
     pub clock: Option<Rc<SiteClock>>,
 }
 
-/// Results that go together.
+/// Results that are reported together.
 struct Part {
     pack: Builder,
     shares: Vec<Share>,
-    /// What its small results have.
+    /// The memory of its small results.
     small: Share,
-    /// When the first of them was there.
+    /// When its first result was added.
     since: Option<Instant>,
 }
 
@@ -50,7 +50,7 @@ impl Part {
 }
 
 impl Reports {
-    /// None yet.
+    /// An empty report for a block.
     #[must_use]
     pub fn new(node_id: NodeId, block: &Block, memory: &Rc<Memory>) -> Self {
         let index = Index::new(block.block_id, block.identity, node_id);
@@ -67,10 +67,10 @@ impl Reports {
         }
     }
 
-    /// Adds what became of a request.
+    /// Adds the outcome of a request.
     pub fn add(&mut self, json: &str, outcome: Outcome) {
         let Some(request_id) = request_id(json) else {
-            log::warn!("a request without an id is left out of the results block_id={}", self.index.block_id);
+            log::warn!("request without an id omitted from the results block_id={}", self.index.block_id);
             return;
         };
         let Outcome { mut answer, tries, time } = outcome;
@@ -79,7 +79,7 @@ impl Reports {
             Some(_) if self.are_parts => {}
             Some(left) => self.bytes_left = left,
             None => {
-                let why = format!("the results of the block are over {MOST_RESULTS} bytes together");
+                let why = format!("the results of the block must be at most {MOST_RESULTS} bytes in total");
                 answer = Answer { status: answer.status, ..fetch_error(FetchErrorKind::TooLarge, why).into() };
             }
         }
@@ -96,20 +96,20 @@ impl Reports {
         }
     }
 
-    /// Lets what there is go as a part, however little it is.
+    /// Completes the current part, however small it is.
     pub fn close(&mut self) {
         if self.are_parts && !self.open.pack.is_empty() {
             self.closed.push_back(std::mem::replace(&mut self.open, Part::new(&self.index, &self.account)));
         }
     }
 
-    /// A part waits to be posted: more results are not wanted now.
+    /// Whether a part waits to be posted: then no more results should be produced.
     #[must_use]
     pub fn are_behind(&self) -> bool {
         !self.closed.is_empty()
     }
 
-    /// When the first result came that stands in no part yet.
+    /// When the first result of the current, incomplete part was added.
     #[must_use]
     pub fn open_since(&self) -> Option<Instant> {
         self.open.since.filter(|_| self.are_parts)
@@ -121,7 +121,7 @@ impl Reports {
         Some(sealed(part, self.clock.clone(), |index| index.part = true))
     }
 
-    /// All that is left, the last report at the end. Nothing is added afterwards.
+    /// All remaining reports, the last one at the end. Nothing may be added afterwards.
     pub fn finish(&mut self, back: Vec<GivenBack>) -> impl Iterator<Item = Parcel> {
         let open = std::mem::replace(&mut self.open, Part::new(&self.index, &self.account));
         let last = if open.pack.is_empty() { self.closed.pop_back().unwrap_or(open) } else { open };
@@ -130,7 +130,7 @@ impl Reports {
         parts.map(move |(part, back, is_part)| sealed(part, clock.clone(), |index| (index.back, index.part) = (back, is_part)))
     }
 
-    /// The last report with a word on what kept the block from being downloaded as a whole.
+    /// The last report, with the reason why the block was not downloaded completely.
     pub fn failed(self, exception: String) -> Parcel {
         log::warn!("block not downloaded block_id={} reason={exception}", self.index.block_id);
         let mut part = Part::new(&self.index, &self.account);

@@ -1,18 +1,18 @@
 //! Keeps the port of a broker on this machine free of outgoing connections.
 //!
-//! The usual port lies where Linux takes the ports of outgoing connections from, and an agent makes many. A socket that is bound
-//! to a port, and neither listens nor connects, keeps the system from giving that port away; a broker, which lets its address be
-//! shared in this way, can still listen there.
+//! The default port is in the range from which Linux takes ports of outgoing connections, and an agent makes many. A socket that is bound
+//! to a port, without listening or connecting, keeps the system from using that port; a broker, which sets the option to share its
+//! address, can still listen there.
 
 use crate::config::addresses::Addresses;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpSocket;
 
-/// The port of a broker that is told of none.
+/// The default port of a broker.
 const USUAL: u16 = 55_626;
 
-/// Sockets that keep ports while they are there. A port that cannot be kept is not worth a word: then it is in use.
+/// Sockets that reserve ports while they exist. A port that cannot be reserved is skipped silently: it is already in use.
 pub fn keep_free(brokers: &Addresses) -> Vec<TcpSocket> {
     let is_here = |url: &&url::Url| match url.host() {
         Some(url::Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
@@ -21,7 +21,7 @@ pub fn keep_free(brokers: &Addresses) -> Vec<TcpSocket> {
         None => false,
     };
     let own = brokers.all().filter(is_here).filter_map(url::Url::port_or_known_default);
-    // A broker may be started on the usual port, whatever this agent is told.
+    // A broker may be started on the default port, whatever this agent's settings are.
     own.chain([USUAL]).collect::<BTreeSet<u16>>().into_iter().filter_map(keep).collect()
 }
 

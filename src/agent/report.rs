@@ -1,6 +1,6 @@
-//! Results on their way to the broker: posted again and again until they are accepted, or refused for good.
+//! Delivers results to the broker: posts them again until they are accepted, or rejected for good.
 //!
-//! They stay in memory until then; how much that may be, see `memory`.
+//! They stay in memory until then; `memory` limits how much.
 
 use super::backoff::Backoff;
 use super::parcel::Parcel;
@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use url::Url;
 
-/// One try; large packs get a second more for each MB.
+/// Timeout of one try; large packs get one more second per MB.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_RETRY_AFTER: Duration = Duration::from_secs(30);
-/// Bytes of the broker's answer that are looked at.
+/// Bytes of the broker's response that are read.
 const MOST_ANSWER: usize = 64 << 10;
 
 /// Posts results.
@@ -26,20 +26,20 @@ pub struct Reporter {
     brokers: Addresses,
     token: Option<String>,
     backoff: Backoff,
-    /// The broker is back: tries that wait for it need not wait longer.
+    /// Signals that the broker is back: waiting tries continue at once.
     pub online: Notify,
 }
 
 enum Verdict {
     Accepted,
-    /// For good, and why.
+    /// For good, with the reason.
     Refused(String),
-    /// For now: why, and how long the broker wants to be left alone.
+    /// Temporarily, with the reason and the wait that the broker asks for.
     Again(String, Duration),
 }
 
 impl Reporter {
-    /// With the agent's settings.
+    /// Built from the agent's settings.
     #[must_use]
     pub fn new(config: &AgentConfig, client: awc::Client) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Reporter {
         }
     }
 
-    /// Sends results of a block. Returns when the broker has said its last word on them: whether it accepted them.
+    /// Sends results of a block. Returns after the broker's final response: whether it accepted them.
     pub async fn send(&self, block_id: BlockId, parcel: Parcel) -> bool {
         let mut backoff = self.backoff.clone();
         let mut is_delayed = false;
@@ -60,7 +60,7 @@ impl Reporter {
             let (number, broker) = self.brokers.current();
             let posted = tokio::select! {
                 posted = self.post(broker, &parcel) => posted,
-                // A broker that hangs holds on to what it was sent.
+                // A broker that hangs would keep the report forever.
                 () = self.brokers.left(number) => Verdict::Again("another broker may lead".to_owned(), Duration::ZERO),
             };
             let (why, asked_for) = match posted {
@@ -71,19 +71,19 @@ impl Reporter {
                     return true;
                 }
                 Verdict::Refused(why) => {
-                    log::warn!("results refused block_id={block_id} part={} reason={why}", parcel.is_part());
+                    log::warn!("results rejected block_id={block_id} part={} reason={why}", parcel.is_part());
                     return false;
                 }
                 Verdict::Again(why, asked_for) => (why, asked_for),
             };
             if !is_delayed {
-                log::warn!("results not delivered yet, trying on block_id={block_id} reason={why}");
+                log::warn!("results not delivered yet, retrying block_id={block_id} reason={why}");
                 is_delayed = true;
             }
-            // One that stands by asks for patience too; the socket finds the one that leads.
+            // A standby asks for a wait too, but the socket finds the leader.
             let asked_for = if self.brokers.are_several() { Duration::ZERO } else { asked_for };
             let wait = backoff.next_wait().max(asked_for.min(MOST_RETRY_AFTER));
-            // A broker that is back is asked at once, unless it said when.
+            // When the broker is back, retry at once unless it asked for a wait.
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = online, if asked_for.is_zero() => {}
@@ -105,13 +105,13 @@ impl Reporter {
         };
         let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|text| text.to_str().ok()?.parse().ok());
-        // Read even if nobody looks at it, so that the connection can be used again.
+        // Read the response even if it is not needed, so that the connection can be reused.
         let mut response = response.timeout(TIMEOUT);
         let answer = response.body().limit(MOST_ANSWER).await.unwrap_or_default();
         let why = || format!("{status} {}", String::from_utf8_lossy(&answer).chars().take(300).collect::<String>());
         match status {
             status if status.is_success() => Verdict::Accepted,
-            // A token may be put right while the agent runs; the others are the broker asking for patience.
+            // A token may be corrected while the agent runs; with the other statuses the broker asks for a wait.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => again(why()),
             status if status.is_client_error() => Verdict::Refused(why()),
             _ => Verdict::Again(why(), Duration::from_secs(retry_after.unwrap_or(0))),

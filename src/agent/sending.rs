@@ -1,11 +1,11 @@
-//! What is sent to a site: the headers of a request and those that its client adds.
+//! The data sent to a site: the headers of a request and those that its client adds.
 
 use super::clients::default_headers;
 use crate::protocol::pack::Sent;
 use reqwest::Request;
 use reqwest::header::{HOST, HeaderValue};
 
-/// The request that goes out.
+/// The request as it is sent.
 #[must_use]
 pub fn sent(request: &Request) -> Sent {
     let (url, own) = (request.url(), request.headers());

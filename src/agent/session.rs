@@ -1,4 +1,4 @@
-//! What is said on a socket while it lives: blocks and orders come in, heartbeats and what programs say go out.
+//! A session: the messages on one socket. Blocks and orders come in; heartbeats and programs' messages go out.
 
 use super::facts::Machine;
 use super::socket::Socket;
@@ -14,32 +14,32 @@ use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Until the broker has said what it counts as silence; also the least that the agent takes for silence.
+/// The silence timeout until the broker sends its own; also the smallest one that the agent uses.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 const LEAST_HEARTBEAT: Duration = Duration::from_millis(10);
 
 /// How a session ended.
 #[derive(Debug)]
 pub enum End {
-    /// The socket is gone: why, and whether the broker had said welcome.
+    /// The socket is lost: the reason, and whether the broker had sent its welcome.
     Lost(String, bool),
-    /// The agent was stopped, and its blocks are reported or have had their time.
+    /// The agent was stopped, and its blocks are reported or the drain time is over.
     Stopped,
-    /// The broker wanted the agent to end, and why.
+    /// The broker ordered the agent to leave, with the reason.
     Left(String),
 }
 
-/// What the broker, or whoever runs the agent, wants besides work.
+/// What the broker, or the operator of the agent, requested besides work.
 enum Course {
-    /// To go on.
+    /// Continue.
     On,
-    /// To take nothing new, and to end when nothing is left. Why.
+    /// Accept nothing new, and stop when no work is left. The reason.
     Drain(String),
-    /// To end soon. Why, if the broker wants it.
+    /// Stop soon. The reason, if the broker ordered it.
     End(Ending, Option<String>),
 }
 
-/// Takes the messages of programs out of a session that is over.
+/// Disconnects the programs from a session that has ended.
 struct Connection<'a>(&'a Agent);
 
 impl Drop for Connection<'_> {
@@ -48,11 +48,11 @@ impl Drop for Connection<'_> {
     }
 }
 
-/// Carries on until the socket is lost or the agent is stopped.
+/// Runs until the socket is lost or the agent is stopped.
 pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, mut stop: Pin<&mut impl FusedFuture<Output = ()>>) -> End {
     let mut silence = LEAST_SILENCE;
     let mut heard = Instant::now();
-    // When nothing had come that was not read.
+    // When all received data had been read.
     let quiet = Cell::new(heard);
     let mut is_welcome = false;
     let mut heartbeat = ticks(agent.config.heartbeat);
@@ -85,11 +85,11 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                 }
             }
             Some(message) = outgoing.recv() => socket.send(&message).await,
-            // The first tick comes at once: the broker learns what is held before it sends anything again.
+            // The first tick comes at once: the broker gets the held blocks before it sends anything again.
             _ = heartbeat.tick() => {
                 agent.downloader.clients.evict_idle(Instant::now());
                 if heard.elapsed() > silence {
-                    Err(format!("nothing was heard for {} s", silence.as_secs()))
+                    Err(format!("no message from the broker for {} s", silence.as_secs()))
                 } else if is_welcome {
                     beat(agent, machine, &mut socket).await
                 } else {
@@ -101,7 +101,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
                 Ok(())
             }
             why = course.run(agent) => {
-                // What was said last is on its way still.
+                // Send the last queued messages.
                 while let Ok(message) = outgoing.try_recv() {
                     if socket.send(&message).await.is_err() {
                         break;
@@ -114,7 +114,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
         if let Err(why) = step {
             return match course {
                 Course::End(ending, reason) => {
-                    // The broker learns of it from the next agent in this directory, if there is one.
+                    // The next agent in this directory, if any, reports to the broker.
                     agent.programs_over(&ending).await;
                     reason.map_or(End::Stopped, End::Left)
                 }
@@ -125,7 +125,7 @@ pub async fn run(agent: &Rc<Agent>, machine: &mut Machine, mut socket: Socket, m
 }
 
 impl Course {
-    /// Ready when it is at its end: with the reason if the broker wanted it.
+    /// Resolves when the course is complete, with the reason if the broker ordered it.
     async fn run(&self, agent: &Agent) -> Option<String> {
         match self {
             Self::On => std::future::pending().await,
@@ -141,7 +141,7 @@ impl Course {
     }
 }
 
-/// Notes when there was nothing to read.
+/// Records the times at which there was nothing to read.
 async fn noting<T>(next: impl Future<Output = T>, quiet: &Cell<Instant>) -> T {
     let mut next = pin!(next);
     poll_fn(|context| {
@@ -167,7 +167,7 @@ async fn beat(agent: &Rc<Agent>, machine: &mut Machine, socket: &mut Socket) -> 
     let programs = Some(agent.programs.list());
     let heartbeat = Heartbeat { process_count, cpu: load.cpu, free_memory: load.free_memory, holding: Some(holding), programs };
     socket.send(&FromNode::Heartbeat(heartbeat)).await?;
-    // The broker need not answer a heartbeat, but it answers this: so a dead connection is noticed.
+    // The broker need not reply to a heartbeat, but it replies to this: so a dead connection is detected.
     socket.ping().await
 }
 
@@ -175,9 +175,9 @@ fn receive(agent: &Rc<Agent>, message: ToNode, bulk: Option<Bytes>, course: &mut
     let programs = &agent.programs;
     match message {
         ToNode::Block(block) if matches!(course, Course::On) => agent.take(*block, bulk),
-        ToNode::Block(block) => log::debug!("a block comes while the agent ends block_id={}", block.block_id),
+        ToNode::Block(block) => log::debug!("ignored a block while stopping block_id={}", block.block_id),
         ToNode::Drop { block_id, attempt } => agent.holdings.drop_block(block_id, attempt),
-        ToNode::Error(problem) => log::warn!("the broker could not take a message reason={problem}"),
+        ToNode::Error(problem) => log::warn!("broker rejected a message reason={problem}"),
         ToNode::Welcome { .. } => {}
         ToNode::Start(order) => programs.start(*order),
         ToNode::Exit { program, grace, reason } => programs.exit(program, grace, &reason),
@@ -185,15 +185,15 @@ fn receive(agent: &Rc<Agent>, message: ToNode, bulk: Option<Bytes>, course: &mut
         ToNode::OutputTaken { program, next } => programs.taken(&program, next),
         ToNode::Drain { reason } => {
             if matches!(course, Course::On) {
-                let why = reason.unwrap_or_else(|| "it was drained".to_owned());
-                log::info!("the broker drains this agent reason={why}");
+                let why = reason.unwrap_or_else(|| "drained by the broker".to_owned());
+                log::info!("broker ordered this agent to drain reason={why}");
                 programs.close("this agent is being drained");
                 *course = Course::Drain(why);
             }
         }
         ToNode::Leave { reason } => {
             if !matches!(course, Course::End(..)) {
-                log::warn!("the broker ends this agent reason={reason}");
+                log::warn!("broker ordered this agent to leave reason={reason}");
                 agent.holdings.drop_all();
                 *course = Course::End(agent.ending(true), Some(reason));
             }

@@ -1,4 +1,4 @@
-//! The WebSocket to the broker as messages: its address, its opening, and frames put together.
+//! The WebSocket to the broker as messages: its address, its opening, and the assembly of frames.
 
 use super::facts::Machine;
 use crate::config::agent::AgentConfig;
@@ -23,22 +23,22 @@ use tokio::time::timeout;
 use url::Url;
 
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// … where another broker may be the one.
+/// The connect timeout if there are several brokers to try.
 pub const BRIEF_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that takes no bytes for so long is gone.
+/// A peer that accepts no bytes for this long counts as gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why there is no socket.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The broker knows us not: 401 or 403.
+    /// The broker responded with 401 or 403.
     Refused(u16),
-    /// Anything else; worth another try.
+    /// Any other error; another try may help.
     Unreachable(String),
 }
 
-/// A message from the broker, with its bulk if it is a binary one.
+/// A message from the broker, with its bulk data if it is binary.
 pub type Incoming = (ToNode, Option<Bytes>);
 
 /// An open socket.
@@ -47,11 +47,11 @@ pub struct Socket {
     part: Option<(bool, BytesMut)>,
 }
 
-/// The HTTP client for talking with the broker, sockets and reports alike.
+/// The HTTP client for the broker, for sockets and reports.
 #[must_use]
 pub fn client() -> Client {
     let connector = Connector::new()
-        // An open WebSocket counts as a connection: with a limit, the last ones would hang.
+        // An open WebSocket counts as a connection: with a limit, further calls would hang.
         .limit(0)
         .timeout(CONNECT_TIMEOUT)
         .max_http_version(awc::http::Version::HTTP_11)
@@ -59,7 +59,7 @@ pub fn client() -> Client {
     Client::builder().connector(connector).timeout(CONNECT_TIMEOUT).disable_redirects().finish()
 }
 
-/// The address of the socket: the seeds' parameters in the seeds' spelling, then ours.
+/// The URL of the socket: the seeds' parameters in the seeds' spelling, then ours.
 #[must_use]
 pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId, Instance), machine: &Machine) -> Url {
     let mut url = broker.clone();
@@ -82,7 +82,7 @@ pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId,
     }
     query.append_pair("maxprocesscount", &config.max_process_count.to_string());
     query.append_pair("maxsites", &config.max_sites.to_string());
-    // So that no program is sent where none is started.
+    // Keeps the broker from sending programs to an agent that starts none.
     query.append_pair("applications", if config.programs.are_allowed { "true" } else { "false" });
     query.append_pair("maxprograms", &config.programs.max_programs.to_string());
     if let Some(ip) = &config.ip {
@@ -98,31 +98,33 @@ pub fn address(config: &AgentConfig, broker: &Url, (node_id, instance): (NodeId,
 }
 
 impl Socket {
-    /// Opens the socket. An answer is waited for so long.
+    /// Opens the socket. `patience` limits the wait for a response.
     ///
     /// # Errors
-    /// The broker refused, or was not reached.
+    /// The broker rejected it, or was not reached.
     pub async fn open(client: &Client, address: &Url, patience: Duration) -> Result<Self, OpenError> {
         let connecting = client.ws(address.as_str()).max_frame_size(MAX_FRAME).connect();
         match timeout(patience, connecting).await {
-            Err(_) => Err(OpenError::Unreachable(format!("no answer within {} s", patience.as_secs()))),
+            Err(_) => Err(OpenError::Unreachable(format!("no response within {} s", patience.as_secs()))),
             Ok(Err(WsClientError::InvalidResponseStatus(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)))) => {
                 Err(OpenError::Refused(status.as_u16()))
             }
-            Ok(Err(WsClientError::InvalidResponseStatus(status))) => Err(OpenError::Unreachable(format!("it answered {status}"))),
+            Ok(Err(WsClientError::InvalidResponseStatus(status))) => {
+                Err(OpenError::Unreachable(format!("it responded with status {status}")))
+            }
             Ok(Err(error)) => Err(OpenError::Unreachable(error.to_string())),
             Ok(Ok((_, framed))) => Ok(Self { framed: framed.into_map_codec(Checked), part: None }),
         }
     }
 
-    /// Waits for the next sign of life: a message, or nothing but the sign. Loses nothing when it is cancelled.
+    /// Waits for the next frame: a message, or `None` for a frame that only shows that the peer is alive. Safe to cancel.
     ///
     /// # Errors
-    /// The socket is lost or closed; says why.
+    /// The socket is lost or closed; the text gives the reason.
     pub async fn next(&mut self) -> Result<Option<Incoming>, String> {
         let frame = match self.framed.next().await {
             None => return Err("the connection ended".to_owned()),
-            Some(Err(WsProtocolError::Overflow)) => return Err(format!("a message over {MAX_FRAME} bytes came")),
+            Some(Err(WsProtocolError::Overflow)) => return Err(format!("received a message of more than {MAX_FRAME} bytes")),
             Some(Err(error)) => return Err(error.to_string()),
             Some(Ok(frame)) => frame,
         };
@@ -152,9 +154,9 @@ impl Socket {
             Item::Continue(bytes) => (bytes, false),
             Item::Last(bytes) => (bytes, true),
         };
-        let Some((is_binary, part)) = &mut self.part else { return Err("the middle of a message came first".to_owned()) };
+        let Some((is_binary, part)) = &mut self.part else { return Err("received a continuation frame without a start".to_owned()) };
         if part.len() + bytes.len() > MAX_FRAME {
-            return Err(format!("a message over {MAX_FRAME} bytes came"));
+            return Err(format!("received a message of more than {MAX_FRAME} bytes"));
         }
         part.extend_from_slice(&bytes);
         if !is_last {
@@ -173,7 +175,7 @@ impl Socket {
         self.write(Message::Text(frame::text(message).into())).await
     }
 
-    /// Asks for a sign of life.
+    /// Sends a ping.
     ///
     /// # Errors
     /// The socket is lost.
@@ -181,7 +183,7 @@ impl Socket {
         self.write(Message::Ping(Bytes::new())).await
     }
 
-    /// Says good-bye and waits a moment for the answer.
+    /// Sends a close frame and waits briefly for the reply.
     pub async fn close(mut self) {
         if self.write(Message::Close(Some(CloseCode::Away.into()))).await.is_ok() {
             let _ = timeout(CLOSE_TIMEOUT, async { while self.next().await.is_ok() {} }).await;
@@ -191,12 +193,12 @@ impl Socket {
     async fn write(&mut self, message: Message) -> Result<(), String> {
         match timeout(SEND_TIMEOUT, self.framed.send(message)).await {
             Ok(sent) => sent.map_err(|e| e.to_string()),
-            Err(_) => Err("it takes no bytes".to_owned()),
+            Err(_) => Err("the peer accepts no more bytes".to_owned()),
         }
     }
 }
 
-/// A message that cannot be read is logged and left: a newer broker may say things that this agent does not know.
+/// Parses a message. One that cannot be parsed is logged and ignored: a newer broker may send messages that this agent does not support.
 fn read(is_binary: bool, bytes: &Bytes) -> Result<Option<Incoming>, String> {
     let (json, bulk) = if is_binary {
         let (json, bulk) = frame::split(bytes).map_err(|problem| problem.detail)?;
@@ -207,13 +209,13 @@ fn read(is_binary: bool, bytes: &Bytes) -> Result<Option<Incoming>, String> {
     match frame::read::<ToNode>(json) {
         Ok(message) => Ok(Some((message, bulk))),
         Err(problem) => {
-            log::warn!("a message of the broker is not understood reason={}", problem.detail);
+            log::warn!("ignored an unknown message from the broker reason={}", problem.detail);
             Ok(None)
         }
     }
 }
 
-/// What a block is called in heartbeats.
+/// The entry of a block in heartbeats.
 #[must_use]
 pub fn holding(block: &Block) -> crate::protocol::node::Holding {
     crate::protocol::node::Holding { identity: block.identity, block_id: block.block_id, attempt: block.attempt, epoch: block.epoch }

@@ -1,53 +1,52 @@
-//! The turn of a node at a site: which request may begin, and when. Values only: the time is an argument, in milliseconds
-//! since the block came.
+//! The turn of a node at a site: decides which request may begin, and when. Values only: the time is an argument, in milliseconds since
+//! the block came.
 //!
-//! It promises, whatever it is told: two requests never begin closer together than the delay, there are never more at once
-//! than connections, none begins before `notBefore`, none when the broker was not heard from for `right`, and none after
-//! the turn has ended. A turn ends by itself when all requests are through, or when the site has to be left alone; what is
-//! left then goes back.
+//! It promises, for any input: two requests never begin closer together than the delay, there are never more at once than connections,
+//! none begins before `notBefore`, none when the broker was silent for `right`, and none after the turn has ended. A turn ends by itself
+//! when all requests are done, or when the site asks to be left alone; the remaining requests are given back.
 //!
-//! A request is *claimed* first, when it could begin now; then it begins, perhaps a little later; then it ends. Each further
-//! request that a redirect makes of it begins like it.
+//! A request is first *claimed*, when it could begin now; then it begins, perhaps a little later; then it ends. Each further hop after a
+//! redirect begins in the same way.
 
 use std::collections::VecDeque;
 
 /// Milliseconds since the block came.
 pub type Millis = u64;
 
-/// Failures of the connection one after the other that end the turn.
+/// Consecutive connection failures that end the turn.
 const MOST_TROUBLES: u32 = 2;
-/// A request that failed is ready again after a time that doubles up to this.
+/// The upper limit of the doubling wait after a failed request.
 const MOST_WAIT: Millis = 30_000;
 
-/// How fast.
+/// The pace and its limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Between the beginnings of two requests.
+    /// Time between the beginnings of two requests.
     pub delay: Millis,
-    /// Up to this much more, by chance.
+    /// Random extra delay, at most.
     pub jitter: Millis,
-    /// Requests at once.
+    /// Concurrent requests.
     pub connections: u32,
     /// When the first may begin.
     pub not_before: Millis,
-    /// Without a word from the broker for so long, none begins.
+    /// Without a message from the broker for this long, no request begins.
     pub right: Millis,
-    /// Tries of a request.
+    /// Maximum tries of a request.
     pub tries: u32,
-    /// Before the second try of a request.
+    /// The wait before the second try of a request.
     pub first_wait: Millis,
 }
 
 /// What may be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// This request, by its place in the block.
+    /// Take this request, by its index in the block.
     Take(usize),
     /// Nothing before this time.
     At(Millis),
-    /// Nothing before something happens: a request begins or ends, or the broker is heard.
+    /// Nothing before an event: a request begins or ends, or a message of the broker arrives.
     Later,
-    /// Nothing any more, once those under way have ended.
+    /// Nothing more, once the requests in progress have ended.
     Over,
 }
 
@@ -58,7 +57,7 @@ pub enum Begin {
     Go,
     /// Not before this time.
     At(Millis),
-    /// Not before the broker is heard.
+    /// Not before a message of the broker arrives.
     Later,
     /// No more in this turn.
     Over,
@@ -73,15 +72,15 @@ pub enum End {
     Failed,
     /// There was no connection in time, or none at all; whether it may be tried again.
     Trouble(bool),
-    /// The site wants to be left alone, for so long if it said so; whether the request may be tried again.
+    /// The site asks to be left alone, for this long if it gave a time; whether the request may be tried again.
     Hold(Option<Millis>, bool),
-    /// It is to be tried once more from another address.
+    /// It should be tried again from another IP address.
     Moved,
-    /// It did not begin, or was stopped at a redirect, since the turn is over.
+    /// It did not begin, or was stopped at a redirect, because the turn has ended.
     Stopped,
 }
 
-/// What becomes of a request that ended.
+/// What happens to a request that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is reported.
@@ -104,7 +103,7 @@ pub struct Turn {
     limits: Limits,
     queue: VecDeque<Waiting>,
     under_way: u32,
-    /// The one that is claimed and has not begun.
+    /// The request that is claimed and has not begun.
     claimed: Option<usize>,
     next_start: Millis,
     troubles: u32,
@@ -113,7 +112,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// For the requests 0 to `count`.
+    /// A turn for the requests 0 to `count`.
     #[must_use]
     pub fn new(limits: Limits, count: usize) -> Self {
         Self {
@@ -128,7 +127,7 @@ impl Turn {
         }
     }
 
-    /// Takes the next request, if it could begin now. `heard`: when the broker was heard the last time.
+    /// Takes the next request, if it could begin now. `heard`: when the last message of the broker arrived.
     pub fn claim(&mut self, now: Millis, heard: Millis) -> Claim {
         let claim = self.outlook(now, heard);
         if let Claim::Take(place) = claim {
@@ -139,7 +138,7 @@ impl Turn {
         claim
     }
 
-    /// What [`Turn::claim`] would say.
+    /// What [`Turn::claim`] would return.
     #[must_use]
     pub fn outlook(&self, now: Millis, heard: Millis) -> Claim {
         if self.is_held || (self.queue.is_empty() && self.under_way == 0) {
@@ -156,12 +155,12 @@ impl Turn {
         }
     }
 
-    /// Nothing begins before this.
+    /// No request begins before this time.
     pub fn wait_until(&mut self, at: Millis) {
         self.next_start = self.next_start.max(at);
     }
 
-    /// Whether a claimed request, or the next hop of one under way, may begin now. `chance` is from 0 to 1.
+    /// Whether a claimed request, or the next hop of one in progress, may begin now. `chance` is from 0 to 1.
     pub fn begin(&mut self, place: usize, now: Millis, heard: Millis, chance: f64) -> Begin {
         if self.is_held {
             return Begin::Over;
@@ -181,7 +180,7 @@ impl Turn {
         Begin::Go
     }
 
-    /// A claimed request has ended. `tries` are all of it so far.
+    /// Records the end of a request. `tries` is the total number of its tries so far.
     pub fn end(&mut self, place: usize, end: End, tries: u32, now: Millis) -> Fate {
         if self.claimed == Some(place) {
             self.claimed = None;
@@ -217,12 +216,12 @@ impl Turn {
         }
     }
 
-    /// Ends the turn: what is left is taken, to be given back.
+    /// Ends the turn and takes the remaining requests, to be given back.
     pub fn take_rest(&mut self) -> impl Iterator<Item = usize> {
         std::mem::take(&mut self.queue).into_iter().map(|waiting| waiting.place)
     }
 
-    /// Whether the site has to be left alone; and until when, if it asked for it.
+    /// Whether the site must be left alone; and until when, if it gave a time.
     #[must_use]
     pub fn hold(&self) -> Option<Option<Millis>> {
         self.is_held.then_some(self.held_until)

@@ -58,7 +58,7 @@ fn a_site_that_wants_to_be_left_alone_ends_the_turn() {
     begun(&mut turn, 100);
     assert_eq!(turn.end(1, End::Hold(Some(5_000), true), 1, 150), Fate::Back);
     assert_eq!((turn.claim(900, 900), turn.begin(0, 900, 900, 0.0)), (Claim::Over, Begin::Over));
-    // Of several words the longest counts.
+    // Of several waits the longest counts.
     assert_eq!(turn.end(0, End::Hold(None, true), 4, 200), Fate::Report);
     assert_eq!((turn.hold(), turn.take_rest().collect::<Vec<_>>()), (Some(Some(5_150)), vec![2, 3]));
 }
@@ -92,7 +92,7 @@ fn a_request_that_failed_is_tried_at_the_end_until_its_tries_are_used_up() {
     assert_eq!(turn.claim(420, 420), Claim::Over);
 }
 
-/// What is under way in the simulation.
+/// A request in progress in the simulation.
 struct Flight {
     place: usize,
     ends: Millis,
@@ -100,7 +100,7 @@ struct Flight {
     hops: u32,
 }
 
-/// A site and a broker that do what chance wants, over and over.
+/// A site and a broker with random behaviour, many times.
 #[test]
 fn whatever_happens_the_pace_is_kept() {
     for seed in 1..=400_u64 {
@@ -127,7 +127,7 @@ fn whatever_happens_the_pace_is_kept() {
         let (mut fates, mut last, mut now) = (vec![None; count], None::<Millis>, 0);
         loop {
             assert!(now < 1_000_000, "seed {seed} does not end: {turn:?}");
-            // The broker is heard often, with gaps.
+            // Messages of the broker arrive often, with gaps.
             if random(20) == 0 || now - heard > 600 {
                 heard = now;
             }

@@ -11,34 +11,34 @@ use clap::Args as ClapArgs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Flags of `webloom agent`; each may also stand in the file, under the name that the seeds give it.
+/// Flags of `webloom agent`; each may also be in the file, under the seeds' name for it.
 #[derive(ClapArgs)]
 pub struct Args {
     /// A TOML file with these settings: maxProcessCount, broker, token, heartbeat, retryDownload, group, nodeType, …
     #[arg(long, env = "WEBLOOM_AGENT_CONFIG")]
     config: Option<PathBuf>,
-    /// Where the broker is; of several brokers on one database all, with commas between them [default: http://localhost:55626/]
+    /// The broker's URL; for several brokers on one database all URLs, separated by commas [default: http://localhost:55626/]
     #[arg(long, env = "WEBLOOM_BROKER")]
     broker: Option<String>,
-    /// What the broker knows its agents by
+    /// The token with which the agent authenticates
     #[arg(long, env = "WEBLOOM_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Blocks at once [default: 5]
+    /// Concurrent blocks [default: 5]
     #[arg(long, env = "WEBLOOM_MAX_PROCESS_COUNT")]
     max_process_count: Option<u32>,
-    /// Sites with a pace of their own that are at work at once, besides these blocks [default: 512]
+    /// Concurrent sites with a pace of their own, besides these blocks [default: 512]
     #[arg(long, env = "WEBLOOM_MAX_SITES")]
     max_sites: Option<u32>,
-    /// Requests under way at once, to all sites with a pace of their own [default: 256]
+    /// Concurrent requests, to all sites with a pace of their own [default: 256]
     #[arg(long, env = "WEBLOOM_MAX_CONNECTIONS")]
     max_connections: Option<u32>,
-    /// MB of memory for the bodies over 256 KiB and for results that wait to be reported, of all blocks together [default: 256]
+    /// MB of memory for bodies over 256 KiB and for results that wait to be reported, of all blocks together [default: 256]
     #[arg(long, env = "WEBLOOM_MEMORY_MB")]
     memory_mb: Option<u32>,
-    /// Seconds between two heartbeats [default: 5]
+    /// Seconds between heartbeats [default: 5]
     #[arg(long, env = "WEBLOOM_HEARTBEAT")]
     heartbeat: Option<u64>,
-    /// Tries of a download after the first [default: 3]
+    /// Retries of a download after the first try [default: 3]
     #[arg(long, env = "WEBLOOM_RETRY_DOWNLOAD")]
     retry_download: Option<u32>,
     /// The group that this node belongs to [default: default]
@@ -47,26 +47,26 @@ pub struct Args {
     /// Console or Web [default: Console]
     #[arg(long, env = "WEBLOOM_NODE_TYPE")]
     node_type: Option<String>,
-    /// What people call this node: 1 to 100 characters [default: the host's name]
+    /// A name for people: 1 to 100 characters [default: the host's name]
     #[arg(long, env = "WEBLOOM_NODE_NAME")]
     name: Option<String>,
-    /// This node's id [default: kept in the file node-id in the data directory]
+    /// This node's id [default: stored in the file node-id in the data directory]
     #[arg(long, env = "WEBLOOM_NODE_ID")]
     node_id: Option<String>,
-    /// Where the agent keeps what it must not forget [default: the working directory]
+    /// The folder for the agent's persistent data [default: the working directory]
     #[arg(long, env = "WEBLOOM_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// The program that gives this machine another IP address, and its arguments, divided by blanks; run without a shell
+    /// The program that changes this machine's IP address, and its arguments, separated by blanks; run without a shell
     #[arg(long, env = "WEBLOOM_CHANGE_IP_COMMAND", value_delimiter = ' ')]
     change_ip_command: Option<Vec<String>>,
-    /// The address to be known by, where the broker cannot see it
+    /// The IP address to report, where the broker cannot see it
     #[arg(long, env = "WEBLOOM_IP")]
     ip: Option<String>,
-    /// Private, loopback and link-local places that downloads may go to, besides those that their run began at: networks like
-    /// 10.0.0.0/8, addresses, host, host:port, *.suffix [default: none]
+    /// Private, loopback and link-local targets that downloads may go to, besides the origins of their run: networks like 10.0.0.0/8,
+    /// addresses, host, host:port, *.suffix [default: none]
     #[arg(long, env = "WEBLOOM_DOWNLOAD_ALLOW", value_delimiter = ',')]
     download_allow: Option<Vec<String>>,
-    /// Places that downloads may not go to, whatever else is said; written like those of --download-allow [default: none]
+    /// Targets that downloads may not go to, whatever other settings allow; written like those of --download-allow [default: none]
     #[arg(long, env = "WEBLOOM_DOWNLOAD_DENY", value_delimiter = ',')]
     download_deny: Option<Vec<String>>,
     /// Let the broker start programs on this machine [default: false]
@@ -78,25 +78,25 @@ pub struct Args {
     /// Users that programs may run as, if the agent is root; the first is for programs that name none [default: none]
     #[arg(long, env = "WEBLOOM_APPLICATION_USERS", value_delimiter = ',')]
     application_users: Option<Vec<String>>,
-    /// Most bytes of a package [default: 536870912]
+    /// Maximum bytes of a package [default: 536870912]
     #[arg(long, env = "WEBLOOM_MAX_PACKAGE_BYTES")]
     max_package_bytes: Option<u64>,
-    /// Most bytes of all packages that are kept [default: 4294967296]
+    /// Maximum bytes of all cached packages [default: 4294967296]
     #[arg(long, env = "WEBLOOM_CACHE_BYTES")]
     cache_bytes: Option<u64>,
-    /// Programs at once [default: as many as blocks]
+    /// Concurrent programs [default: as many as blocks]
     #[arg(long, env = "WEBLOOM_MAX_PROGRAMS")]
     max_programs: Option<u32>,
-    /// Most bytes of memory (address space) of each process of a program [default: as the system has it]
+    /// Maximum bytes of memory (address space) of each process of a program [default: the system's limit]
     #[arg(long, env = "WEBLOOM_PROGRAM_MEMORY")]
     program_memory: Option<u64>,
-    /// Most seconds of processor time of each process of a program [default: as the system has it]
+    /// Maximum seconds of processor time of each process of a program [default: the system's limit]
     #[arg(long, env = "WEBLOOM_PROGRAM_CPU_SECONDS")]
     program_cpu_seconds: Option<u64>,
-    /// Most open files of each process of a program [default: as the system has it]
+    /// Maximum open files of each process of a program [default: the system's limit]
     #[arg(long, env = "WEBLOOM_PROGRAM_OPEN_FILES")]
     program_open_files: Option<u64>,
-    /// What becomes of programs when the agent is told to end: end or keep [default: end]
+    /// What to do with programs when the agent stops: end or keep [default: end]
     #[arg(long, env = "WEBLOOM_PROGRAMS_AT_STOP")]
     programs_at_stop: Option<AtStop>,
 }
@@ -117,7 +117,7 @@ pub struct LaunchArgs {
     step: Option<std::ffi::OsString>,
 }
 
-/// Carries one program, for an agent.
+/// Runs one step of a program's launcher, for an agent.
 pub fn launch(args: &LaunchArgs) -> ExitCode {
     agent::launch(&args.folder, args.step.as_deref()).into()
 }
@@ -127,10 +127,10 @@ fn read(path: &Path) -> Result<AgentLayer, String> {
     toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Runs an agent until it is told to end.
+/// Runs an agent until it is stopped.
 ///
 /// # Errors
-/// A setting is wrong, or the broker does not want it.
+/// A setting is wrong, or the broker rejects the agent.
 pub fn run(args: Args) -> Result<(), String> {
     private::hide_process();
     let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `webloom alert`: who is told of what happens to jobs.
+//! `webloom alert`: notifications about jobs.
 
 use super::failure::Failure;
 use super::find::{ALERT, find};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Alerts that are listed, at most.
+/// Maximum number of listed alerts.
 const MOST: usize = 100_000;
 
 const COLUMNS: [Column; 6] = [
@@ -51,7 +51,7 @@ enum AlertCommand {
     Show(AlertRef),
     /// Create an alert: a webhook that is called or an address that gets mail
     Create(Input),
-    /// Change an alert; what no flag says stays as it is
+    /// Change an alert; settings without a flag stay as they are
     Update {
         #[command(flatten)]
         alert: AlertRef,
@@ -60,11 +60,11 @@ enum AlertCommand {
     },
     /// Delete an alert
     Delete(AlertRef),
-    /// Send a test; exit code 1 if the other side does not take it
+    /// Send a test; exit code 1 if the receiver does not accept it
     Test(AlertRef),
-    /// List what happened, and who was told of it, the newest first
+    /// List alert events and their receivers, newest first
     Events {
-        /// At most so many
+        /// Maximum number of events
         #[arg(long, default_value_t = 50, value_parser = super::limit())]
         limit: u32,
     },
@@ -83,37 +83,37 @@ struct Input {
     /// A file with the alert as YAML or JSON; `-`: standard input. Flags go before it
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// At most 50 characters, unique
+    /// The name: at most 50 characters, unique
     #[arg(long)]
     name: Option<String>,
-    /// The address that is called
+    /// The URL to call
     #[arg(long, value_name = "URL", conflicts_with = "mail")]
     webhook: Option<String>,
-    /// The address that gets mail
+    /// The mail address to write to
     #[arg(long, value_name = "ADDRESS")]
     mail: Option<String>,
-    /// What is sent to a webhook is signed with it; @FILE reads it from a file
+    /// The key that signs what is sent to a webhook; @FILE reads it from a file
     #[arg(long)]
     secret: Option<String>,
-    /// Only of this. May be repeated
+    /// Only events of this kind. May be repeated
     #[arg(long = "event", value_name = "EVENT", value_parser = one_of(&["failed", "missed", "late", "silent", "recovered", "disabled"]))]
     events: Vec<String>,
-    /// Only of this job, by its name or id. May be repeated
+    /// Only events of this job, by its name or id. May be repeated
     #[arg(long = "job", value_name = "JOB")]
     jobs: Vec<String>,
-    /// Only of jobs of this group. May be repeated
+    /// Only events of jobs of this group. May be repeated
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
-    /// It tells nobody until it is enabled
+    /// Send nothing until the alert is enabled
     #[arg(long, conflicts_with = "enabled")]
     disabled: bool,
-    /// It tells again
+    /// Send messages again
     #[arg(long)]
     enabled: bool,
 }
 
 impl Input {
-    /// As the API takes it; what no flag says of the filter stays as the alert has it.
+    /// The body for the API; parts of the filter without a flag stay as they are.
     fn value(&self, alert: &Value) -> Result<Value, Failure> {
         let mut input = document(self.file.as_ref())?.unwrap_or_else(|| json!({}));
         if let Some(name) = &self.name {
@@ -176,19 +176,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             let answer = shell.client.post(&["alerts", &id, "test"], &[], &json!({})).await?;
             let is_ok = answer.value()?["ok"] == true;
             shell.show(&answer, |test| match some(test, "error") {
-                None => format!("taken in {} ms", cell(test, "time")),
-                Some(error) => format!("not taken: {error}"),
+                None => format!("accepted in {} ms", cell(test, "time")),
+                Some(error) => format!("not accepted: {error}"),
             })?;
             Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         AlertCommand::Events { limit } => {
             let answer = shell.client.list(&["alerts", "events"], &[], limit as usize).await?;
-            shell.show(&answer, |events| table(events, "nothing has happened", &EVENTS))
+            shell.show(&answer, |events| table(events, "there are no events", &EVENTS))
         }
     })
 }
 
-/// How the messages about an event fared.
+/// The delivery results of an event's messages.
 fn told(event: &Value) -> String {
     let states = event["deliveries"].as_array().into_iter().flatten().map(|delivery| cell(delivery, "state"));
     states.collect::<Vec<_>>().join(",")
@@ -199,7 +199,7 @@ async fn update(shell: &Shell, alert: &str, input: &Input) -> Result<ExitCode, F
     let before = shell.client.get(&["alerts", &id], &[]).await?.value()?;
     let mut input = input.value(&before)?;
     if input.as_object().is_some_and(Map::is_empty) {
-        return Err(Failure::Usage("nothing is to be changed; `webloom alert update --help` lists what can be".to_owned()));
+        return Err(Failure::Usage("there is nothing to change; `webloom alert update --help` lists what can be".to_owned()));
     }
     if input["version"].is_null() {
         input["version"] = before["version"].clone();
@@ -208,7 +208,7 @@ async fn update(shell: &Shell, alert: &str, input: &Input) -> Result<ExitCode, F
     shell.show(&answer, |alert| format!("changed alert {} {}", cell(alert, "id"), cell(alert, "name")))
 }
 
-/// What it wants to hear of, in one line.
+/// The filter of the alert, in one line.
 fn filter(alert: &Value) -> String {
     let part = |key: &str| {
         let words: Vec<&str> = alert["filter"][key].as_array()?.iter().filter_map(Value::as_str).collect();

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use url::Url;
 
-/// Of a broker that led and does not any more: its supervisor is to start it again, and then it stands by. The number of
+/// Exit code of a broker that lost the leadership: its supervisor should restart it, and then it is a standby. The number of
 /// `EX_TEMPFAIL` in sysexits.h.
 const DEPOSED: u8 = 75;
 
@@ -29,14 +29,14 @@ pub struct Args {
     /// Address or host name, and port, to listen on; other than loopback only with a token
     #[arg(long, env = "WEBLOOM_LISTEN", default_value = "127.0.0.1:55626", value_parser = listen)]
     listen: SocketAddr,
-    /// The SQLite file; results lie beside it, in a folder of its name with `-results`
+    /// The SQLite file; results are stored beside it, in a folder with its name and `-results`
     #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db")]
     database: PathBuf,
-    /// Start though files beside the database show that something of it was lost: an empty database beside results or packages, or
-    /// a missing -wal file
+    /// Start even if files beside the database show that part of it was lost: an empty database beside results or packages, or a missing
+    /// -wal file
     #[arg(long)]
     accept_lost_data: bool,
-    /// The certificate that it shows, and the chain from there to an authority (PEM): it then speaks TLS and nothing else
+    /// The server certificate, and the chain from it to an authority (PEM): the broker then accepts only TLS
     #[arg(long, env = "WEBLOOM_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// The key of that certificate (PEM)
@@ -49,17 +49,17 @@ pub struct Args {
     /// A file with more tokens, one `role:text` a line; `#` begins a comment. It is read again on SIGHUP
     #[arg(long, env = "WEBLOOM_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Refuse nodes whose `sign` has no time, as agents before this version send it: one that was copied holds for ever
+    /// Reject nodes whose `sign` has no time, as agents before this version send it: a copied one would be valid forever
     #[arg(long, env = "WEBLOOM_REQUIRE_SIGN_TIME")]
     require_sign_time: bool,
     /// Threads that serve HTTP
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Megabytes that are held in memory at once for those who are connected: bodies and frames that come in, answers and frames
-    /// that are not sent yet. Those who come with one token get three quarters of it
+    /// Megabytes of memory for the data of connected clients: incoming bodies and frames, and unsent responses and frames. All clients
+    /// with one token get three quarters of it
     #[arg(long, env = "WEBLOOM_IN_FLIGHT_MB", default_value_t = IN_FLIGHT_BYTES >> 20, value_parser = in_flight_mb)]
     in_flight_mb: usize,
-    /// Milliseconds between two heartbeats of a node
+    /// Milliseconds between heartbeats of a node
     #[arg(long, default_value_t = Times::default().node_heartbeat)]
     node_heartbeat: u64,
     /// Milliseconds of silence after which a node is lost
@@ -68,32 +68,32 @@ pub struct Args {
     /// Milliseconds of silence after which a worker is lost
     #[arg(long, default_value_t = Times::default().worker_offline)]
     worker_offline: u64,
-    /// Milliseconds in which a peer whose connection broke may come back and finds everything as it was
+    /// Milliseconds in which a peer whose connection broke may come back without losing its work
     #[arg(long, default_value_t = Times::default().grace)]
     grace: u64,
-    /// Where mail for alerts is handed in: smtp://user:password@host:port, or smtps://; `?tls=required` for STARTTLS
+    /// The mail server for alerts: smtp://user:password@host:port, or smtps://; `?tls=required` for STARTTLS
     #[arg(long, env = "WEBLOOM_SMTP_URL", hide_env_values = true)]
     smtp_url: Option<String>,
     /// The sender of mail for alerts
     #[arg(long, env = "WEBLOOM_MAIL_FROM")]
     mail_from: Option<String>,
-    /// Milliseconds in which alerts of one kind about one job are put into one message
+    /// Milliseconds in which alerts of one kind about one job are combined into one message
     #[arg(long, default_value_t = AlertConfig::default().gather_ms)]
     alert_gather: u64,
-    /// Ended runs of each job that are kept, the newest
+    /// How many of the newest ended runs of each job are kept
     #[arg(long, default_value_t = KeepConfig::default().runs)]
     keep_runs: u32,
     /// Days for which ended runs, the ledger of fires, changes of jobs and alerts are kept
     #[arg(long, default_value_t = KeepConfig::default().age_ms as f64 / KeepConfig::DAY_MS as f64, allow_negative_numbers = true)]
     keep_days: f64,
-    /// Megabytes of logs of runs that are kept, the newest
+    /// Megabytes of run logs that are kept, the newest
     #[arg(long, default_value_t = KeepConfig::default().log_bytes >> 20)]
     keep_logs_mb: u64,
-    /// Milliseconds between two cleanings
+    /// Milliseconds between cleanups
     #[arg(long, default_value_t = KeepConfig::default().every_ms)]
     clean_every: u64,
-    /// Where callbacks may go: host, host:port, *.suffix, an address or a network like 10.0.0.0/8. Given once or more, only
-    /// there; else to every public address, and without tokens to this machine
+    /// Where callbacks may go: host, host:port, *.suffix, an address or a network like 10.0.0.0/8. Given once or more, only there;
+    /// otherwise to every public address, and without tokens also to this machine
     #[arg(long, env = "WEBLOOM_CALLBACK_ALLOW", value_delimiter = ',')]
     callback_allow: Vec<Rule>,
     /// Limits for the sites whose host matches, for all jobs: `PATTERN delay=MS connections=N`, one limit or both. PATTERN is host,
@@ -101,18 +101,18 @@ pub struct Args {
     /// repeated; in the environment a comma or a line break separates rules
     #[arg(long = "site", env = "WEBLOOM_SITE", value_name = "RULE")]
     sites: Vec<SiteRules>,
-    /// Cron expression by which clients of Scheduler.NET say: do not schedule. May be repeated
+    /// Cron expression with which clients of Scheduler.NET mean: do not schedule. May be repeated
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_IGNORE", value_delimiter = ';', default_values_t = SchedulerNet::default().ignored)]
     scheduler_net_ignore: Vec<String>,
-    /// Time zone of the cron expressions of Scheduler.NET's clients; that of this machine unless given
+    /// Time zone of the cron expressions of Scheduler.NET's clients [default: this machine's]
     #[arg(long, env = "WEBLOOM_SCHEDULER_NET_ZONE")]
     scheduler_net_zone: Option<String>,
-    /// Where clients and other brokers find this one [default: http:// or https:// and the address that it listens on; of
+    /// The URL at which clients and other brokers reach this one [default: http:// or https:// and the address that it listens on; for
     /// 0.0.0.0 and [::] the address of this machine in its network, or with TLS its name]
     #[arg(long, env = "WEBLOOM_ADVERTISE", value_parser = advertised, value_name = "URL")]
     advertise: Option<Url>,
-    /// Milliseconds without a sign of the leader after which a broker on the same database takes over; a leader that is killed
-    /// is followed at once
+    /// Milliseconds without a sign of life of the leader after which another broker on the same database takes over; it replaces a killed
+    /// leader at once
     #[arg(long, env = "WEBLOOM_LEASE_MS", default_value_t = LeaseConfig::default().ttl_ms, value_parser = clap::value_parser!(u64).range(LeaseConfig::TTL_MS))]
     lease_ms: u64,
 }
@@ -123,7 +123,7 @@ fn in_flight_mb(text: &str) -> Result<usize, String> {
     megabytes.ok_or_else(|| format!("{least} to {} megabytes are expected", 1 << 20))
 }
 
-/// Where to listen: an address, or a name that this machine has. Of several addresses one of IPv4 is taken.
+/// The address to listen on: an address, or a name that this machine has. An IPv4 address is preferred.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     const EXPECTED: &str = "an IP address or a host name, and a port, are expected, for example 127.0.0.1:55626";
     if let Ok(address) = text.parse() {
@@ -134,7 +134,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     }
     let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|e| format!("{e}; {EXPECTED}"))?.collect();
     let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    address.copied().ok_or_else(|| format!("this name has no address; {EXPECTED}"))
+    address.copied().ok_or_else(|| format!("the name has no address; {EXPECTED}"))
 }
 
 impl Args {
@@ -161,7 +161,7 @@ impl Args {
         };
         let config = BrokerConfig {
             listen: self.listen,
-            // Not by clap, which would repeat the whole of it, with the password of a URL.
+            // Not by clap, which would print the whole value, including the password of a URL.
             database: parse_database(&self.database).map_err(|e| format!("--database: {e}"))?,
             accept_lost_data: self.accept_lost_data,
             tls: TlsFiles::of(self.tls_cert, self.tls_key)?,
@@ -183,10 +183,10 @@ impl Args {
     }
 }
 
-/// Runs a broker until it is told to end.
+/// Runs a broker until it is stopped.
 ///
 /// # Errors
-/// It cannot start, or stands by and cannot take over.
+/// It cannot start, or it is a standby and cannot take over.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config().map_err(Failure::Refused)?;
     private::hide_process();
@@ -201,11 +201,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         say(&format!("listening on {}", broker.url));
         match broker.run(stop_signal()).await {
             Ok(()) => {
-                log::info!("told to end");
+                log::info!("stop requested");
                 broker.stop().await;
                 Ok(ExitCode::SUCCESS)
             }
-            // Nothing is finished in order: whoever took over has all of it, and peers are to leave at once.
+            // No orderly shutdown: the new leader has everything, and peers should leave at once.
             Err(error @ BootError::Deposed(_)) => {
                 say_error(&error.to_string());
                 Ok(ExitCode::from(DEPOSED))
@@ -215,7 +215,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Reads the token file again whenever the process gets SIGHUP.
+/// Reloads the token file at each SIGHUP.
 async fn reload_tokens(config: BrokerConfig) {
     use actix_rt::signal::unix::{SignalKind, signal};
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
@@ -225,7 +225,7 @@ async fn reload_tokens(config: BrokerConfig) {
         }
         match config.tokens.reload(config.least_token()) {
             Ok(()) => log::info!("tokens reloaded tokens={:?}", config.tokens),
-            Err(why) => log::error!("tokens not reloaded, the old ones stay: {why}"),
+            Err(why) => log::error!("tokens not reloaded, keeping the old ones: {why}"),
         }
     }
 }

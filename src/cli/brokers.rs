@@ -1,4 +1,4 @@
-//! `webloom brokers`: who leads, and who stands by.
+//! `webloom brokers`: the leader and the standbys.
 
 use super::failure::Failure;
 use super::remote::Remote;
@@ -23,10 +23,10 @@ pub struct Args {
     remote: Remote,
 }
 
-/// Lists the brokers of a database. One that stands by answers too.
+/// Lists the brokers of a database. A standby answers too.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached.
+/// The broker rejects the call or cannot be reached.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     args.remote.run(async |shell| {
         let answer = shell.client.get(&["brokers"], &[]).await?;

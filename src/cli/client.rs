@@ -1,4 +1,4 @@
-//! A small client of the REST API: sends, reads problems, follows cursors.
+//! A small client of the REST API: sends requests, parses problems, follows cursors.
 
 use super::connect::{self, Stage};
 use super::failure::Failure;
@@ -13,17 +13,17 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 use url::Url;
 
-/// What the API gives at most in one page.
+/// The API's largest page.
 const PAGE: usize = 1_000;
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longer than the broker lets any caller wait.
+/// Response timeout: longer than the broker lets any caller wait.
 const ANSWER: Duration = Duration::from_secs(90);
-/// Longer than a broker needs to say that it lives.
+/// Timeout of the liveness check.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
-/// … and to one that brings a large body.
+/// Response timeout of a call with a large body.
 const LONG_ANSWER: Duration = Duration::from_secs(3_600);
 
-/// Names and values of a query; those without a value are left out.
+/// Names and values of a query; names without a value are omitted.
 pub type Query<'a> = &'a [(&'a str, Option<String>)];
 
 /// A broker's API.
@@ -34,17 +34,17 @@ pub struct Client {
     http: reqwest::Client,
 }
 
-/// An answer as it came; empty if there was nothing to say.
+/// A response as received; empty without a body.
 #[derive(Debug)]
 pub struct Answer {
-    /// JSON, unless something else was asked for.
+    /// JSON, unless another format was requested.
     pub text: String,
-    /// Whose answer it is.
+    /// The broker that sent it.
     broker: Url,
 }
 
 impl Answer {
-    /// What it says.
+    /// The parsed body.
     ///
     /// # Errors
     /// It is not JSON.
@@ -52,7 +52,7 @@ impl Answer {
         if self.text.trim().is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_str(&self.text).map_err(|_| no_broker(&self.broker, "its answer is not JSON"))
+        serde_json::from_str(&self.text).map_err(|_| no_broker(&self.broker, "its response is not JSON"))
     }
 }
 
@@ -65,40 +65,40 @@ struct Page {
 }
 
 impl Client {
-    /// A client of this broker, or of several of which one leads. No proxy is asked: a broker is near.
+    /// A client of this broker, or of several of which one leads. It uses no proxy: a broker is near.
     ///
     /// # Errors
-    /// No HTTP client can be made.
+    /// The HTTP client cannot be built.
     pub fn new(brokers: Addresses, token: Option<String>) -> Result<Self, Failure> {
         let http = reqwest::Client::builder().tls_backend_preconfigured(tls::client()).no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
-        let http = http.build().map_err(|e| Failure::Refused(format!("no HTTP client can be made: {e}")))?;
+        let http = http.build().map_err(|e| Failure::Refused(format!("cannot build an HTTP client: {e}")))?;
         Ok(Self { brokers, token, http })
     }
 
-    /// Reads. A path is below `/api/v1`, or, if its first part is empty, below the broker's own address.
+    /// Sends a GET. A path is below `/api/v1`, or, if its first part is empty, below the broker's own URL.
     ///
     /// # Errors
-    /// The broker refuses or cannot be reached; so for all that follow.
+    /// The broker rejects the call or cannot be reached; the same holds for all methods below.
     pub async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
         self.send(Method::GET, path, query, |request| request).await
     }
 
-    /// Reads in another format than JSON.
+    /// Sends a GET for another format than JSON.
     pub async fn get_as(&self, media_type: &str, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
         self.send(Method::GET, path, query, |request| request.header(ACCEPT, media_type)).await
     }
 
-    /// Orders something.
+    /// Sends a POST.
     pub async fn post(&self, path: &[&str], query: Query<'_>, body: &Value) -> Result<Answer, Failure> {
         self.post_text("application/json", path, query, body.to_string()).await
     }
 
-    /// Orders something in another format than JSON.
+    /// Sends a POST in another format than JSON.
     pub async fn post_text(&self, media_type: &str, path: &[&str], query: Query<'_>, body: String) -> Result<Answer, Failure> {
         self.send(Method::POST, path, query, |request| request.header(CONTENT_TYPE, media_type).body(body.clone())).await
     }
 
-    /// Sends bytes, however long that takes.
+    /// Sends a POST of bytes, without a short timeout.
     pub async fn post_bytes(&self, path: &[&str], query: Query<'_>, body: Vec<u8>) -> Result<Answer, Failure> {
         let body = bytes::Bytes::from(body);
         let with_body =
@@ -106,33 +106,33 @@ impl Client {
         self.send(Method::POST, path, query, with_body).await
     }
 
-    /// Changes something.
+    /// Sends a PUT.
     pub async fn put(&self, path: &[&str], body: &Value) -> Result<Answer, Failure> {
         let body = body.to_string();
         self.send(Method::PUT, path, &[], |request| request.header(CONTENT_TYPE, "application/json").body(body.clone())).await
     }
 
-    /// Takes something away.
+    /// Sends a DELETE.
     pub async fn delete(&self, path: &[&str]) -> Result<Answer, Failure> {
         self.delete_with(path, &[]).await
     }
 
-    /// Takes something away, with a word on how.
+    /// Sends a DELETE with a query.
     pub async fn delete_with(&self, path: &[&str], query: Query<'_>) -> Result<Answer, Failure> {
         self.send(Method::DELETE, path, query, |request| request).await
     }
 
-    /// The id, which this member has, of what has this number.
+    /// The id, in the member `key`, of the entry with this number.
     ///
     /// # Errors
-    /// Nothing has it, or several things do.
+    /// No entry has it, or several do.
     pub async fn numbered(&self, noun: &str, number: &str, key: &str) -> Result<String, Failure> {
         let found = self.get(&[noun, number], &[]).await?.value()?;
         let id = found[key].as_str().map(str::to_owned);
-        id.ok_or_else(|| Failure::Refused(format!("the broker tells no {key} of {number}")))
+        id.ok_or_else(|| Failure::Refused(format!("the broker's response has no {key} for {number}")))
     }
 
-    /// A list, page after page, of at most `limit` items: one document again.
+    /// Reads a list page by page, at most `limit` items, into one document.
     pub async fn list(&self, path: &[&str], query: Query<'_>, limit: usize) -> Result<Answer, Failure> {
         let mut all = Page { items: Vec::new(), next_cursor: None };
         let broker = loop {
@@ -140,7 +140,7 @@ impl Client {
             asked.push(("limit", Some((limit - all.items.len()).clamp(1, PAGE).to_string())));
             asked.push(("cursor", all.next_cursor.take()));
             let answer = self.get(path, &asked).await?;
-            let page: Page = serde_json::from_str(&answer.text).map_err(|_| no_broker(&answer.broker, "its answer is not a list"))?;
+            let page: Page = serde_json::from_str(&answer.text).map_err(|_| no_broker(&answer.broker, "its response is not a list"))?;
             let is_empty = page.items.is_empty();
             all.items.extend(page.items);
             all.next_cursor = page.next_cursor;
@@ -148,7 +148,7 @@ impl Client {
                 break answer.broker;
             }
         };
-        // Lists that the broker gives whole are longer than what was asked for.
+        // Lists that the broker returns whole may be longer than requested.
         all.items.truncate(limit);
         let text = serde_json::to_string(&all).expect("raw JSON is JSON");
         Ok(Answer { text, broker })
@@ -173,8 +173,8 @@ impl Client {
         }
     }
 
-    /// Where there are several, one that hangs is to be passed over, and not to be waited for. It would take a connection
-    /// and an order, and who may have got an order is not passed over: so it is asked for a sign of life first.
+    /// With several brokers, a broker that hangs must be skipped. It would accept a connection and an order, and a broker that may have
+    /// received an order is never skipped: so a liveness check comes first.
     async fn see_life(&self, broker: &Url) -> Result<(), Failure> {
         if !self.brokers.are_several() {
             return Ok(());
@@ -190,8 +190,8 @@ impl Client {
         }
     }
 
-    /// Sends to one broker after the other, until one answers that does not stand by. What one may have done is not sent to
-    /// another: only who was not reached, or says that he does nothing, is passed over.
+    /// Sends to one broker after the other until one answers that is not a standby. A call that may have been carried out is not sent to
+    /// another broker: only brokers that were not reached, or that reject the call as a standby, are skipped.
     async fn send(
         &self,
         method: Method,
@@ -215,7 +215,7 @@ impl Client {
                         return Err(failure);
                     }
                     self.brokers.leave(number);
-                    // That one stands by says more than that another is not there.
+                    // A standby's response is more useful than an unreachable broker.
                     refused = refused.or(Some(failure));
                     continue;
                 }
@@ -233,7 +233,7 @@ impl Client {
             }
             let problem: Problem = match serde_json::from_str(&text) {
                 Ok(problem) => problem,
-                Err(_) => return Err(no_broker(broker, &format!("it answered {status}"))),
+                Err(_) => return Err(no_broker(broker, &format!("it responded with status {status}"))),
             };
             let is_standby = problem.is_standby();
             let failure = Failure::of(problem);
@@ -243,7 +243,7 @@ impl Client {
             self.brokers.leave(number);
             refused = Some(failure);
         }
-        Err(refused.unwrap_or_else(|| Failure::Refused("no broker was asked".to_owned())))
+        Err(refused.unwrap_or_else(|| Failure::Refused("no broker is configured".to_owned())))
     }
 }
 
@@ -259,13 +259,13 @@ async fn unreachable(broker: &Url, error: &reqwest::Error) -> Failure {
     connect::unreachable(broker, stage, error).await
 }
 
-/// Something else listens there.
+/// Another server listens there.
 fn no_broker(address: &Url, why: &str) -> Failure {
     let base = address.as_str().trim_end_matches('/');
     Failure::Refused(format!("the server at {base} is not a Webloom broker: {why}. Check --broker or WEBLOOM_BROKER"))
 }
 
-/// The broker knows no such token, or got none.
+/// The token is unknown or missing.
 fn unauthorized(broker: &Url, has_token: bool) -> String {
     let broker = broker.as_str().trim_end_matches('/');
     if has_token {

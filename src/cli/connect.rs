@@ -1,4 +1,4 @@
-//! Why a broker could not be reached, and what to do about it.
+//! Explains why a broker could not be reached, and what to do about it.
 
 use super::failure::Failure;
 use std::io::{Read as _, Write as _};
@@ -6,30 +6,30 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 use url::Url;
 
-/// How long whatever listens there is looked at.
+/// Time limit for probing the server.
 const LOOK: Duration = Duration::from_secs(2);
-/// The first byte of an alert, which a server of TLS answers what it does not understand with.
+/// First byte of a TLS alert, which a TLS server sends when it cannot parse a message.
 const ALERT: u8 = 21;
 
-/// When a call failed.
+/// The stage at which a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Before there was a connection.
+    /// Before the connection was open.
     Connecting,
-    /// On a connection.
+    /// On an open connection.
     Talking,
-    /// When the time was over.
+    /// At the timeout.
     TimedOut,
 }
 
-/// What an error of a connection means.
+/// Translates a connection error.
 pub async fn unreachable(broker: &Url, stage: Stage, error: &(dyn std::error::Error + 'static)) -> Failure {
-    // The innermost reason is the one that helps: connection refused, name not known.
+    // The innermost cause is the useful one: connection refused, unknown name.
     let mut reason = error;
     while let Some(source) = reason.source() {
         reason = source;
     }
-    let reason = if stage == Stage::TimedOut { "no answer in time".to_owned() } else { reason.to_string() };
+    let reason = if stage == Stage::TimedOut { "no response in time".to_owned() } else { reason.to_string() };
     let odd = stage == Stage::Talking && broker.scheme() == "http";
     let speaks_tls = odd && looks_like_tls(broker.clone()).await;
     Failure::Refused(explain(broker, &reason, speaks_tls))
@@ -65,13 +65,13 @@ fn explain(broker: &Url, reason: &str, speaks_tls: bool) -> String {
         return format!("the host {host} is not known: check --broker or WEBLOOM_BROKER ({reason})");
     }
     if has("invalid HTTP") || has("HTTP version") || has("connection closed before message") {
-        return format!("what listens at {base} is not a broker: its answer is not HTTP. Check the port in --broker or WEBLOOM_BROKER");
+        return format!("what listens at {base} is not a broker: its response is not HTTP. Check the port in --broker or WEBLOOM_BROKER");
     }
     let what_to_do = if has("refused") { "start one with `webloom broker`, or name another" } else { "check the address" };
     format!("no broker answers at {base}: {reason}. Is it running? Else {what_to_do} with --broker or WEBLOOM_BROKER")
 }
 
-/// Whether a request without TLS is answered by an alert of TLS.
+/// Whether the server responds to a request without TLS with a TLS alert.
 async fn looks_like_tls(broker: Url) -> bool {
     let look = move || {
         let address = (broker.host_str()?, broker.port_or_known_default()?).to_socket_addrs().ok()?.next()?;

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The time that downloads under way have when the crawl is told to end.
+/// Time for downloads in progress to finish when the crawl is stopped.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Flags of `webloom crawl`.
@@ -26,13 +26,13 @@ pub struct CrawlArgs {
 /// Flags of `webloom demo`.
 #[derive(Debug, ClapArgs)]
 pub struct DemoArgs {
-    /// End when the crawl has ended, instead of leaving the broker up to be looked at
+    /// Exit when the crawl has ended, instead of keeping the broker for inspection
     #[arg(long)]
     exit: bool,
     /// Address and port of the broker; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:55626")]
     listen: SocketAddr,
-    /// Write the lines to this file; else they are not kept
+    /// Write the lines to this file [default: they are not kept]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -53,18 +53,18 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
         callback_allow: Vec::new(),
         site_rules: Vec::new(),
         scheduler_net: SchedulerNet::default(),
-        // Two crawls of one folder would each take the other's pages.
+        // Two crawls of one folder would each take pages of the other.
         lease: LeaseConfig { stands_by: false, ..LeaseConfig::default() },
     };
     config.validate().map_err(|e| e.to_string())
 }
 
-/// Starts the local broker, crawls, and gives the local broker back for whatever comes after.
+/// Starts the local broker, crawls, and returns the local broker for further use.
 async fn crawl_in_house(options: &CrawlOptions, listen: SocketAddr) -> Result<(LocalBroker, Summary), String> {
     let mut state = State::prepare(options).map_err(|e| e.to_string())?;
     let mut local_broker = LocalBroker::start(broker_config(listen, state.database())?).await?;
     let mut agent = AgentConfig { max_process_count: options.max_process_count(), ..AgentConfig::default() };
-    // What is cut off is downloaded again by --resume; whoever presses Ctrl-C waits for it.
+    // --resume downloads aborted requests again, and the user who pressed Ctrl-C waits.
     agent.waits.drain = DRAIN;
     let driven = match local_broker.start_agent(agent) {
         Ok(()) => drive(&local_broker.url(), None, options, &mut state, stop_signal()).await.map_err(|e| e.to_string()),
@@ -88,7 +88,7 @@ pub fn crawl(args: CrawlArgs) -> Result<(), String> {
         let mut options = args.options;
         options.read_starts().map_err(|e| e.to_string())?;
         let options = &options;
-        // Before anything of an earlier crawl is touched.
+        // Before any file of an earlier crawl is changed.
         check_outputs(options).map_err(|e| e.to_string())?;
         let summary = if let Some(broker) = &options.broker {
             let mut state = State::prepare(options).map_err(|e| e.to_string())?;
@@ -109,13 +109,13 @@ pub fn crawl(args: CrawlArgs) -> Result<(), String> {
     })
 }
 
-/// Crawls the demo site, and leaves the broker up to be looked at.
+/// Crawls the demo site, and keeps the broker running for inspection.
 ///
 /// # Errors
-/// It could not begin, or found something else than is there.
+/// It could not begin, or the result does not match the site.
 pub fn demo(args: DemoArgs) -> Result<(), String> {
     actix_rt::System::new().block_on(async move {
-        let (site, server) = serve().map_err(|e| format!("the demo site cannot be served: {e}"))?;
+        let (site, server) = serve().map_err(|e| format!("cannot serve the demo site: {e}"))?;
         let stop_site = server.handle();
         actix_rt::spawn(server);
         let folder = std::env::temp_dir().join(format!("webloom-demo-{}", std::process::id()));
@@ -123,7 +123,7 @@ pub fn demo(args: DemoArgs) -> Result<(), String> {
         stop_site.stop(false).await;
         let removed = std::fs::remove_dir_all(&folder);
         if let Err(error) = removed.as_ref().or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(&()) } else { Err(e) }) {
-            log::warn!("the demo's folder could not be removed: {error}");
+            log::warn!("cannot remove the demo's folder: {error}");
         }
         shown
     })

@@ -1,8 +1,8 @@
-//! Examples at the end of `--help`, in one place, so that a test can read each of them as the program would.
+//! Examples at the end of `--help`, in one place, so that a test can parse each of them like the program.
 
 use clap::Command;
 
-/// Command, and lines that may be typed as they stand.
+/// A command, and lines that can be typed exactly like this.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "broker",
@@ -91,7 +91,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("alert test", &["webloom alert test ops"]),
 ];
 
-/// Adds the examples of a command, whose words are these, and of all below it.
+/// Adds the examples of this command and of all its subcommands.
 pub fn add(command: Command, words: &str) -> Command {
     let found = EXAMPLES.iter().find(|(name, _)| *name == words);
     let command = match found {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::cli::command;
 
-    /// The words of a line, with quotes as a shell has them; what is redirected is left out.
+    /// The words of a line, with quotes as in a shell; redirections are left out.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
         for c in line.split(" > ").next().unwrap_or_default().chars() {

@@ -1,4 +1,4 @@
-//! Why a command ends before its end, and how that is told: what is wrong, what was expected, what to do.
+//! Errors of commands and their messages: what is wrong, what was expected, what to do.
 
 use super::say_error;
 use super::words::kebab;
@@ -6,15 +6,15 @@ use crate::protocol::problem::Problem;
 use clap::{Arg, ArgMatches, Command};
 use std::process::ExitCode;
 
-/// What a program ends with whose reader has gone: 128 and the number of SIGPIPE, as shells have it of any other.
+/// Exit code of a program whose reader has closed the pipe: 128 and the number of SIGPIPE, as in shells.
 const UNREAD: u8 = 141;
 
-/// Why a command ends before its end.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The broker refused it or could not be reached, or there is nothing of that name: exit code 1.
+    /// The broker rejected it or could not be reached, or nothing has that name: exit code 1.
     Refused(String),
-    /// The command line, or a file that it names, cannot be understood: exit code 2.
+    /// The command line, or a file that it names, cannot be parsed: exit code 2.
     Usage(String),
     /// The broker does not allow a value: exit code 2 if it came from the command line, else 1.
     Invalid {
@@ -23,23 +23,23 @@ pub enum Failure {
         /// What is wrong with it.
         detail: String,
     },
-    /// Nobody reads what is printed any more (`| head`): nothing is said about that.
+    /// The reader closed the pipe (`| head`): no message is printed.
     Unread,
 }
 
 impl Failure {
-    /// What a broker's problem means here.
+    /// Converts a problem of the broker.
     pub fn of(problem: Problem) -> Self {
         match problem {
             Problem { status: 400 | 422, field: Some(field), detail, .. } => Self::Invalid { field, detail },
-            // What it does not find, or does not do in the present state, is a sentence of its own.
+            // For "not found" and "conflict" the detail is a complete sentence.
             Problem { status: 404 | 409, detail, .. } => Self::Refused(detail),
             Problem { status: 400 | 422, detail, .. } => Self::Usage(detail),
             Problem { title, detail, .. } => Self::Refused(format!("{title}: {detail}")),
         }
     }
 
-    /// Tells the person at the terminal, and says how the program ends. `line` is the command that ran, with its arguments.
+    /// Prints the error for the user, and returns the exit code. `line` is the command that ran, with its arguments.
     pub fn tell(self, line: Option<(&Command, &ArgMatches)>) -> ExitCode {
         let (why, code) = match self {
             Self::Refused(why) => (why, 1),
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// Members whose flags are not called after their last part. One that ends in a dot has members of any name.
+/// Members whose flags are not named after their last part. A name that ends in a dot has members of any name.
 const FLAGS: [(&str, &[&str]); 25] = [
     ("jobType", &["kind"]),
     ("properties.FullClassName", &["class"]),
@@ -84,14 +84,14 @@ const FLAGS: [(&str, &[&str]); 25] = [
     ("target", &["webhook", "mail"]),
 ];
 
-/// Where on the command line a member of the body came from: `--cron "61 * * * *"`, or the file. `None` if from nowhere.
+/// The part of the command line that set a member of the body: `--cron "61 * * * *"`, or the file. `None` if there is none.
 fn source(command: &Command, matches: &ArgMatches, field: &str) -> Option<String> {
     let values = |arg: &Arg| -> Vec<String> {
         let given = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
         given.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect()
     };
     let of_flag = |flag: &str| command.get_arguments().find(|arg| arg.get_long() == Some(flag));
-    // `schedule.triggers[1].cron` is `schedule.triggers.cron`, of the second trigger.
+    // `schedule.triggers[1].cron` becomes `schedule.triggers.cron` of the second trigger.
     let path: String = field.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
     let args: Vec<&Arg> = flags(&path).iter().filter_map(|flag| of_flag(flag)).collect();
     let positional = || command.get_arguments().find(|arg| arg.is_positional() && arg.get_id() == path.as_str());
@@ -110,7 +110,7 @@ fn source(command: &Command, matches: &ArgMatches, field: &str) -> Option<String
     }
 }
 
-/// The flags that may have given this member.
+/// The flags that may set this member.
 fn flags(path: &str) -> Vec<String> {
     let is = |known: &str| match known.strip_suffix('.') {
         Some(_) => path.starts_with(known),
@@ -123,10 +123,10 @@ fn flags(path: &str) -> Vec<String> {
     )
 }
 
-/// Which of several values is meant: the trigger of this number, or the one of this key.
+/// Which of several values is meant: the trigger with this number, or the property with this key.
 fn chosen(values: &[String], arg: &Arg, field: &str, count: impl Fn(&str) -> usize) -> Option<String> {
     let index = field.split_once('[').and_then(|(_, rest)| rest.split_once(']')).and_then(|(index, _)| index.parse::<usize>().ok());
-    // Triggers are counted through: first all of --cron, then all of --every, then all of --at.
+    // Triggers are numbered in this order: all of --cron, then all of --every, then all of --at.
     let index = index.unwrap_or(0);
     let index = match arg.get_long() {
         Some("every") => index.saturating_sub(count("cron")),

@@ -1,4 +1,4 @@
-//! What a word of the command line means: an id, the digits that one begins or ends with, a number, or a name.
+//! Resolves an argument of the command line: an id, the digits that an id begins or ends with, a number, or a name.
 
 use super::client::Client;
 use super::failure::Failure;
@@ -6,20 +6,20 @@ use super::table::{cell, items, some};
 use crate::domain::ids::{IdPart, JobId, Number};
 use serde_json::Value;
 
-/// More things than this are not looked through for a name.
+/// Maximum number of entries that are searched for a name.
 const MOST: usize = 100_000;
-/// Things that are named to choose from.
+/// Maximum number of candidates in an error message.
 const CANDIDATES: usize = 10;
 
-/// A kind of thing that the broker has.
+/// A kind of entry of the broker.
 #[derive(Debug, Clone, Copy)]
 pub struct Noun {
     word: &'static str,
     path: &'static str,
     id: &'static str,
-    /// The member of its name, for people; unique or not.
+    /// The member with the name for people; unique or not.
     name: &'static str,
-    /// The broker looks for names and digits itself, as there may be very many.
+    /// The broker searches names and digits itself, because there may be very many entries.
     is_searched: bool,
     query: &'static [(&'static str, &'static str)],
 }
@@ -42,10 +42,10 @@ pub const ALERT: Noun = Noun { word: "alert", path: "alerts", is_searched: false
 /// Packages.
 pub const PACKAGE: Noun = Noun { word: "package", path: "packages", id: "sha256", is_searched: false, ..JOBS };
 
-/// The id of what is meant.
+/// The id of the entry that the text names.
 ///
 /// # Errors
-/// Nothing is meant by it, or several things are.
+/// No entry matches, or several do.
 pub async fn find(client: &Client, noun: Noun, text: &str) -> Result<String, Failure> {
     let Noun { word, query, .. } = noun;
     let (list, all) = if query.is_empty() { (word, "") } else { ("job", " --deleted") };
@@ -53,10 +53,10 @@ pub async fn find(client: &Client, noun: Noun, text: &str) -> Result<String, Fai
     find_if_any(client, noun, text).await?.ok_or_else(missing)
 }
 
-/// As [`find`]; `None` if nothing is meant by it.
+/// Same as [`find`]; `None` if no entry matches.
 ///
 /// # Errors
-/// Several things are.
+/// Several match.
 pub async fn find_if_any(client: &Client, noun: Noun, text: &str) -> Result<Option<String>, Failure> {
     // Ids of all kinds have one form.
     if let Ok(id) = text.parse::<JobId>() {
@@ -64,7 +64,7 @@ pub async fn find_if_any(client: &Client, noun: Noun, text: &str) -> Result<Opti
     }
     let part = text.trim_start_matches('…').parse::<IdPart>().ok();
     let mut found = if noun.name.is_empty() { Vec::new() } else { called(client, noun, text).await? };
-    // A program that takes a new id at each start leaves others of its name behind.
+    // A program that takes a new id at each start leaves old entries with its name behind.
     let online: Vec<Value> = found.iter().filter(|thing| thing["isOnline"] == true).cloned().collect();
     if let [_] = online[..] {
         found = online;
@@ -84,9 +84,9 @@ pub async fn find_if_any(client: &Client, noun: Noun, text: &str) -> Result<Opti
     choose(noun, text, &found)
 }
 
-/// Those of this name.
+/// Entries with this name.
 async fn called(client: &Client, noun: Noun, text: &str) -> Result<Vec<Value>, Failure> {
-    // The broker knows names by their parts; which is the whole one is seen here.
+    // The broker matches parts of names; select the exact match here.
     let found = things(client, noun, &[(noun.name, text)]).await?;
     Ok(found.into_iter().filter(|thing| thing[noun.name] == text).collect())
 }
@@ -103,7 +103,7 @@ async fn things(client: &Client, noun: Noun, search: &[(&str, &str)]) -> Result<
     Ok(items(&found.value()?).to_vec())
 }
 
-/// The only one, or a refusal that names what there is to choose from.
+/// The only match, or an error that lists the candidates.
 fn choose(noun: Noun, text: &str, found: &[Value]) -> Result<Option<String>, Failure> {
     let Noun { word, id, name, .. } = noun;
     match found {

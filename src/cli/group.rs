@@ -1,4 +1,4 @@
-//! `webloom group`: names that jobs and nodes go by.
+//! `webloom group`: named groups of jobs and nodes.
 
 use super::client::Client;
 use super::failure::Failure;
@@ -32,15 +32,15 @@ pub struct Args {
 enum GroupCommand {
     /// List groups
     List {
-        /// At most so many
+        /// Maximum number of groups
         #[arg(long, default_value_t = 100, value_parser = super::limit())]
         limit: u32,
     },
     /// Create a group
     Create {
-        /// At most 50 characters, unique
+        /// The name: at most 50 characters, unique
         name: String,
-        /// For people
+        /// A text for people
         #[arg(long)]
         description: Option<String>,
     },
@@ -53,9 +53,9 @@ enum GroupCommand {
     Rename {
         /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
-        /// Its name from now on
+        /// The new name
         name: String,
-        /// For people
+        /// A text for people
         #[arg(long)]
         description: Option<String>,
     },
@@ -73,10 +73,10 @@ enum GroupCommand {
     Disable {
         /// The group: its name, its id or at least 4 digits of it, or its number
         group: String,
-        /// Why, for people
+        /// The reason, for people
         #[arg(long)]
         reason: Option<String>,
-        /// Stop their runs too; else what is at work goes on
+        /// Also stop their runs; otherwise runs in progress continue
         #[arg(long)]
         stop: bool,
     },
@@ -85,7 +85,7 @@ enum GroupCommand {
 /// Runs the command.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached.
+/// The broker rejects the call or cannot be reached.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let command = args.command;
     args.remote.run(async |shell| match command {

@@ -1,5 +1,4 @@
-//! A broker and an agent in this process, each on a thread of its own with an actix system of its own: the very programs
-//! that a fleet runs.
+//! A broker and an agent in this process, each on its own thread with its own actix system: the same programs as in a real fleet.
 
 use crate::agent;
 use crate::broker::Broker;
@@ -9,7 +8,7 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// A program on a thread, that ends when it is told to.
+/// A program on a thread, with a stop signal.
 struct Room {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -17,11 +16,11 @@ struct Room {
 
 impl Room {
     async fn end(self) {
-        // Its thread may have ended by itself; joining tells.
+        // Its thread may have ended by itself; `join` returns the result.
         let _ = self.stop.send(());
         let joined = tokio::task::spawn_blocking(move || self.thread.join()).await;
         if !matches!(joined, Ok(Ok(()))) {
-            log::error!("a part of the program panicked");
+            log::error!("broker or agent thread panicked");
         }
     }
 }
@@ -46,11 +45,11 @@ impl LocalBroker {
             actix_rt::System::new().block_on(async move {
                 match Broker::start(&config).await {
                     Ok(mut broker) => {
-                        // Whoever waits for the address is this same process; if it is gone, so is the reason to serve.
+                        // This same process waits for the address; if it is gone, there is no reason to serve.
                         if started.send(Ok(broker.address)).is_ok() {
                             let ended = broker.run(async { drop(stopped.await) }).await;
                             if let Err(error) = ended {
-                                log::error!("the broker ended: {error}");
+                                log::error!("broker failed: {error}");
                             }
                         }
                         broker.stop().await;
@@ -59,7 +58,7 @@ impl LocalBroker {
                 }
             });
         });
-        let address = address.await.unwrap_or_else(|_| Err("the broker panicked at its start".to_owned()))?;
+        let address = address.await.unwrap_or_else(|_| Err("the broker panicked while starting".to_owned()))?;
         Ok(Self { address, broker: Room { stop, thread }, agent: None })
     }
 
@@ -70,20 +69,20 @@ impl LocalBroker {
 
     /// Starts an agent of this broker.
     pub fn start_agent(&mut self, config: AgentConfig) -> Result<(), String> {
-        let broker = self.url().parse().map_err(|e: String| format!("the address of the broker: {e}"))?;
+        let broker = self.url().parse().map_err(|e: String| format!("invalid address of the broker: {e}"))?;
         let config = AgentConfig { broker, ..config };
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let ended = actix_rt::System::new().block_on(agent::run(config, async { drop(stopped.await) }));
             if let Err(error) = ended {
-                log::error!("the agent ended: {error}");
+                log::error!("agent failed: {error}");
             }
         });
         self.agent = Some(Room { stop, thread });
         Ok(())
     }
 
-    /// Ends the agent, so that what it has in hand is reported, and then the broker.
+    /// Stops the agent, which reports its current work, and then the broker.
     pub async fn end(self) {
         if let Some(agent) = self.agent {
             agent.end().await;

@@ -1,30 +1,30 @@
-//! How answers are to be shown: which format, which times. Set once, from the command line.
+//! The output format: which form, which times. Set once, from the command line.
 
 use clap::ValueEnum;
 use std::sync::OnceLock;
 
-/// In what form answers are printed.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
     /// Tables of at most 100 columns, or of the terminal's width
     #[default]
     Table,
-    /// Tables with all columns, and nothing cut
+    /// Tables with all columns, nothing cut
     Wide,
-    /// The broker's answer as JSON, one document
+    /// The broker's response as JSON, one document
     Json,
-    /// The broker's answer as YAML
+    /// The broker's response as YAML
     Yaml,
-    /// Names alone, or ids of what has no unique name, one a line
+    /// Only names, or ids of entries without a unique name, one per line
     Name,
 }
 
-/// How answers are to be shown.
+/// The output format.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look {
     /// The form.
     pub format: Format,
-    /// Tables without their first line.
+    /// Tables without a header line.
     pub no_headers: bool,
     /// Times in UTC instead of `3 min ago`.
     pub utc: bool,
@@ -33,18 +33,18 @@ pub struct Look {
 static LOOK: OnceLock<Look> = OnceLock::new();
 
 impl Look {
-    /// What tables go by from now on.
+    /// Sets the format of the process.
     pub fn set(self) {
-        // The first one holds: a process runs one command.
+        // The first call wins: a process runs one command.
         let _ = LOOK.set(self);
     }
 
-    /// How answers are to be shown.
+    /// The format of the process.
     pub fn get() -> Self {
         LOOK.get().copied().unwrap_or_default()
     }
 
-    /// Whether the answer is printed for programs.
+    /// Whether the output is for programs.
     pub fn is_document(self) -> bool {
         matches!(self.format, Format::Json | Format::Yaml)
     }

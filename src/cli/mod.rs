@@ -1,4 +1,4 @@
-//! The command line: reads flags, environment and files, puts the programs together.
+//! The command line: reads flags, environment and files, and starts the programs.
 
 mod agent;
 mod alert;
@@ -39,7 +39,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "webloom", version = version::text(), about, max_term_width = 100)]
 struct Cli {
-    /// Certificates (PEM) of authorities that are trusted beside the usual ones, in all connections by TLS
+    /// Certificates (PEM) of authorities that are trusted in addition to the usual ones, in all TLS connections
     #[arg(long, env = "WEBLOOM_CA_FILE", global = true, value_name = "FILE", help_heading = remote::CONNECTION)]
     ca_file: Option<PathBuf>,
     #[command(subcommand)]
@@ -48,40 +48,40 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the server: it keeps the queues, hands out work and stores what comes back
+    /// Run the server: it keeps the queues, dispatches work and stores the results
     Broker(broker::Args),
-    /// The brokers of a database: who leads, and who stands by
+    /// List the brokers of a database: the leader and the standbys
     Brokers(brokers::Args),
-    /// Run a node: it downloads what a broker hands it
+    /// Run a node: it downloads blocks for a broker
     Agent(agent::Args),
-    /// What an agent starts programs with
+    /// The launcher of an agent's programs
     #[command(hide = true)]
     Launch(agent::LaunchArgs),
-    /// Crawl a site with a broker, an agent and a worker in this one process
+    /// Crawl a site with a broker, an agent and a worker in one process
     Crawl(crawl::CrawlArgs),
-    /// Crawl a small site that is generated on the spot; needs no network
+    /// Crawl a small site that is generated locally; needs no network
     Demo(crawl::DemoArgs),
     /// Create, change, trigger and explain jobs
     Job(job::Args),
-    /// Look at runs, follow, stop and repeat them
+    /// Show, follow, stop and repeat runs
     Run(run::Args),
-    /// Groups: names that jobs and nodes go by
+    /// Groups: named groups of jobs and nodes
     Group(group::Args),
-    /// The machines that carry work out
+    /// The machines that do the work
     Node(node::NodeArgs),
-    /// The sites that runs ask: list, hold and release them
+    /// The sites that runs request: list, hold and release them
     Site(site::Args),
     /// Packages: programs that nodes fetch from the broker
     Package(package::Args),
-    /// The programs that say what is to be done
+    /// The programs that produce requests and handle tasks
     Worker(worker::Args),
-    /// Alerts: who is told when a job fails, is missed, late or silent
+    /// Alerts: notifications when a job fails, is missed, late or silent
     Alert(alert::Args),
-    /// Show on one screen who leads, nodes, workers, runs, failures, and what needs attention
+    /// Show on one screen the leader, nodes, workers, runs, failures, and what needs attention
     Status(status::Args),
-    /// Prove from a store file that every planned instant stands in the ledger, and nothing else
+    /// Verify from a store file that the ledger has every scheduled time, and nothing else
     VerifyHistory(verify_history::Args),
-    /// Print a script that completes commands and flags, for your shell to read
+    /// Print a script for your shell that completes commands and flags
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
@@ -100,7 +100,7 @@ fn command() -> clap::Command {
     examples::add(Cli::command(), "")
 }
 
-/// The command that was given, with its arguments: of `webloom job list` that of `list`.
+/// The innermost command that was given, with its arguments: for `webloom job list` that of `list`.
 fn leaf<'a>(root: &'a clap::Command, matches: &'a ArgMatches) -> (&'a clap::Command, &'a ArgMatches) {
     let (mut command, mut matches) = (root, matches);
     while let Some((name, below)) = matches.subcommand() {
@@ -110,12 +110,11 @@ fn leaf<'a>(root: &'a clap::Command, matches: &'a ArgMatches) -> (&'a clap::Comm
     (command, matches)
 }
 
-/// What is logged unless `RUST_LOG` says otherwise. Requests that are no HTTP are the fault of whoever sends them, and actix-http
-/// logs each as an error.
+/// Log filter unless `RUST_LOG` is set. Requests that are not HTTP are the sender's fault, and actix-http logs each as an error.
 const QUIET: &str = "warn,actix_http::h1=off";
 const LOUD: &str = "info,actix_server=warn,actix_http::h1=off";
 
-/// Runs the program. What goes wrong is told on standard error, with exit code 1 (2 for a wrong command line).
+/// Runs the program. Errors go to standard error, with exit code 1 (2 for a wrong command line).
 #[must_use]
 pub fn main() -> ExitCode {
     let mut root = command();
@@ -163,7 +162,7 @@ pub fn main() -> ExitCode {
     result.unwrap_or_else(|failure| failure.tell(Some(leaf(&root, &matches))))
 }
 
-/// What libraries say of a value, and what it means.
+/// Error texts of libraries, and their replacements.
 const PLAIN: [(&str, &str); 7] = [
     ("relative URL without a base", "a URL is expected, for example http://broker.example:55626"),
     ("invalid digit found in string", "a whole number is expected, for example 3"),
@@ -174,7 +173,7 @@ const PLAIN: [(&str, &str); 7] = [
     ("invalid socket address syntax", "an IP address and a port are expected, for example 127.0.0.1:55626"),
 ];
 
-/// For a command line that cannot be read, or asks for help.
+/// Handles a command line that cannot be parsed, or that asks for help.
 fn misread(error: &clap::Error) -> ExitCode {
     let written = if error.kind() == ErrorKind::ValueValidation {
         let mut stderr = std::io::stderr().lock();
@@ -190,15 +189,15 @@ fn misread(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Tells the person at the terminal why the program ends, on standard error.
+/// Prints an error on standard error.
 fn say_error(error: &str) {
-    // Nobody is left to be told if that cannot be written.
+    // If that cannot be written, there is nothing left to do.
     let _ = writeln!(std::io::stderr(), "webloom: {error}");
 }
 
-/// Tells the person at the terminal, on standard output.
+/// Prints a text on standard output.
 fn say(text: &str) {
-    // A reader that has seen enough does not end what goes on.
+    // A closed pipe does not end the program.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

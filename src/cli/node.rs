@@ -1,4 +1,4 @@
-//! `webloom node`: the machines that carry work out.
+//! `webloom node`: the machines that do the work.
 
 use super::failure::Failure;
 use super::find::{NODE, find};
@@ -57,45 +57,45 @@ enum NodeCommand {
     List,
     /// Show a node
     Show(NodeRef),
-    /// Give a node work again, whatever it was told before
+    /// Enable a node: it gets work again, whatever order it had before
     Enable(NodeRef),
-    /// Give a node no more work; it finishes what it has
+    /// Stop sending work to a node; it finishes its current work
     Disable(WorkArgs),
-    /// Give a node no more work; it finishes what it has, and ends
+    /// Stop sending work to a node; it finishes its current work and exits
     Drain(WorkArgs),
-    /// End a node's agent, and its programs with it
+    /// Shut down a node's agent and its programs
     Exit(WorkArgs),
-    /// Forget a node and all that it said
+    /// Remove a node and its status history
     Remove {
         #[command(flatten)]
         node: NodeRef,
-        /// Also if it is there: it is told to end
+        /// Also remove a connected node: it is shut down
         #[arg(long)]
         force: bool,
     },
-    /// List what a node said of itself, the latest first
+    /// List the status of a node from its heartbeats, newest first
     #[command(alias = "status")]
     History {
         #[command(flatten)]
         node: NodeRef,
-        /// Only what it said at this instant and later: RFC 3339, or -2h
+        /// Only statuses at this time or later: RFC 3339, or -2h
         #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
         from: Option<Timestamp>,
-        /// Only what it said at this instant and earlier
+        /// Only statuses at this time or earlier
         #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
         to: Option<Timestamp>,
-        /// At most so many
+        /// Maximum number of statuses
         #[arg(long, default_value_t = 50, value_parser = super::limit())]
         limit: u32,
     },
 }
 
-/// A node, and why.
+/// A node, and a reason.
 #[derive(Debug, ClapArgs)]
 struct WorkArgs {
     #[command(flatten)]
     node: NodeRef,
-    /// For people
+    /// The reason, for people
     #[arg(long)]
     reason: Option<String>,
 }
@@ -103,7 +103,7 @@ struct WorkArgs {
 /// Runs a command of `webloom node`.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached.
+/// The broker rejects the call or cannot be reached.
 pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
     let command = args.command;
     args.remote.run(async |shell| match command {
@@ -119,11 +119,11 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
         NodeCommand::Enable(NodeRef { node }) => {
             let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.post(&["nodes", &node, "enable"], &[], &json!({})).await?;
-            shell.show(&answer, |_| format!("node {node} is given work"))
+            shell.show(&answer, |_| format!("node {node} is enabled"))
         }
-        NodeCommand::Disable(args) => set_work(&shell, &args, "disable", "is given no more work").await,
-        NodeCommand::Drain(args) => set_work(&shell, &args, "drain", "finishes what it has, and ends").await,
-        NodeCommand::Exit(args) => set_work(&shell, &args, "exit", "is told to end").await,
+        NodeCommand::Disable(args) => set_work(&shell, &args, "disable", "gets no more work").await,
+        NodeCommand::Drain(args) => set_work(&shell, &args, "drain", "finishes its current work and exits").await,
+        NodeCommand::Exit(args) => set_work(&shell, &args, "exit", "is shutting down").await,
         NodeCommand::Remove { node: NodeRef { node }, force } => {
             let node = find(&shell.client, NODE, &node).await?;
             let answer = shell.client.delete_with(&["nodes", &node], &[("force", force.then(|| "true".to_owned()))]).await?;
@@ -134,7 +134,7 @@ pub fn run(args: NodeArgs) -> Result<ExitCode, Failure> {
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string());
             let query = [("from", at(from)), ("to", at(to))];
             let answer = shell.client.list(&["nodes", &node, "statuses"], &query, limit as usize).await?;
-            shell.show(&answer, |rows| table(rows, "nothing is known of it", &STATUSES))
+            shell.show(&answer, |rows| table(rows, "the node has no statuses", &STATUSES))
         }
     })
 }

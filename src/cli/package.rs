@@ -33,17 +33,17 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum PackageCommand {
-    /// Hand a zip or a tar.gz to the broker; prints the address that --package takes
+    /// Upload a zip or a tar.gz to the broker; prints the address for --package
     Push {
         /// The file
         file: PathBuf,
-        /// What it is called, for people [default: the name of the file]
+        /// A name for people [default: the name of the file]
         #[arg(long)]
         name: Option<String>,
     },
-    /// List the packages that the broker keeps, the newest first
+    /// List the packages that the broker stores, newest first
     List,
-    /// Forget a package that no job uses
+    /// Delete a package that no job uses
     Remove {
         /// The package: its SHA-256, digits that it begins or ends with, or its name if no other has it
         package: String,
@@ -69,11 +69,10 @@ fn name_of(path: &Path) -> Option<String> {
     path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// The address of a package at the broker: of a file, which is handed over unless the broker has the same bytes already, or unless
-/// it is only asked what would be done.
+/// The address of a package at the broker. A file is uploaded, unless the broker already has the same bytes or this is a dry run.
 ///
 /// # Errors
-/// It is neither an address nor a package, or the broker refuses it.
+/// It is neither an address nor a package, or the broker rejects it.
 pub async fn address_of(shell: &Shell, package: &str, is_dry: bool) -> Result<String, Failure> {
     if package.is_empty() || package.starts_with("http://") || package.starts_with("https://") || package.starts_with(PACKAGES) {
         return Ok(package.to_owned());
@@ -96,7 +95,7 @@ pub async fn address_of(shell: &Shell, package: &str, is_dry: bool) -> Result<St
 /// Runs a command of `webloom package`.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached, or the file cannot be read.
+/// The broker rejects the call or cannot be reached, or the file cannot be read.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let command = args.command;
     args.remote.run(async |shell| match command {
@@ -112,7 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         PackageCommand::Remove { package } => {
             let sha256 = find(&shell.client, PACKAGE, &package).await?;
             let answer = shell.client.delete(&["packages", &sha256]).await?;
-            shell.show(&answer, |_| format!("package {sha256} is gone"))
+            shell.show(&answer, |_| format!("package {sha256} is deleted"))
         }
     })
 }

@@ -1,4 +1,4 @@
-//! What the commands that ask a broker have in common: where it is, how its answers are shown, how the program ends.
+//! Common parts of the commands that call a broker: its address, the output format, the exit code.
 
 use super::client::{Answer, Client};
 use super::failure::Failure;
@@ -12,13 +12,13 @@ use std::future::Future;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// Whose token is taken where there are several: the one that may do the most.
+/// If there are several tokens, the role whose token is used: the one with the most permissions.
 const CALLERS: [&str; 4] = ["admin", "readonly", "worker", "agent"];
 
-/// Flags of every command that asks a broker.
+/// Flags of every command that calls a broker.
 #[derive(ClapArgs)]
 pub struct Remote {
-    /// Where the broker is; of several brokers on one database all, with commas between them
+    /// The broker's URL; for several brokers on one database all URLs, separated by commas
     #[arg(
         long,
         env = "WEBLOOM_BROKER",
@@ -28,16 +28,16 @@ pub struct Remote {
         help_heading = CONNECTION
     )]
     broker: Addresses,
-    /// The token to show it, if it asks for one; of several (`admin:…,agent:…`) the admin's
+    /// The token for the broker, if it needs one; of several (`admin:…,agent:…`) the admin's
     #[arg(long, env = "WEBLOOM_TOKEN", global = true, hide_env_values = true, help_heading = CONNECTION)]
     token: Option<String>,
-    /// How the answer is printed [default: table]
+    /// The output format [default: table]
     #[arg(long, short, global = true, value_name = "FORMAT", help_heading = OUTPUT)]
     output: Option<Format>,
     /// The same as --output json
     #[arg(long, global = true, conflicts_with = "output", help_heading = OUTPUT)]
     json: bool,
-    /// Tables without their first line
+    /// Tables without a header line
     #[arg(long, global = true, help_heading = OUTPUT)]
     no_headers: bool,
     /// Exact times in UTC, instead of `3 min ago`
@@ -45,7 +45,7 @@ pub struct Remote {
     utc: bool,
 }
 
-/// Headings of flags that many commands have.
+/// Help heading of flags that many commands have.
 pub const CONNECTION: &str = "Connection";
 const OUTPUT: &str = "Output";
 
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-/// A broker that can be asked, and how its answers are to be shown.
+/// A broker to call, and the output format.
 #[derive(Debug)]
 pub struct Shell {
     /// The broker.
@@ -66,7 +66,7 @@ pub struct Shell {
 }
 
 impl Remote {
-    /// Sets how answers are to be shown, and gives it.
+    /// Sets the output format and returns it.
     pub fn look(&self) -> Look {
         let format = if self.json { Format::Json } else { self.output.unwrap_or_default() };
         let look = Look { format, no_headers: self.no_headers, utc: self.utc };
@@ -77,7 +77,7 @@ impl Remote {
     /// Runs a command against the broker.
     ///
     /// # Errors
-    /// What the command says.
+    /// The errors of the command.
     pub fn run<F: Future<Output = Result<ExitCode, Failure>>>(self, command: impl FnOnce(Shell) -> F) -> Result<ExitCode, Failure> {
         let is_document = self.look().is_document();
         let client = Client::new(self.broker, self.token.as_deref().map(|text| own(text, &CALLERS).1.to_owned()))?;
@@ -86,14 +86,14 @@ impl Remote {
 }
 
 impl Shell {
-    /// Prints an answer: as it came, or as `show` has it.
+    /// Prints a response: unchanged, or formatted by `show`.
     ///
     /// # Errors
-    /// It is not JSON, or nobody reads.
+    /// It is not JSON, or the reader closed the pipe.
     pub fn show(&self, answer: &Answer, show: impl FnOnce(&Value) -> String) -> Result<ExitCode, Failure> {
         let value = answer.value()?;
         match Look::get().format {
-            // As it came, with all its digits.
+            // Unchanged, with all digits of its numbers.
             Format::Json => print(answer.text.trim_end())?,
             Format::Yaml => print_document(&value)?,
             Format::Name => print(&names(&value))?,
@@ -106,19 +106,19 @@ impl Shell {
 /// Prints a value as JSON or as YAML.
 ///
 /// # Errors
-/// Nobody reads, or it cannot be written.
+/// The reader closed the pipe, or the value cannot be written.
 pub fn print_document(value: &Value) -> Result<(), Failure> {
     if Look::get().format != Format::Yaml {
         return print(&value.to_string());
     }
-    let text = serde_saphyr::to_string(value).map_err(|e| Failure::Refused(format!("the answer cannot be written as YAML: {e}")))?;
+    let text = serde_saphyr::to_string(value).map_err(|e| Failure::Refused(format!("cannot write the response as YAML: {e}")))?;
     print(text.trim_end())
 }
 
-/// Prints lines on standard output; of an empty text nothing.
+/// Prints lines on standard output; an empty text prints nothing.
 ///
 /// # Errors
-/// Nobody reads, or they cannot be written.
+/// The reader closed the pipe, or the lines cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `webloom site`: the sites that runs ask, from a shell.
+//! `webloom site`: the sites that runs request.
 
 use super::failure::Failure;
 use super::remote::Remote;
@@ -54,37 +54,37 @@ struct SiteRef {
 
 #[derive(Debug, Subcommand)]
 enum SiteCommand {
-    /// List sites that runs have asked lately, are held, or fail
+    /// List sites that runs requested lately, that are on hold, or that fail
     List {
-        /// Only those that are held
+        /// Only sites on hold
         #[arg(long)]
         held: bool,
-        /// Only those whose name has this part
+        /// Only sites whose name contains this
         #[arg(long, value_name = "PART")]
         name: Option<String>,
-        /// At most so many
+        /// Maximum number of sites
         #[arg(long, default_value_t = 50, value_parser = super::limit())]
         limit: u32,
     },
-    /// Hold a site: no run begins a request there until the time is over, and nodes drop what they have of it
+    /// Put a site on hold: no run starts a request there until the hold ends, and nodes drop their blocks of it
     Hold {
         #[command(flatten)]
         site: SiteRef,
         #[command(flatten)]
         time: HoldTime,
     },
-    /// End the hold of a site, whatever its reason; runs go on at once, at the site's pace
+    /// End the hold of a site, whatever its reason; runs continue at once, at the site's pace
     Release(SiteRef),
 }
 
-/// How long.
+/// The length of a hold.
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 struct HoldTime {
-    /// For so long: 10m, 2h or 1d, at most 49d
+    /// For this long: 10m, 2h or 1d, at most 49d
     #[arg(long = "for", value_name = "TIME", value_parser = duration_ms)]
     span_ms: Option<u64>,
-    /// Until this instant: RFC 3339, or +2h
+    /// Until this time: RFC 3339, or +2h
     #[arg(long, value_name = "INSTANT", value_parser = instant)]
     until: Option<Timestamp>,
 }
@@ -92,7 +92,7 @@ struct HoldTime {
 /// Runs a command of `webloom site`.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached.
+/// The broker rejects the call or cannot be reached.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let command = args.command;
     args.remote.run(async |shell| match command {

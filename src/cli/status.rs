@@ -1,4 +1,4 @@
-//! `webloom status`: how a broker and its fleet are, on one screen.
+//! `webloom status`: the state of a broker and its fleet, on one screen.
 
 use super::failure::Failure;
 use super::look::{Format, Look};
@@ -11,22 +11,22 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// What it ends with if something needs attention.
+/// Exit code if something needs attention.
 const UNWELL: u8 = 3;
-/// A fire, or a run that waits, is late after this.
+/// A fire, or a waiting run, is late after this.
 const LATE_MS: i64 = 60_000;
-/// What is counted at most.
+/// The largest count.
 const MOST: usize = 1_000;
-/// Failures that are shown.
+/// Number of failures shown.
 const SHOWN: usize = 5;
 const DAY_MS: i64 = 86_400_000;
 
 /// Flags of `webloom status`.
 ///
-/// Shows who leads, how many nodes and workers are there, how many runs are in which state, the latest failures of the last 24
-/// hours, and what needs attention: no broker leads, an enabled node is offline, a job is more than a minute late, a run waits for
-/// more than a minute. Exit code 0 if nothing does, 3 if something does, 1 if no broker answers. A token of the role readonly
-/// is enough. A broker that stands by answers too, without what only the leader knows.
+/// Shows the leader, the number of nodes and workers, the number of runs in each state, the latest failures of the last 24 hours, and
+/// what needs attention: no broker leads, an enabled node is offline, a job is more than a minute late, a run waits for more than a
+/// minute. Exit code 0 if nothing needs attention, 3 if something does, 1 if no broker answers. A token of the role readonly is enough. A
+/// standby answers too, without the data that only the leader has.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
@@ -39,7 +39,7 @@ const FAILED: [Column; 4] =
 /// Runs the command.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached.
+/// The broker rejects the call or cannot be reached.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     args.remote.run(async |shell| {
         let status = gather(&shell).await?;
@@ -52,14 +52,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// All that is shown, as one document.
+/// Collects everything into one document.
 async fn gather(shell: &Shell) -> Result<Value, Failure> {
     let client = &shell.client;
     let list = async |path: &str, query: &[(&str, &str)], limit: usize| {
         let query: Vec<(&str, Option<String>)> = query.iter().map(|(key, value)| (*key, Some((*value).to_owned()))).collect();
         client.list(&[path], &query, limit).await?.value()
     };
-    // With the addresses of several brokers this finds the one that leads; else it says that this one does not.
+    // With the addresses of several brokers this finds the leader; otherwise it shows whether this one leads.
     let leads = client.get(&["", "readyz"], &[]).await.is_ok();
     let brokers = client.get(&["brokers"], &[]).await?.value()?;
     let nodes = client.get(&["nodes"], &[]).await?.value()?;
@@ -86,7 +86,7 @@ async fn gather(shell: &Shell) -> Result<Value, Failure> {
     }))
 }
 
-/// Runs by state, of the broker's metrics.
+/// Runs by state, from the broker's metrics.
 fn runs(figures: &str) -> Value {
     let state = |line: &str| {
         let (state, count) = line.strip_prefix("webloom_runs{state=\"")?.split_once("\"} ")?;
@@ -100,13 +100,13 @@ fn is_past(value: &Value, key: &str, ms: i64) -> bool {
     at.is_some_and(|at| Timestamp::now().0 - at.timestamp_millis() > ms)
 }
 
-/// What somebody is to look at, a sentence each.
+/// What an operator should look at, one sentence each.
 fn attention(leads: bool, brokers: &Value, nodes: &Value, next: &Value, waiting: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if !items(brokers).iter().any(|broker| broker["role"] == "leader") {
         found.push("no broker leads".to_owned());
     }
-    // Only the leader knows who is there.
+    // Only the leader knows which nodes are online.
     let lost = |node: &&Value| leads && node["isOnline"] == false && node["isEnabled"] != false && node["isDraining"] != true;
     for node in items(nodes).iter().filter(lost) {
         let name = some(node, "name").map(|name| format!(" {name}")).unwrap_or_default();
@@ -115,7 +115,7 @@ fn attention(leads: bool, brokers: &Value, nodes: &Value, next: &Value, waiting:
     for job in items(next).iter().filter(|job| is_past(job, "nextFire", LATE_MS)) {
         found.push(format!("job {} is late: it was to run {}", cell(job, "name"), time(job, "nextFire")));
     }
-    // One that is to wait until an instant is not late before it.
+    // A run that waits for a set time is not late before it.
     let is_due = |run: &&Value| run["notBefore"].is_null() && is_past(run, "creationTime", LATE_MS);
     for run in items(waiting).iter().filter(is_due) {
         let id = cell(run, "identity");
@@ -132,7 +132,7 @@ fn screen(status: &Value) -> String {
     let peers = |key: &str| {
         let peers = &status[key];
         let online = match &peers["online"] {
-            Value::Null => "who is online is known to the leader".to_owned(),
+            Value::Null => "only the leader knows the number online".to_owned(),
             online => format!("{online} online"),
         };
         let disabled = peers["disabled"].as_u64().filter(|n| *n > 0).map(|n| format!(", {n} disabled")).unwrap_or_default();

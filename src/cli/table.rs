@@ -1,4 +1,4 @@
-//! Answers for people: tables without lines, that grep and awk can read, and texts that cannot play tricks on a terminal.
+//! Output for people: tables without borders, which grep and awk can process, and texts without terminal control characters.
 
 use super::look::{Format, Look};
 use super::times;
@@ -7,14 +7,14 @@ use serde_json::Value;
 use std::borrow::Cow;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What stands in a place that has nothing.
+/// The text of an empty cell.
 pub const NOTHING: &str = "-";
 
-/// Columns of text that a table has at most, unless the terminal is wider.
+/// Maximum width of a table, in columns of text, unless the terminal is wider.
 const WIDTH: usize = 100;
-/// Digits of an id, if they tell it from all others of the table.
+/// Digits of a shortened id, if they are unique in the table.
 const SHORT: usize = 8;
-/// A column is not cut to less than this.
+/// Minimum width of a cut column.
 const NARROWEST: usize = 8;
 
 /// A column of a table.
@@ -39,27 +39,27 @@ impl Column {
         Self { head: Cow::Borrowed(head), kind, is_wide: false }
     }
 
-    /// A member.
+    /// A column with one member.
     pub const fn text(head: &'static str, key: &'static str) -> Self {
         Self::new(head, Kind::Text(key))
     }
 
-    /// What is made of several members.
+    /// A column computed from several members.
     pub const fn of(head: &'static str, cell: fn(&Value) -> String) -> Self {
         Self::new(head, Kind::Of(cell))
     }
 
-    /// An id: its last digits, since ids that are made at one time begin alike; all of them in a wide table.
+    /// An id: its last digits, because ids created at one time begin alike; all digits in a wide table.
     pub const fn id(head: &'static str, key: &'static str) -> Self {
         Self::new(head, Kind::Id(key))
     }
 
-    /// An instant, as `3 min ago`.
+    /// A time, as `3 min ago`.
     pub const fn time(head: &'static str, key: &'static str) -> Self {
         Self::new(head, Kind::Time(key))
     }
 
-    /// An instant that is always exact.
+    /// A time that is always exact.
     pub const fn exact(head: &'static str, key: &'static str) -> Self {
         Self::new(head, Kind::Exact(key))
     }
@@ -70,7 +70,7 @@ impl Column {
         self
     }
 
-    /// Under another head.
+    /// With another header.
     pub fn under(mut self, head: String) -> Self {
         self.head = head.into();
         self
@@ -90,7 +90,7 @@ impl Column {
     }
 }
 
-/// A table of these items of a list; `none` if there are none. Says if there are more than are shown.
+/// A table of the items of a list; `none` if there are none. Adds a note if there are more items.
 pub fn list(answer: &Value, none: &str, columns: &[Column]) -> String {
     let items = items(answer);
     if items.is_empty() {
@@ -104,7 +104,7 @@ fn width() -> usize {
     comfy_table::Table::new().width().map_or(WIDTH, |columns| usize::from(columns).max(WIDTH))
 }
 
-/// One line for each item, never wrapped, columns two blanks apart.
+/// One line per item, never wrapped, columns two blanks apart.
 fn table(items: &[Value], columns: &[Column], look: Look, width: usize) -> String {
     let is_wide = look.format == Format::Wide;
     let columns: Vec<&Column> = columns.iter().filter(|column| is_wide || !column.is_wide).collect();
@@ -139,7 +139,7 @@ fn table(items: &[Value], columns: &[Column], look: Look, width: usize) -> Strin
     table.trim_fmt()
 }
 
-/// The last digits of ids, as many as tell all of them apart.
+/// The last digits of ids, as many as make all of them unique.
 fn shorten(ids: Vec<String>) -> Vec<String> {
     let end = |id: &str, length: usize| match id.len().checked_sub(length) {
         Some(from) if id.is_ascii() => id[from..].to_owned(),
@@ -154,7 +154,7 @@ fn shorten(ids: Vec<String>) -> Vec<String> {
     ids.iter().map(|id| end(id, length)).collect()
 }
 
-/// Cuts the widest columns of text until the table is as narrow as this.
+/// Cuts the widest columns of text until the table fits into this width.
 fn fit(columns: &[&Column], cells: &mut [Vec<String>], width: usize) {
     let of = |column: &Column, texts: &[String]| texts.iter().map(|text| text.width()).chain([column.head.width()]).max().unwrap_or(0);
     let mut widths: Vec<usize> = columns.iter().zip(cells.iter()).map(|(column, texts)| of(column, texts)).collect();
@@ -170,7 +170,7 @@ fn fit(columns: &[&Column], cells: &mut [Vec<String>], width: usize) {
     }
 }
 
-/// Words that say how something is doing.
+/// The colour of words that describe a state.
 fn colour_of(text: &str) -> Option<Color> {
     match text {
         "failed" | "missed" | "error" | "critical" | "offline" => Some(Color::Red),
@@ -181,19 +181,19 @@ fn colour_of(text: &str) -> Option<Color> {
     }
 }
 
-/// Name and value, one a line: for a single thing. What is absent is left out.
+/// Name and value, one per line, for a single entry. Absent values are omitted.
 pub fn card(rows: &[(&str, Option<String>)]) -> String {
     let width = rows.iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = rows.iter().filter_map(|(name, value)| Some(format!("{name:width$}  {}", value.as_ref()?)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The items of a list, with a frame around it or without.
+/// The items of a list, with or without the page object around it.
 pub fn items(answer: &Value) -> &[Value] {
     answer["items"].as_array().or_else(|| answer.as_array()).map_or(&[], Vec::as_slice)
 }
 
-/// What the things of an answer are called by, one a line: the name where it is unique, else the id.
+/// The names of the entries of a response, one per line: the name where it is unique, otherwise the id.
 pub fn names(answer: &Value) -> String {
     let things = if answer.is_array() || answer["items"].is_array() { items(answer) } else { std::slice::from_ref(answer) };
     let keys = |thing: &Value| match thing["classNames"].is_array() {
@@ -205,7 +205,7 @@ pub fn names(answer: &Value) -> String {
     things.iter().filter_map(name).collect::<Vec<_>>().join("\n")
 }
 
-/// A member as a text, if it is there.
+/// A member as text, if it is present.
 pub fn some(value: &Value, key: &str) -> Option<String> {
     match &value[key] {
         Value::Null => None,
@@ -217,17 +217,17 @@ pub fn some(value: &Value, key: &str) -> Option<String> {
     .filter(|text| !text.is_empty())
 }
 
-/// A member as a text for a cell.
+/// A member as text for a cell.
 pub fn cell(value: &Value, key: &str) -> String {
     some(value, key).unwrap_or_else(|| NOTHING.to_owned())
 }
 
-/// Without characters that move a terminal's cursor, change its colours or break a line.
+/// Removes characters that move a terminal's cursor, change its colours or break a line.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { if matches!(c, '\n' | '\t' | '\r') { ' ' } else { '\u{fffd}' } } else { c }).collect()
 }
 
-/// At most so many columns of a terminal.
+/// Cuts a text to this many columns of a terminal.
 pub fn cut(text: &str, most: usize) -> String {
     if text.width() <= most {
         return text.to_owned();

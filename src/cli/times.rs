@@ -1,4 +1,4 @@
-//! Times as people read them: `3 min ago`, `in 2 h`; exact ones in UTC.
+//! Times for people: `3 min ago`, `in 2 h`; exact ones in UTC.
 
 use super::look::Look;
 use super::table::{NOTHING, plain, some};
@@ -6,7 +6,7 @@ use crate::domain::time::Timestamp;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 
-/// An instant for a card, both ways, if it is there.
+/// A time for a card, in both forms, if it is present.
 pub fn some_time(value: &Value, key: &str) -> Option<String> {
     let text = value[key].as_str()?;
     let exact = exact(text);
@@ -16,25 +16,25 @@ pub fn some_time(value: &Value, key: &str) -> Option<String> {
     Some(relative(text).map_or_else(|| exact.clone(), |relative| format!("{relative} ({exact})")))
 }
 
-/// An instant and who it was, if they are there.
+/// A time and its author, if they are present.
 pub fn since(value: &Value, at: &str, by: &str) -> Option<String> {
     let by = some(value, by).map(|by| format!(" by {by}")).unwrap_or_default();
     some_time(value, at).map(|at| format!("{at}{by}"))
 }
 
-/// An instant for a cell.
+/// A time for a cell.
 pub fn time(value: &Value, key: &str) -> String {
     let Some(text) = value[key].as_str() else { return NOTHING.to_owned() };
     let relative = if Look::get().utc { None } else { relative(text) };
     relative.unwrap_or_else(|| exact(text))
 }
 
-/// An instant for a cell that is a name of something: of a planned instant, a line of a log.
+/// An exact time for a cell that identifies something: a scheduled time, a log line.
 pub fn exact_time(value: &Value, key: &str) -> String {
     value[key].as_str().map_or_else(|| NOTHING.to_owned(), exact)
 }
 
-/// An instant in UTC; milliseconds only if they are not zero, so that what is copied is exact.
+/// A time in UTC; with milliseconds only if they are not zero, so that a copied time is exact.
 pub fn exact(text: &str) -> String {
     let Ok(time) = DateTime::parse_from_rfc3339(text) else { return plain(text) };
     let form = if time.timestamp_subsec_millis() == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
@@ -46,7 +46,7 @@ fn relative(text: &str) -> Option<String> {
     Some(from_now(at - Timestamp::now().0))
 }
 
-/// This many milliseconds ahead, or, if negative, in the past; in one unit, cut off below it.
+/// This many milliseconds ahead or, if negative, in the past; in one unit, rounded down.
 fn from_now(ms: i64) -> String {
     let seconds = ms.unsigned_abs() / 1_000;
     let (count, unit) = match seconds {
@@ -59,7 +59,7 @@ fn from_now(ms: i64) -> String {
     if ms < 0 { format!("{count} {unit} ago") } else { format!("in {count} {unit}") }
 }
 
-/// A span of time in words: `1h 30m`.
+/// A duration as text: `1h 30m`.
 pub fn span(ms: u64) -> String {
     if ms == 0 {
         return "0s".to_owned();

@@ -1,4 +1,4 @@
-//! Values as people write them on a command line, and files that hold jobs.
+//! Parses values of the command line, and files that contain jobs.
 
 use super::failure::Failure;
 use crate::domain::time::Timestamp;
@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read, in bytes.
+/// The largest accepted file, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// A span of time in milliseconds: `500ms`, `30s`, `1h 30m`, `1d`, `0`.
+/// A duration in milliseconds: `500ms`, `30s`, `1h 30m`, `1d`, `0`.
 pub fn duration_ms(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "a time with its unit is expected: 500ms, 30s, 5m, 2h or 1d";
     let text = text.trim();
@@ -31,15 +31,15 @@ pub fn duration_ms(text: &str) -> Result<u64, String> {
 
 const INSTANT: &str = "an instant is expected: 2026-12-24T18:00:00Z, 2026-12-24 (its midnight), now, +2h or -30m";
 
-/// An instant: RFC 3339, a date (its midnight in UTC), `now`, or a span of time from now (`+2h`, `-30m`).
+/// A time: RFC 3339, a date (its midnight in UTC), `now`, or a duration from now (`+2h`, `-30m`).
 pub fn instant(text: &str) -> Result<Timestamp, String> {
     text.parse::<When>().and_then(|when| when.at(None))
 }
 
-/// An instant as it is written: what a date means depends on the zone.
+/// A time as written: the meaning of a date depends on the zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {
-    /// This very instant.
+    /// An exact time.
     At(Timestamp),
     /// The midnight of a date.
     Date(String),
@@ -68,14 +68,14 @@ impl std::str::FromStr for When {
 }
 
 impl When {
-    /// The instant; of a date the midnight in this zone, or in UTC.
+    /// The time; for a date, the midnight in this zone, or in UTC.
     ///
     /// # Errors
     /// It is out of range.
     pub fn at(&self, zone: Option<&str>) -> Result<Timestamp, String> {
         match self {
             Self::At(at) => Ok(*at),
-            // That there is no such zone is told where it is given.
+            // An unknown zone is reported where it is given.
             Self::Date(text) => zone.and_then(|name| Zone::named(name).ok()).unwrap_or_else(Zone::utc).instant(text),
         }
     }
@@ -102,7 +102,7 @@ pub fn header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A text, or with `@` in front the file that holds it (`@-`: standard input).
+/// A text, or with a leading `@` the content of this file (`@-`: standard input).
 pub fn text_or_file(text: &str) -> Result<String, Failure> {
     match text.strip_prefix('@') {
         Some(path) => read(Path::new(path)),
@@ -110,7 +110,7 @@ pub fn text_or_file(text: &str) -> Result<String, Failure> {
     }
 }
 
-/// A file of a line of flags; `-` is standard input.
+/// Reads a file that a flag names; `-` is standard input.
 pub fn read(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let result = if path == Path::new("-") {
@@ -122,7 +122,7 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// A file that cannot be read.
+/// The error for an unreadable file.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Usage(why_unreadable(path, error))
 }
@@ -139,12 +139,12 @@ pub fn why_unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("cannot read {}: {why}", path.display())
 }
 
-/// It is JSON by its first character; everything else is YAML.
+/// Whether the text is JSON, by its first character; otherwise it is YAML.
 pub fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
-/// What a file of YAML or JSON says; none: nothing.
+/// Parses a file of YAML or JSON; `None` without a path.
 pub fn document(path: Option<&PathBuf>) -> Result<Option<Value>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let text = read(path)?;

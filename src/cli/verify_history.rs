@@ -1,4 +1,4 @@
-//! `webloom verify-history`: the proof, from a store file alone, that nothing planned was lost.
+//! `webloom verify-history`: proves from a store file alone that no scheduled time was lost.
 
 use super::failure::Failure;
 use super::remote::print;
@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 /// Flags of `webloom verify-history`.
 ///
-/// The plan of each job is worked out anew from all that it was defined as, and compared with the ledger of fires: each
-/// instant must stand there once, and nothing else. Then ledger and runs are compared. The file is only read; a broker
-/// may have it open. Exit code 1 if anything does not fit.
+/// Computes the schedule of each job again from all its stored definitions, and compares it with the ledger of fires: each scheduled time
+/// must be there once, and nothing else. Then it compares the ledger with the runs. It only reads the file; a broker may have it open.
+/// Exit code 1 if there is any discrepancy.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
     /// The store file of a broker
@@ -30,7 +30,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// The file is no store.
+/// The file is not a store.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let refused = |e: crate::store::StoreError| Failure::Refused(e.to_string());
     let database = parse_database(&args.database).map_err(|e| Failure::Refused(format!("--database: {e}")))?;

@@ -1,11 +1,11 @@
-//! The API's own words as values of flags, so that no list of them is written twice.
+//! The API's enum values as values of flags, so that no list of them is repeated.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-/// The words of an enum of the API with their meanings, as its schema has them. `queueOne` may be written `queue-one`, too; the
-/// value is the API's word.
+/// The values of an enum of the API with their descriptions, from its schema. `queueOne` may also be written `queue-one`; the result is
+/// the API's value.
 pub fn words<T: JsonSchema>() -> impl TypedValueParser<Value = String> {
     let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
     let words = words_of(&schema);
@@ -18,7 +18,7 @@ pub fn words<T: JsonSchema>() -> impl TypedValueParser<Value = String> {
         .map(move |text| words.iter().map(|(word, _)| word).find(|word| kebab(word) == text).cloned().unwrap_or(text))
 }
 
-/// Words of a list that is no enum.
+/// Values of a list that is not an enum.
 pub fn one_of(words: &[&'static str]) -> PossibleValuesParser {
     PossibleValuesParser::new(words.iter().copied())
 }

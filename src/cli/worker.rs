@@ -1,4 +1,4 @@
-//! `webloom worker`: the programs that say what is to be done, and what an operator says of them.
+//! `webloom worker`: the programs that produce requests and handle tasks, and operators' orders to them.
 
 use super::failure::Failure;
 use super::find::{WORKER, find};
@@ -48,12 +48,12 @@ struct WorkerRef {
     worker: String,
 }
 
-/// A worker, and why.
+/// A worker, and a reason.
 #[derive(Debug, ClapArgs)]
 struct Word {
     #[command(flatten)]
     worker: WorkerRef,
-    /// Why, for people and for the worker
+    /// The reason, for people and for the worker
     #[arg(long)]
     reason: Option<String>,
 }
@@ -64,27 +64,27 @@ enum WorkerCommand {
     List(ListArgs),
     /// Show a worker
     Show(WorkerRef),
-    /// Give a worker work again
+    /// Enable a worker: it gets work again
     Enable(WorkerRef),
-    /// Give a worker nothing new; what it has it may finish
+    /// Stop sending work to a worker; it may finish its current work
     Disable(Word),
-    /// Give a worker nothing new, and tell it to leave when it is done
+    /// Stop sending work to a worker, and order it to leave when its current work is finished
     Drain(Word),
-    /// Put a worker out: what it has goes to others, and it is refused until it is allowed
+    /// Kick a worker: its work goes to other workers, and it is rejected until it is allowed again
     Kick(Word),
-    /// Let a worker in again that was put out
+    /// Admit a kicked worker again
     Allow(WorkerRef),
     /// Delete a worker that is not connected
     Forget {
         #[command(flatten)]
         worker: WorkerRef,
-        /// Also if it is connected: it is put out, and what it has goes to others
+        /// Also delete a connected worker: it is evicted, and its work goes to other workers
         #[arg(long)]
         force: bool,
     },
-    /// List who watched which class from when to when
+    /// List which worker watched which class from when to when
     Watches {
-        /// At most so many
+        /// Maximum number of watches
         #[arg(long, default_value_t = 100, value_parser = super::limit())]
         limit: u32,
     },
@@ -93,19 +93,19 @@ enum WorkerCommand {
 /// Flags of `worker list`.
 #[derive(Debug, ClapArgs)]
 struct ListArgs {
-    /// Only those that are there
+    /// Only connected workers
     #[arg(long, conflicts_with = "offline")]
     online: bool,
-    /// Only those that are not there
+    /// Only workers that are not connected
     #[arg(long)]
     offline: bool,
-    /// Only those in this state
+    /// Only workers in this state
     #[arg(long, value_parser = words::<WorkerState>())]
     state: Option<String>,
-    /// Only those of this group
+    /// Only workers of this group
     #[arg(long)]
     group: Option<String>,
-    /// At most so many
+    /// Maximum number of workers
     #[arg(long, default_value_t = 100, value_parser = super::limit())]
     limit: u32,
 }
@@ -113,7 +113,7 @@ struct ListArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached.
+/// The broker rejects the call or cannot be reached.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let command = args.command;
     args.remote.run(async |shell| match command {
@@ -123,15 +123,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             let answer = shell.client.get(&["workers", &id], &[]).await?;
             shell.show(&answer, describe)
         }
-        WorkerCommand::Enable(worker) => order(&shell, &worker, "enable", None, "is given work").await,
-        WorkerCommand::Disable(word) => order(&shell, &word.worker, "disable", word.reason, "is given nothing new").await,
-        WorkerCommand::Drain(word) => order(&shell, &word.worker, "drain", word.reason, "finishes what it has, and leaves").await,
-        WorkerCommand::Kick(word) => order(&shell, &word.worker, "kick", word.reason, "is put out").await,
-        WorkerCommand::Allow(worker) => order(&shell, &worker, "allow", None, "may come again").await,
+        WorkerCommand::Enable(worker) => order(&shell, &worker, "enable", None, "is enabled").await,
+        WorkerCommand::Disable(word) => order(&shell, &word.worker, "disable", word.reason, "gets no more work").await,
+        WorkerCommand::Drain(word) => order(&shell, &word.worker, "drain", word.reason, "finishes its current work and leaves").await,
+        WorkerCommand::Kick(word) => order(&shell, &word.worker, "kick", word.reason, "is kicked").await,
+        WorkerCommand::Allow(worker) => order(&shell, &worker, "allow", None, "is admitted again").await,
         WorkerCommand::Forget { worker, force } => {
             let id = find(&shell.client, WORKER, &worker.worker).await?;
             let answer = shell.client.delete_with(&["workers", &id], &[("force", force.then(|| "true".to_owned()))]).await?;
-            shell.show(&answer, |_| format!("worker {id} is forgotten"))
+            shell.show(&answer, |_| format!("worker {id} is deleted"))
         }
         WorkerCommand::Watches { limit } => watches(&shell, limit).await,
     })
@@ -184,5 +184,5 @@ fn describe(worker: &Value) -> String {
 
 async fn watches(shell: &Shell, limit: u32) -> Result<ExitCode, Failure> {
     let answer = shell.client.list(&["workers", "watches"], &[], limit as usize).await?;
-    shell.show(&answer, |watches| table(watches, "no worker has watched anything", &WATCHES))
+    shell.show(&answer, |watches| table(watches, "there are no watches", &WATCHES))
 }

@@ -1,11 +1,11 @@
-//! The least depth of each page, where a crawl goes only so deep.
+//! The least depth of each page, for a crawl with a depth limit.
 //!
-//! Answers come in any order, so a page may first be found by a long way and later by a shorter one. What is too deep by the first
-//! way may be within the limit by the second: then the links of the page, and of those behind it, count from the lesser depth. So the
-//! links of what was read stand in a file beside the crawl's state, one compressed record for each page, written before the page is
-//! acknowledged; in memory stay a hash, a depth and a place for each page. Pages up to the second link are never found by a shorter
-//! way, and have no record: the first block holds the start alone, and whatever it links to is known before anything else. Where there
-//! are several starts this holds up to the first link only.
+//! Responses come in any order, so a page may first be found by a long path and later by a shorter one. A page that is too deep by the
+//! first path may be within the limit by the second: then the links of the page, and of those behind it, count from the lesser depth. So
+//! the links of processed pages are stored in a file beside the crawl's state, one compressed record per page, written before the page is
+//! acknowledged; memory holds a hash, a depth and a file offset for each page. Pages up to the second link are never found by a shorter
+//! path, and have no record: the first block holds only the start, and all its links are known before anything else. With several starts
+//! this holds only up to the first link.
 
 use super::lines::key;
 use serde::{Deserialize, Serialize};
@@ -14,25 +14,25 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-/// Pages of this depth and less are found by a shortest way, where one start is alone in the first block.
+/// Pages up to this depth are always found by a shortest path, if a single start is alone in the first block.
 const ALWAYS_LEAST: u32 = 2;
-/// The same where a crawl begins at several pages, whose answers come in any order.
+/// The same for a crawl with several starts, whose responses come in any order.
 const ALWAYS_LEAST_OF_SEVERAL: u32 = 1;
-/// zstd's level.
+/// Compression level of zstd.
 const LEVEL: i32 = 1;
-/// The largest record that is read back, decompressed.
+/// The largest record that is read, decompressed.
 const MOST_RECORD: usize = 1 << 30;
 
-/// The links of a page, as they are followed.
+/// The followed links of a page.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
-    /// The page that was asked for.
+    /// The requested URL of the page.
     pub page: String,
-    /// What the lines of its links name as their referrer.
+    /// The referrer for the lines of its links.
     pub referrer: String,
-    /// The depth by which it was read.
+    /// The depth at which it was processed.
     pub depth: u32,
-    /// Where its links lead, without fragments.
+    /// The targets of its links, without fragments.
     pub links: Vec<String>,
 }
 
@@ -40,11 +40,11 @@ pub struct Links {
 struct Known {
     depth: u32,
     is_read: bool,
-    /// Where the record of its links begins, if it has one.
+    /// The file offset of the record of its links, if it has one.
     place: Option<u64>,
 }
 
-/// The depths that are known.
+/// The known depths.
 #[derive(Debug)]
 pub struct Depths {
     limit: u32,
@@ -52,12 +52,12 @@ pub struct Depths {
     file: File,
     end: u64,
     pages: HashMap<u64, Known>,
-    /// Pages that were found by a shorter way after they had been read: their places.
+    /// File offsets of pages for which a shorter path was found after they had been processed.
     improved: Vec<u64>,
 }
 
 impl Depths {
-    /// With the records of this file, or without any.
+    /// Opens the records of this file, or starts without any.
     ///
     /// # Errors
     /// It cannot be read or written.
@@ -68,21 +68,21 @@ impl Depths {
         Ok(depths)
     }
 
-    /// For a crawl with so many starts.
+    /// Sets the number of starts of the crawl.
     #[must_use]
     pub fn with_starts(mut self, starts: usize) -> Self {
         self.always_least = if starts > 1 { ALWAYS_LEAST_OF_SEVERAL } else { ALWAYS_LEAST };
         self
     }
 
-    /// The least depth of a page that came with this one.
+    /// The least depth of a page that was delivered with this depth.
     #[must_use]
     pub fn of(&self, page: &str, came_with: u32) -> u32 {
         self.pages.get(&key(page)).map_or(came_with, |known| known.depth.min(came_with))
     }
 
-    /// Takes the links of a page that was read. Gives the pages whose links are to be asked for, with their least depth: this one, and
-    /// those that it shortens the way to. Links that are deeper than the crawl goes are among them.
+    /// Adds the links of a processed page. Returns the pages whose links should be requested, with their least depth: this one, and those
+    /// to which it makes the path shorter. Links beyond the depth limit are included.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -90,7 +90,7 @@ impl Depths {
         let this = key(&page.page);
         let was = self.pages.get(&this).copied();
         page.depth = was.map_or(page.depth, |known| known.depth.min(page.depth));
-        // Delivered again: what was to follow may not have been taken.
+        // Delivered again: its follow-up requests may not have been accepted.
         let again = was.is_some_and(|known| known.is_read);
         let place = if page.depth > self.always_least && !again { Some(self.append(&page)?) } else { was.and_then(|known| known.place) };
         self.pages.insert(this, Known { depth: page.depth, is_read: true, place });
@@ -110,14 +110,14 @@ impl Depths {
             }
             out.push(page);
         }
-        // A page that was reached twice counts as what it is now.
+        // A page that was reached twice gets its present depth.
         for page in &mut out {
             page.depth = self.of(&page.page, page.depth);
         }
         Ok(out)
     }
 
-    /// A way of this length leads to a page. The place of its links, if they are to be looked at again.
+    /// Records a path of this length to a page. Returns the offset of its links, if they must be processed again.
     fn shorten(&mut self, page: u64, depth: u32) -> Option<u64> {
         if depth > self.limit {
             return None;
@@ -148,8 +148,8 @@ impl Depths {
         Ok(page)
     }
 
-    /// Reads what an earlier process wrote, cuts off what it did not write wholly, and finds the least depths anew: of what follows from
-    /// them it is not known what was taken, so all that became less counts as improved.
+    /// Reads the records of an earlier process, cuts off an incomplete one, and computes the least depths again. It is unknown which
+    /// follow-up requests were accepted, so every page whose depth decreased counts as improved.
     fn read_all(&mut self) -> io::Result<()> {
         let mut reader = BufReader::new(self.file.try_clone()?);
         while let Ok(Some((page, length))) = next_record(&mut reader) {
@@ -172,7 +172,7 @@ impl Depths {
         Ok(())
     }
 
-    /// The pages whose links an earlier process may not have asked for by their least depth.
+    /// The pages whose links an earlier process may not have requested with their least depth.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// A small graph whose shortcuts are answered last, or first, or in between.
+    /// A small graph whose shortcuts get responses last, or first, or in between.
     fn graph() -> BTreeMap<&'static str, Vec<&'static str>> {
         BTreeMap::from([
             ("s", vec!["a", "x"]),
@@ -218,7 +218,7 @@ mod tests {
         ])
     }
 
-    /// Crawls in an order that a seed makes, with a restart now and then; what it asked for.
+    /// Crawls in a seeded random order, with occasional restarts; returns the requested URLs.
     fn crawled(limit: u32, mut seed: u64, restarts: bool) -> BTreeSet<String> {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("links");
@@ -232,7 +232,7 @@ mod tests {
             let read = Links { page: page.clone(), referrer: page.clone(), depth, links };
             let mut follow = depths.read(read).expect("read");
             if restarts && seed.is_multiple_of(3) {
-                // Killed before the acknowledgement: nothing that follows was taken, and the page comes again.
+                // Killed before the acknowledgement: no follow-up request was accepted, and the page comes again.
                 depths = Depths::open(&path, limit, true).expect("opened");
                 follow = depths.owed().expect("read");
                 queue.push((page, depth));

@@ -1,20 +1,20 @@
-//! What a page asks of robots: `X-Robots-Tag` and `<meta name="robots">`.
+//! The robots directives of a page: `X-Robots-Tag` and `<meta name="robots">`.
 
-/// Words with a value after a colon, which are no names of robots.
+/// Directives with a value after a colon, which are not names of robots.
 const WITH_VALUES: [&str; 5] = ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview", "notranslate"];
 
-/// What is asked for.
+/// The directives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// The page is not to be shown in an index.
+    /// The page should not be shown in an index.
     pub noindex: bool,
-    /// Its links are not to be followed.
+    /// Its links should not be followed.
     pub nofollow: bool,
 }
 
 impl Directives {
-    /// Of a header `X-Robots-Tag` for a product token in lower case: `noindex, nofollow`, or `somebot: noindex, otherbot: none`,
-    /// where a name counts until the next one.
+    /// Reads a header `X-Robots-Tag` for a product token in lower case: `noindex, nofollow`, or `somebot: noindex, otherbot: none`, where
+    /// a name applies until the next one.
     pub fn read_header(&mut self, value: &str, token: &str) {
         let mut is_for_us = true;
         for word in value.split(',') {
@@ -32,7 +32,7 @@ impl Directives {
         }
     }
 
-    /// Of an element `meta` with this name and content.
+    /// Reads an element `meta` with this name and content.
     pub fn read_meta(&mut self, name: &str, content: &str, token: &str) {
         let name = name.trim();
         if name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(token) {

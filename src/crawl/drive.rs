@@ -1,4 +1,4 @@
-//! A whole crawl against a broker that runs: makes the job and the run, works until it ends, says what came of it.
+//! Drives a whole crawl against a running broker: creates the job and the run, works until it ends, returns the summary.
 
 use super::depths::Depths;
 use super::error::CrawlError;
@@ -19,17 +19,17 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Between two looks at the run.
+/// Interval between checks of the run.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Blocks in hand at a time: enough that reading never waits for the network.
+/// Concurrent blocks: enough that processing never waits for the network.
 const IN_FLIGHT: usize = 8;
 
-/// Crawls until all is done or `stop` is ready; prints progress and summary to the standard error. To be called within an
-/// actix runtime, while a broker and an agent run. What is interrupted can be gone on with: the broker's database under
-/// [`State::database`] and the files of `options` hold all that was done.
+/// Crawls until everything is done or `stop` resolves; prints progress and summary to standard error. Call it within an actix runtime,
+/// while a broker and an agent run. An interrupted crawl can be resumed: the broker's database under [`State::database`] and the files of
+/// `options` hold all finished work.
 ///
 /// # Errors
-/// A file cannot be written, or the broker refuses.
+/// A file cannot be written, or the broker rejects a call.
 pub async fn drive(
     broker: &str,
     token: Option<&str>,
@@ -43,7 +43,7 @@ pub async fn drive(
     let before = outputs.before().cloned();
     let links = state.links();
     let depths = options.depth.map(|limit| Depths::open(&links, limit, options.resume)).transpose().map_err(CrawlError::file(&links))?;
-    // The pages of a sitemap come as late as the sitemap does.
+    // The pages of a sitemap become known only when the sitemap has arrived.
     let starts = options.begins_at().count() + options.sitemap.len();
     let depths = depths.map(|depths| depths.with_starts(starts));
     let spider = CrawlWorker::new(options, state.job_id(), outputs, Rc::clone(&tally)).with_depths(depths);
@@ -63,11 +63,11 @@ pub async fn drive(
         };
         let (mut work, watch) = (std::pin::pin!(work), std::pin::pin!(watch));
         let outcome = tokio::select! {
-            // It ends by itself only when it cannot go on.
+            // The worker ends by itself only when it cannot continue.
             worked = &mut work => worked.map(|()| Outcome::Interrupted).map_err(CrawlError::from),
             outcome = watch => {
                 drop(halt);
-                // It finishes what it has in hand.
+                // The worker finishes its current blocks.
                 work.await.map_err(CrawlError::from).and(outcome)
             }
         };
@@ -83,13 +83,13 @@ pub async fn drive(
     Ok(summary)
 }
 
-/// Sums up the whole crawl: what the file of lines held before, and what was written now. Without a file, the run's own counters
-/// say how many there were.
+/// Sums up the whole crawl: the earlier content of the file of lines, and what was written now. Without a file, the run's own counters
+/// are used.
 fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters, elapsed: Duration) -> Summary {
     let written = now.pages + now.failed;
     let (pages, failed) = match &before {
         Some(before) => (before.pages + now.pages, before.failed + now.failed),
-        // What was reported last may not be written when a crawl is interrupted.
+        // When a crawl is interrupted, the last reports may not be written yet.
         None if outcome == Outcome::Finished => (run.success.max(now.pages), run.error.max(now.failed)),
         None => (now.pages, now.failed),
     };
@@ -106,7 +106,7 @@ fn summary(outcome: Outcome, before: Option<Counts>, now: Counts, run: &Counters
     }
 }
 
-/// Begins the run, or finds it, and looks at it until it ends.
+/// Begins or finds the run, and checks it until it ends.
 async fn watch(
     client: &Client,
     options: &CrawlOptions,
@@ -115,7 +115,7 @@ async fn watch(
     is_ready: oneshot::Receiver<()>,
     mut show: impl FnMut(&Counters),
 ) -> Result<Outcome, CrawlError> {
-    // A run that begins while nobody watches its class fails.
+    // A run fails if no worker watches its class when it begins.
     if is_ready.await.is_err() {
         return Ok(Outcome::Interrupted);
     }
@@ -126,7 +126,7 @@ async fn watch(
         match run.state {
             RunState::Success => return Ok(Outcome::Finished),
             state if state.is_final() => {
-                return Ok(Outcome::Failed(run.reason.unwrap_or_else(|| format!("the run is {}", state.name()))));
+                return Ok(Outcome::Failed(run.reason.unwrap_or_else(|| format!("the run ended in state {}", state.name()))));
             }
             _ => tokio::select! {
                 () = tally.ended.notified() => {}
@@ -136,7 +136,7 @@ async fn watch(
     }
 }
 
-/// Each step may have been done before a crash; none is done twice.
+/// Each step may have been done before a crash; none takes effect twice.
 async fn begin(client: &Client, options: &CrawlOptions, state: &State) -> Result<Identity, Error> {
     let id = state.job_id();
     let runs: Page<RunOutput> = client.json(Method::GET, &format!("/api/v1/runs?jobId={id}"), None).await?;

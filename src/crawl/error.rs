@@ -1,28 +1,28 @@
-//! What can keep a crawl from going on.
+//! Errors that stop a crawl.
 
 use std::path::{Path, PathBuf};
 
-/// Why a crawl cannot begin or go on.
+/// Why a crawl cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum CrawlError {
-    /// A file.
+    /// A file error.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The state directory does not fit what is asked for.
+    /// The state directory does not match the options.
     #[error("{0}")]
     State(String),
-    /// The output does not fit what is asked for.
+    /// The output does not match the options.
     #[error("{0}")]
     Output(String),
-    /// There is no place to begin at.
+    /// There is no start URL.
     #[error("{0}")]
     Starts(String),
-    /// The broker.
+    /// An error of the broker.
     #[error(transparent)]
     Broker(#[from] crate::sdk::Error),
 }

@@ -1,7 +1,7 @@
 //! One line of JSON for each page.
 //!
-//! A page that is acknowledged stands in the file: lines are handed to the system before each acknowledgement, so they
-//! outlive this process, killed or not. A page stands there once, though it may be delivered twice.
+//! An acknowledged page is in the file: lines are passed to the operating system before each acknowledgement, so they survive the death
+//! of this process. A page is in the file once, even if it is delivered twice.
 
 use super::error::CrawlError;
 use super::summary::Counts;
@@ -13,57 +13,57 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write};
 use std::path::Path;
 
-/// What is said of a page.
+/// The data of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
-    /// The URL that was asked for.
+    /// The requested URL.
     pub url: String,
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     pub status: u16,
-    /// The title of a page of HTML.
+    /// The title of an HTML page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Links between it and the start; with a limit, by the shortest way that was known when it was read.
+    /// Number of links between it and the start; with a limit, by the shortest path known when it was processed.
     pub depth: u32,
     /// Bytes of the body, after decompression.
     pub length: u64,
-    /// Different links on it, whether they are followed or not.
+    /// Number of different links on it, followed or not.
     pub links: u64,
-    /// Where redirects led.
+    /// The final URL after redirects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_url: Option<String>,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The `Content-Type` of the answer.
+    /// The `Content-Type` of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// When the last try began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_at: Option<Timestamp>,
-    /// Milliseconds that the last try took.
+    /// Duration of the last try, in milliseconds.
     #[serde(default)]
     pub duration_ms: u32,
-    /// Tries.
+    /// Number of tries.
     #[serde(default)]
     pub tries: u32,
-    /// The page whose link led here first; none for the start.
+    /// The page with the first link to this one; absent for a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub referrer: Option<String>,
-    /// Why a sitemap could not be read, or not to its end.
+    /// Why a sitemap could not be read, or not completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sitemap_error: Option<String>,
-    /// The page asks not to be in an index (`X-Robots-Tag`, `<meta name="robots">`).
+    /// The page must not be in an index (`X-Robots-Tag`, `<meta name="robots">`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub noindex: bool,
-    /// The page asks that its links are not followed.
+    /// The page's links should not be followed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nofollow: bool,
 }
 
 impl Line {
-    /// Answered, wholly, with a status below 400.
+    /// Whether there is a complete response with a status below 400.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.error.is_none() && (100..400).contains(&self.status)
@@ -78,19 +78,19 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Writes to anything.
+    /// Writes to any output.
     #[must_use]
     pub fn new(out: Box<dyn Write>) -> Self {
         Self { out: BufWriter::with_capacity(1 << 16, out), written: HashSet::new(), before: None }
     }
 
-    /// Writes to a file: a new one, or behind the whole lines of one that is there.
+    /// Writes to a file: a new one, or after the complete lines of an existing one.
     ///
     /// # Errors
-    /// The file cannot be written, or holds anything else.
+    /// The file cannot be written, or has other content.
     pub fn to_file(path: &Path, resume: bool) -> Result<Self, CrawlError> {
         let mut options = OpenOptions::new();
-        // A pipe or a device has no past to read.
+        // A pipe or a device has no earlier content.
         if !resume || path.metadata().is_ok_and(|what| !what.is_file()) {
             let file = options.write(true).create(true).truncate(true).open(path).map_err(CrawlError::file(path))?;
             return Ok(Self::new(Box::new(file)));
@@ -100,13 +100,13 @@ impl Lines {
         Ok(Self { written, before: Some(before), ..Self::new(Box::new(file)) })
     }
 
-    /// What stood in the file when it was opened, if that could be read.
+    /// Counts of the file's content when it was opened, if it could be read.
     #[must_use]
     pub fn before(&self) -> Option<&Counts> {
         self.before.as_ref()
     }
 
-    /// Writes a line, if its page has none. True if it was written.
+    /// Writes a line, unless its page already has one. Returns whether it was written.
     ///
     /// # Errors
     /// It cannot be written.
@@ -119,7 +119,7 @@ impl Lines {
         Ok(new)
     }
 
-    /// Hands all to the system.
+    /// Passes all lines to the operating system.
     ///
     /// # Errors
     /// It cannot be written.
@@ -128,14 +128,14 @@ impl Lines {
     }
 }
 
-/// What stands for a page in memory.
+/// The key of a page in memory.
 pub(super) fn key(url: &str) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&Fingerprint::of("GET", url, b"").0[..8]);
     u64::from_le_bytes(bytes)
 }
 
-/// Reads the pages that stand in a file, cuts off a line that is not whole, and stands at the end.
+/// Reads the pages in a file, cuts off an incomplete line, and moves to the end.
 fn read(file: File) -> io::Result<(File, HashSet<u64>, Counts)> {
     let (mut written, mut before, mut text, mut whole) = (HashSet::new(), Counts::default(), Vec::new(), 0);
     let mut reader = BufReader::new(file);
@@ -146,7 +146,7 @@ fn read(file: File) -> io::Result<(File, HashSet<u64>, Counts)> {
             break;
         }
         let line: Line = serde_json::from_slice(&text)
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("line {} is not of a crawl: {e}", written.len() + 1)))?;
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("line {} is not a line of a crawl: {e}", written.len() + 1)))?;
         if written.insert(key(&line.url)) {
             before.count(&line);
         }
@@ -177,7 +177,7 @@ mod tests {
         lines.flush().expect("flushed");
         drop(lines);
         let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
-        // Longer than the line that will take its place.
+        // Longer than the line that will replace it.
         write!(file, r#"{{"url":"http://a/2","title":"{}"#, "x".repeat(500)).expect("a line that is cut off");
 
         let mut lines = Lines::to_file(&path, true).expect("the same file");
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_device_is_written_and_not_read() {
         for resume in [false, true] {
-            // It gives zeros for ever, and takes nothing.
+            // It returns endless zeros, and accepts no data.
             let mut lines = Lines::to_file(Path::new("/dev/full"), resume).expect("a device");
             lines.write(&line("http://a/1")).expect("kept in memory");
             assert!(lines.flush().is_err());

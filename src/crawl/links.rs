@@ -1,8 +1,7 @@
-//! The links and the title of a page of HTML.
+//! The links and the title of an HTML page.
 //!
-//! Reads a page once with a tokenizer that follows the HTML standard, so that links in comments and scripts are none,
-//! and entities are what they stand for. Each link is given once a page, without its fragment, as it is written: what it
-//! is relative to is the caller's to say.
+//! Reads a page once with a tokenizer that follows the HTML standard, so that links in comments and scripts do not count, and entities
+//! are decoded. Each link is returned once per page, as written, without its fragment: the caller resolves it.
 
 use crate::protocol::push::MOST_URL;
 use html5gum::{Emitter, Error, State, Tokenizer, naive_next_state};
@@ -10,7 +9,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-/// Kinds of `<link>` that lead to no page.
+/// Kinds of `<link>` that do not lead to a page.
 const NO_PAGES: [&[u8]; 16] = [
     b"stylesheet",
     b"icon",
@@ -30,41 +29,41 @@ const NO_PAGES: [&[u8]; 16] = [
     b"author",
 ];
 
-/// Schemes that are common in links and lead to no page.
+/// Common schemes of links that do not lead to a page.
 const NO_SCHEMES: [&[u8]; 6] = [b"javascript:", b"mailto:", b"tel:", b"data:", b"sms:", b"about:"];
 
-/// The longest title that is kept, in bytes.
+/// The longest stored title, in bytes.
 const MOST_TITLE: usize = 1_024;
 
-/// Elements `meta` with a name that are kept, and the longest content of one.
+/// Maximum number of stored named `meta` elements, and the longest content of one.
 const MOST_METAS: usize = 64;
 const MOST_META: usize = 512;
 
-/// What a page of HTML has.
+/// The data of an HTML page.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Its first title, blanks folded.
+    /// Its first title, with normalized blanks.
     pub title: Option<String>,
-    /// What its links are relative to, if it says so itself.
+    /// The base URL that it declares, if any.
     pub base: Option<String>,
-    /// Names and contents of its elements `meta` that may be for robots.
+    /// Names and contents of its `meta` elements that may be for robots.
     pub meta: Vec<(String, String)>,
     text: Vec<u8>,
     links: Vec<Range<usize>>,
 }
 
 impl Found {
-    /// The links, each once, in their order.
+    /// The links, each once, in order.
     pub fn links(&self) -> impl ExactSizeIterator<Item = &str> {
         self.links.iter().map(|range| std::str::from_utf8(&self.text[range.clone()]).unwrap_or_default())
     }
 }
 
-/// Reads a page.
+/// Parses a page.
 #[must_use]
 pub fn find(html: &str) -> Found {
     let mut tokenizer = Tokenizer::new_with_emitter(html, Reader::default());
-    // The reader makes no tokens: one call runs to the end.
+    // The reader emits no tokens: one call runs to the end.
     let Some(found) = tokenizer.next() else { return Found::default() };
     match found {
         Ok(found) => found,
@@ -72,7 +71,7 @@ pub fn find(html: &str) -> Found {
     }
 }
 
-/// The tag that is being read, if it is one that counts.
+/// The tag that is being read, if it is relevant.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Tag {
     #[default]
@@ -86,10 +85,10 @@ enum Tag {
     Meta,
 }
 
-/// What an attribute is to its tag.
+/// The role of an attribute in its tag.
 enum Attribute {
     Other,
-    /// What holds the URL: `href`, `src`, `content`.
+    /// The attribute with the URL: `href`, `src`, `content`.
     Link,
     Rel,
     HttpEquiv,
@@ -105,14 +104,14 @@ struct Reader {
     name: Vec<u8>,
     last_start: Vec<u8>,
     attribute: Vec<u8>,
-    /// Of the present attribute.
+    /// The text of the present attribute.
     text: Vec<u8>,
-    /// `href`, `src` or `content` of the tag.
+    /// The value of `href`, `src` or `content` of the tag.
     value: Vec<u8>,
     has_value: bool,
     rel: Vec<u8>,
     is_refresh: bool,
-    /// Of an element `meta`.
+    /// The name of a `meta` element.
     meta_name: Vec<u8>,
     /// The title so far, while it is read.
     title: Option<Vec<u8>>,
@@ -123,7 +122,7 @@ struct Reader {
 }
 
 impl Emitter for Reader {
-    /// All that was found, at the end.
+    /// The complete result, at the end.
     type Token = Found;
 
     fn set_last_start_tag(&mut self, name: Option<&[u8]>) {
@@ -138,7 +137,7 @@ impl Emitter for Reader {
         std::mem::take(&mut self.is_done).then(|| std::mem::take(&mut self.found))
     }
     fn emit_error(&mut self, _: Error) {}
-    /// Without errors it need not look at every byte.
+    /// Without errors the tokenizer need not check every byte.
     fn should_emit_errors(&mut self) -> bool {
         false
     }
@@ -191,7 +190,7 @@ impl Emitter for Reader {
                 self.title = Some(Vec::new());
                 Some(State::RcData)
             }
-            // Scripts do not run here, and there are no frames: what stands in their place is part of the page.
+            // Scripts and frames are not supported, so their replacement is part of the page.
             b"noscript" | b"noframes" => None,
             name => naive_next_state(name),
         }
@@ -237,7 +236,7 @@ impl Reader {
             return;
         }
         match attribute(self.tag, &self.attribute) {
-            // Of an attribute that stands twice the first one counts.
+            // The first of duplicate attributes counts.
             Attribute::Link if !self.has_value => {
                 std::mem::swap(&mut self.value, &mut self.text);
                 self.has_value = true;

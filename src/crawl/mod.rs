@@ -1,7 +1,7 @@
-//! The crawl worker: follows the links of one site, breadth first, and writes down what it finds.
+//! The crawl worker: follows the links of one site, breadth first, and records what it finds.
 //!
-//! It is a spider like any other, on the worker SDK: all that it knows of a broker is its address. [`drive`] makes its
-//! job and its run and waits for the end; the program around it provides the broker and the agent.
+//! It is an ordinary spider on the worker SDK: of a broker it has only the address. [`drive`] creates its job and its run and waits for
+//! the end; the program around it provides the broker and the agent.
 
 mod depths;
 mod directives;

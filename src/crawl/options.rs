@@ -1,4 +1,4 @@
-//! What a crawl is asked for, and the job that this makes.
+//! The options of a crawl, and the job that they make.
 
 use super::starts::{Start, start_url};
 use crate::domain::ids::JobId;
@@ -15,24 +15,24 @@ use url::Url;
 /// The class of the crawl worker.
 pub const CLASS: &str = "webloom.Crawl";
 
-/// The class of one crawl. Each has its own: what it writes and which links it follows are this program's options, and
-/// no other crawl on the same broker may be given its pages.
+/// The class of one crawl. Each crawl has its own class: its outputs and its rules for links are options of this program, and no other
+/// crawl on the same broker may get its pages.
 #[must_use]
 pub fn class_of(job: JobId) -> String {
     format!("{CLASS}.{job}")
 }
 
-/// Blocks that the agent works on at a time, if there are threads enough.
+/// Concurrent blocks of the agent, if there are enough threads.
 const BLOCKS: u32 = 4;
-/// Characters of a job's name.
+/// Maximum characters of a job's name.
 const NAME: usize = crate::domain::job::limits::NAME;
 
 /// Hosts whose pages a crawl may follow links to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hosts {
-    /// All of them.
+    /// All hosts.
     Any,
-    /// Those of a pattern.
+    /// Hosts that match a pattern.
     Like(Rule),
 }
 
@@ -44,7 +44,7 @@ impl FromStr for Hosts {
             "any" | "*" => Ok(Self::Any),
             text => text.parse().map(Self::Like).map_err(|_| {
                 format!(
-                    "`{}` is no host: example.com, *.example.com, host:port or any is expected",
+                    "`{}` is not a host: example.com, *.example.com, host:port or any is expected",
                     text.chars().take(80).collect::<String>()
                 )
             }),
@@ -52,12 +52,12 @@ impl FromStr for Hosts {
     }
 }
 
-/// What robots.txt counts for.
+/// Whether robots.txt is obeyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RobotsPolicy {
-    /// What it forbids is not downloaded
+    /// Pages that it forbids are not downloaded
     Obey,
-    /// It is not asked for
+    /// It is not requested
     Ignore,
 }
 
@@ -73,16 +73,16 @@ impl RobotsPolicy {
 /// Crawls sites: follows their links, breadth first, and writes one line of JSON for each page.
 #[derive(Debug, Clone, Args)]
 pub struct CrawlOptions {
-    /// Where to begin; `-` reads more URLs from the standard input. Without --hosts links to the hosts and ports of the starts are
-    /// followed; http and https on their own ports count as one.
+    /// The start URLs; `-` reads more URLs from standard input. Without --hosts, links to the hosts and ports of the starts are followed;
+    /// http and https on their default ports count as one.
     #[arg(value_name = "URL", required_unless_present_any = ["urls_file", "sitemap"])]
     pub urls: Vec<Start>,
 
-    /// Begin at the URLs in this file too, one on each line; - for the standard input
+    /// Also begin at the URLs in this file, one on each line; - for standard input
     #[arg(long, value_name = "FILE")]
     pub urls_file: Option<PathBuf>,
 
-    /// Begin at the pages of this sitemap too: XML, text, compressed, or a list of sitemaps. Their depth is 1
+    /// Also begin at the pages of this sitemap: XML, text, compressed, or a list of sitemaps. Their depth is 1
     #[arg(long, value_name = "URL", value_parser = start_url)]
     pub sitemap: Vec<Url>,
 
@@ -90,12 +90,11 @@ pub struct CrawlOptions {
     #[arg(skip)]
     pub starts: Vec<Url>,
 
-    /// Follow links to these hosts and to no others: example.com, *.example.org (what is below it), host:port, any [default: those of
-    /// the starts]
+    /// Follow links only to these hosts: example.com, *.example.org (its subdomains), host:port, any [default: those of the starts]
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<Hosts>,
 
-    /// Follow at most this many links from the start, by the shortest way
+    /// Follow at most this many links from the start, by the shortest path
     #[arg(long, value_name = "LINKS")]
     pub depth: Option<u32>,
 
@@ -107,11 +106,11 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_per_site: Option<u64>,
 
-    /// Take URLs that differ only in the order of their parameters for one page
+    /// Treat URLs that differ only in the order of their parameters as one page
     #[arg(long)]
     pub sort_query: bool,
 
-    /// Take URLs that differ only in this parameter for one page: PHPSESSID, utm_*
+    /// Treat URLs that differ only in this parameter as one page: PHPSESSID, utm_*
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub drop_parameter: Vec<String>,
 
@@ -123,27 +122,27 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "REGEX")]
     pub exclude: Vec<Regex>,
 
-    /// Downloads at the same time
+    /// Concurrent downloads
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
 
-    /// Wait this long between the beginnings of two downloads from one site [default: 1000 at public hosts, 0 at private ones]
+    /// Delay between the starts of two downloads from one site [default: 1000 at public hosts, 0 at private ones]
     #[arg(long, value_name = "MS", alias = "delay-ms", value_parser = clap::value_parser!(u32).range(..=86_400_000))]
     pub delay: Option<u32>,
 
-    /// Downloads from one site at a time [default: 1 at public hosts, no limit at private ones]
+    /// Concurrent downloads from one site [default: 1 at public hosts, no limit at private ones]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub per_site: Option<u16>,
 
-    /// Whether the robots.txt of a site counts, and what its pages ask of robots by `nofollow`
+    /// Whether to obey robots.txt, and `nofollow` in pages
     #[arg(long, value_name = "HOW", default_value = "obey")]
     pub robots: RobotsPolicy,
 
-    /// Give a download up after this time
+    /// Abort a download after this time
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub timeout_s: u64,
 
-    /// Give a page up that has more bytes than this
+    /// Abort a page that is larger than this, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub max_body: u64,
 
@@ -151,7 +150,7 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "TEXT", value_parser = header_value)]
     pub user_agent: Option<String>,
 
-    /// Name this page or mail address in the User-Agent, so that owners of sites can reach you
+    /// Add this page or mail address to the User-Agent, so that owners of sites can contact you
     #[arg(long, value_name = "URL", value_parser = contact, conflicts_with = "user_agent")]
     pub contact: Option<String>,
 
@@ -163,43 +162,43 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "COOKIES", value_parser = cookies)]
     pub cookie: Vec<String>,
 
-    /// Send all requests by this proxy: http://, https://, socks5:// or socks5h://
+    /// Send all requests through this proxy: http://, https://, socks5:// or socks5h://
     #[arg(long, value_name = "URL", value_parser = proxy)]
     pub proxy: Option<String>,
 
-    /// What one site is, where limits for sites count: host, or domain (example.co.uk with all that is below it)
+    /// What counts as one site for limits: host, or domain (example.co.uk with all its subdomains)
     #[arg(long, value_name = "KIND", default_value = "host", value_parser = site_by)]
     pub site_by: SiteBy,
 
-    /// Write the lines to this file instead of the standard output; one that holds something is not replaced without --overwrite
+    /// Write the lines to this file instead of standard output; an existing file is not replaced without --overwrite
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Keep the pages themselves in this file: WARC 1.1, compressed if its name ends in .gz
+    /// Store the pages in this file: WARC 1.1, compressed if its name ends in .gz
     #[arg(long, value_name = "FILE")]
     pub warc: Option<PathBuf>,
 
-    /// Where the crawl remembers what it has done [default: .webloom-crawl/ and a number made of the URL]
+    /// The folder of the crawl's state [default: .webloom-crawl/ and a number computed from the URL]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
 
-    /// Crawl with the agents of this broker, instead of starting both here
+    /// Crawl with the agents of this broker, instead of starting both locally
     #[arg(long, value_name = "URL")]
     pub broker: Option<String>,
 
-    /// The token of that broker; it must let jobs be created
+    /// The token of that broker; it must permit creating jobs
     #[arg(long, value_name = "TEXT", env = "WEBLOOM_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 
-    /// Go on with the crawl that was interrupted
+    /// Resume an interrupted crawl
     #[arg(long)]
     pub resume: bool,
 
-    /// Begin anew, even if there is a crawl to go on with
+    /// Start again, even if there is a crawl to resume
     #[arg(long, conflicts_with = "resume")]
     pub fresh: bool,
 
-    /// Replace what stands in the files of --output and --warc
+    /// Replace the files of --output and --warc
     #[arg(long, conflicts_with = "resume")]
     pub overwrite: bool,
 
@@ -249,27 +248,27 @@ impl CrawlOptions {
         }
     }
 
-    /// Blocks that the agent is to work on at a time (its `maxProcessCount`): with [`CrawlOptions::thread_num`] it gives
-    /// the downloads at the same time.
+    /// Concurrent blocks for the agent (its `maxProcessCount`): with [`CrawlOptions::thread_num`] it determines the number of concurrent
+    /// downloads.
     #[must_use]
     pub fn max_process_count(&self) -> u32 {
         self.threads.min(BLOCKS)
     }
 
-    /// Downloads at the same time in one block.
+    /// Concurrent downloads in one block.
     #[must_use]
     pub fn thread_num(&self) -> u32 {
         self.threads.div_ceil(self.max_process_count())
     }
 
-    /// The `User-Agent`, unless it is the agents' own.
+    /// The `User-Agent`, unless it is the agents' default.
     #[must_use]
     pub fn user_agent(&self) -> Option<String> {
         let with_contact = |contact: &String| format!("webloom/{} (+{contact})", env!("CARGO_PKG_VERSION"));
         self.user_agent.clone().or_else(|| self.contact.as_ref().map(with_contact))
     }
 
-    /// What holds for all sites of the crawl: the property `Site`.
+    /// The settings for all sites of the crawl: the property `Site`.
     fn site(&self) -> Option<Value> {
         let mut site = Map::new();
         let mut add = |key: &str, value: Option<Value>| site.extend(value.map(|value| (key.to_owned(), value)));
@@ -292,7 +291,7 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
     let mut properties = json!({
         "FullClassName": class_of(id),
         "ThreadNum": options.thread_num().to_string(),
-        // Small enough to be back soon, large enough that its threads do not wait for the slowest page of each block.
+        // Small enough to be reported soon, large enough that its threads do not wait for the slowest page of each block.
         "BlockSize": (options.thread_num() * 4).clamp(8, 100).to_string(),
         "Timeout": (options.timeout_s * 1000).to_string(),
         "MaxBody": options.max_body.to_string(),

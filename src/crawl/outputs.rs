@@ -1,4 +1,4 @@
-//! Where a crawl writes: lines, and perhaps a WARC file.
+//! The outputs of a crawl: lines, and optionally a WARC file.
 
 use super::error::CrawlError;
 use super::lines::{Line, Lines};
@@ -14,13 +14,13 @@ pub struct Outputs {
     warc: Option<Warc>,
 }
 
-/// Refuses to replace what stands in the files of a crawl, unless it goes on or is told to.
+/// Rejects outputs that would replace existing files, unless the crawl is resumed or overwriting is allowed.
 ///
 /// # Errors
-/// A file is there and is not empty, or two outputs are one file.
+/// A file exists and is not empty, or two outputs are the same file.
 pub fn check_outputs(options: &CrawlOptions) -> Result<(), CrawlError> {
     if options.output.is_some() && options.output == options.warc {
-        return Err(CrawlError::Output("--output and --warc are one file: they need two".to_owned()));
+        return Err(CrawlError::Output("--output and --warc must be different files".to_owned()));
     }
     if options.resume || options.overwrite {
         return Ok(());
@@ -29,7 +29,7 @@ pub fn check_outputs(options: &CrawlOptions) -> Result<(), CrawlError> {
         if path.metadata().is_ok_and(|file| file.is_file() && file.len() > 0) {
             let path = path.display();
             return Err(CrawlError::Output(format!(
-                "{path} is there already: --overwrite replaces it, --resume goes on with a crawl that was interrupted"
+                "{path} already exists: --overwrite replaces it, --resume continues an interrupted crawl"
             )));
         }
     }
@@ -37,16 +37,16 @@ pub fn check_outputs(options: &CrawlOptions) -> Result<(), CrawlError> {
 }
 
 impl Outputs {
-    /// What the file of lines held when it was opened, if that could be read.
+    /// Counts of the file of lines when it was opened, if it could be read.
     #[must_use]
     pub fn before(&self) -> Option<&Counts> {
         self.lines.before()
     }
 
-    /// Opens what the options name. To resume, files that are there are gone on with.
+    /// Opens the files that the options name. On resume, existing files are continued.
     ///
     /// # Errors
-    /// One cannot be written, or holds something else.
+    /// A file cannot be written, or has other content.
     pub fn open(options: &CrawlOptions) -> Result<Self, CrawlError> {
         check_outputs(options)?;
         let lines = match &options.output {
@@ -57,13 +57,13 @@ impl Outputs {
         Ok(Self { lines, warc })
     }
 
-    /// Writes only lines, to anything.
+    /// Writes only lines, to any output.
     #[must_use]
     pub fn lines_to(out: Box<dyn io::Write>) -> Self {
         Self { lines: Lines::new(out), warc: None }
     }
 
-    /// Writes a page. True if it was not there.
+    /// Writes a page. Returns whether it is new.
     ///
     /// # Errors
     /// It cannot be written.
@@ -74,7 +74,7 @@ impl Outputs {
         self.lines.write(line)
     }
 
-    /// Hands all to the system, the pages before their lines: what has a line has its page.
+    /// Passes everything to the operating system, pages before their lines: a line always has its page.
     ///
     /// # Errors
     /// It cannot be written.

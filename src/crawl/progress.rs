@@ -1,4 +1,4 @@
-//! How far the crawl is: a bar where somebody looks, a line now and then where nobody does.
+//! The progress of the crawl: a bar on a terminal, otherwise a line now and then.
 
 use super::options::CrawlOptions;
 use crate::domain::run::Counters;
@@ -6,15 +6,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// Between two lines.
+/// Interval between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows counters on the standard error.
+/// Shows counters on standard error.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
     began: Instant,
-    /// Done when it began: after a resume the rate is that of this time.
+    /// The count when this process began: after a resume the rate is that of this process.
     before: Option<u64>,
     last_line: Instant,
 }
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// Makes room for the summary.
+    /// Clears the space for the summary.
     pub(super) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -61,8 +61,8 @@ impl Progress {
     }
 }
 
-/// A line on the standard error.
+/// Prints a line on standard error.
 pub(super) fn say(text: &str) {
-    // Where that is closed, nobody wants to know.
+    // Ignore a closed standard error.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,9 +1,8 @@
-//! Which links belong to the crawl.
+//! Decides which links belong to the crawl.
 //!
-//! A link does if it leads to the host and port of a start or of the page that it stands on, where `http` and `https`
-//! on their own ports count as the same port: many sites lead from one to the other. Whatever was asked for belongs to
-//! the crawl, and the start may lead elsewhere (`example.com` to `www.example.com`), so the page's own address counts.
-//! Where hosts are listed, the list alone counts.
+//! A link belongs to it if it leads to the host and port of a start or of its own page, where `http` and `https` on their default ports
+//! count as the same port: many sites redirect from one to the other. Every requested page belongs to the crawl, and the start may
+//! redirect elsewhere (`example.com` to `www.example.com`), so the page's own address counts. If hosts are listed, only the list counts.
 
 use super::options::{CrawlOptions, Hosts};
 use regex::Regex;
@@ -13,16 +12,16 @@ use url::{Position, Url};
 /// The rules.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// Ports of the starts by their hosts; none: the scheme's own.
+    /// Ports of the starts by host; `None`: the scheme's default port.
     starts: HashMap<Box<str>, Vec<Option<u16>>>,
-    /// What is listed instead.
+    /// The listed hosts, if any.
     hosts: Vec<Hosts>,
     include: Vec<Regex>,
     exclude: Vec<Regex>,
 }
 
 impl Scope {
-    /// As the options have it.
+    /// The rules from the options.
     #[must_use]
     pub fn new(options: &CrawlOptions) -> Self {
         let mut starts = HashMap::<Box<str>, Vec<Option<u16>>>::new();
@@ -35,13 +34,13 @@ impl Scope {
         Self { starts, hosts: options.hosts.clone(), include: options.include.clone(), exclude: options.exclude.clone() }
     }
 
-    /// Whether the links of a page are followed: not those of a page that a redirect led away to, unless it is the first.
+    /// Whether the links of a page are followed: not those of a page after a redirect to another site, unless it is a start.
     #[must_use]
     pub fn reads(&self, requested: &Url, answered: &Url, depth: u32) -> bool {
         depth == 0 || self.is_site(answered, requested)
     }
 
-    /// Whether a link, found on a page that answered at `page`, is followed.
+    /// Whether a link on the page at `page` is followed.
     #[must_use]
     pub fn follows(&self, link: &Url, page: &Url) -> bool {
         let text = &link[..Position::AfterQuery];
@@ -72,7 +71,7 @@ impl Scope {
     }
 }
 
-/// Same host, same port; a scheme's own port is the same as the other scheme's own port.
+/// Same host and same port; the default ports of both schemes count as the same.
 fn same_site(a: &Url, b: &Url) -> bool {
     a.host() == b.host() && a.port() == b.port()
 }

@@ -1,5 +1,5 @@
-//! A small site for the demo: made up as it is asked for, the same every time, with what real sites have: pages that are
-//! missing, a redirect, a slow page, a compressed one, one in an old encoding.
+//! A small generated site for the demo, always the same, with features of real sites: missing pages, a redirect, a slow page, a
+//! compressed one, one in an old encoding.
 
 use actix_web::dev::Server;
 use actix_web::http::header;
@@ -11,11 +11,11 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Articles.
+/// Number of articles.
 const ARTICLES: u32 = 280;
-/// Shelves that they stand on.
+/// Number of shelves that list the articles.
 const SHELVES: u32 = 20;
-/// The wait for the slow page.
+/// The delay of the slow page.
 const SLOW: Duration = Duration::from_millis(300);
 /// Words of titles and texts.
 const WORDS: [&str; 24] = [
@@ -26,14 +26,14 @@ const WORDS: [&str; 24] = [
 /// The demo site.
 #[derive(Debug, Clone, Copy)]
 pub struct Site {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
 }
 
 impl Site {
-    /// Pages that a crawl of it finds.
+    /// Number of pages that a crawl finds.
     pub const PAGES: u64 = 1 + SHELVES as u64 + ARTICLES as u64 + 4;
-    /// Links of it that lead nowhere.
+    /// Number of dead links.
     pub const MISSING: u64 = 3;
 
     /// The address of its first page.
@@ -43,7 +43,7 @@ impl Site {
     }
 }
 
-/// Serves the site on a free port of the loopback. The server runs when it is polled or spawned.
+/// Serves the site on a free loopback port. The server runs when it is polled or spawned.
 ///
 /// # Errors
 /// No port is free.
@@ -138,7 +138,7 @@ async fn compressed(request: HttpRequest) -> HttpResponse {
     }
 }
 
-/// Its encoding is named by the page alone.
+/// Only the page itself declares its encoding.
 async fn latin() -> HttpResponse {
     let text = "<!doctype html><meta charset=iso-8859-1><title>Caf\u{e9} des tisserands</title><p>D\u{e9}j\u{e0} vu.";
     let body: Vec<u8> = text.chars().map(|c| c as u8).collect();

@@ -1,6 +1,6 @@
-//! Sitemaps (sitemaps.org): lists of pages, as XML or as text, perhaps compressed, and lists of such lists.
+//! Sitemaps (sitemaps.org): lists of pages, as XML or as text, optionally compressed, and lists of such lists.
 //!
-//! What is not well formed is read up to its first mistake.
+//! A malformed one is read up to its first error.
 
 use crate::protocol::push::MOST_URL;
 use flate2::read::MultiGzDecoder;
@@ -10,10 +10,10 @@ use quick_xml::events::Event;
 use std::borrow::Cow;
 use std::io::Read as _;
 
-/// Bytes of a sitemap after decompression, as the protocol allows.
+/// Maximum bytes of a sitemap after decompression, as the protocol allows.
 const MOST_BYTES: u64 = 50 << 20;
 
-/// What a sitemap lists.
+/// The entries of a sitemap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sitemap {
     /// Pages.
@@ -22,7 +22,7 @@ pub struct Sitemap {
     pub sitemaps: Vec<String>,
 }
 
-/// Reads a sitemap. The errors say why it is none, or how it is broken; what was found before is in `Sitemap` all the same.
+/// Parses a sitemap. The error explains why it is not a sitemap, or what is malformed; entries before the error are still returned.
 #[must_use]
 pub fn read_sitemap(body: &[u8]) -> (Sitemap, Option<String>) {
     let (bytes, cut) = decompressed(body);
@@ -31,25 +31,25 @@ pub fn read_sitemap(body: &[u8]) -> (Sitemap, Option<String>) {
     (sitemap, cut.or(broken))
 }
 
-/// The bytes, and what went wrong after them.
+/// The decompressed bytes, and the error that ended them.
 fn decompressed(body: &[u8]) -> (Cow<'_, [u8]>, Option<String>) {
     if !body.starts_with(b"\x1f\x8b") {
         return (Cow::Borrowed(body), None);
     }
     let mut bytes = Vec::new();
     let wrong = match MultiGzDecoder::new(body).take(MOST_BYTES + 1).read_to_end(&mut bytes) {
-        Ok(_) if bytes.len() as u64 > MOST_BYTES => Some(format!("the sitemap has more than {MOST_BYTES} bytes")),
+        Ok(_) if bytes.len() as u64 > MOST_BYTES => Some(format!("the sitemap has more than {MOST_BYTES} bytes, which is the limit")),
         Ok(_) => None,
-        Err(error) => Some(format!("the sitemap cannot be decompressed: {error}")),
+        Err(error) => Some(format!("cannot decompress the sitemap: {error}")),
     };
     (bytes.into(), wrong)
 }
 
-/// One URL on each line; anything else is passed over.
+/// One URL on each line; other lines are skipped.
 fn of_lines(text: &str) -> (Sitemap, Option<String>) {
     let is_url = |line: &&str| is_taken(line) && line.split_once("://").is_some_and(|(scheme, _)| scheme.len() <= 5);
     let pages: Vec<String> = text.lines().map(str::trim).filter(is_url).map(str::to_owned).collect();
-    let broken = pages.is_empty().then(|| "no sitemap: neither XML nor one URL on each line".to_owned());
+    let broken = pages.is_empty().then(|| "not a sitemap: neither XML nor one URL on each line".to_owned());
     (Sitemap { pages, sitemaps: Vec::new() }, broken)
 }
 
@@ -57,7 +57,7 @@ fn is_taken(url: &str) -> bool {
     !url.is_empty() && url.len() <= MOST_URL
 }
 
-/// The element that is read.
+/// The element that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum In {
     Nothing,
@@ -65,7 +65,7 @@ enum In {
     Sitemap,
 }
 
-/// `urlset/url/loc` and `sitemapindex/sitemap/loc`, whatever their prefixes. `loc` of images and videos stands deeper.
+/// `urlset/url/loc` and `sitemapindex/sitemap/loc`, with any prefixes. `loc` of images and videos is nested deeper.
 fn of_xml(text: &str) -> (Sitemap, Option<String>) {
     let mut found = Sitemap::default();
     let mut reader = Reader::from_str(text);
@@ -73,7 +73,7 @@ fn of_xml(text: &str) -> (Sitemap, Option<String>) {
     let mut is_sitemap = false;
     let broken = loop {
         match reader.read_event() {
-            Err(error) => break Some(format!("the XML of the sitemap is broken: {error}")),
+            Err(error) => break Some(format!("the XML of the sitemap is malformed: {error}")),
             Ok(Event::Eof) => break None,
             Ok(Event::Start(start)) => {
                 depth += 1;
@@ -103,7 +103,7 @@ fn of_xml(text: &str) -> (Sitemap, Option<String>) {
             }
         }
     };
-    let broken = broken.or_else(|| (!is_sitemap).then(|| "no sitemap: its first element is neither urlset nor sitemapindex".to_owned()));
+    let broken = broken.or_else(|| (!is_sitemap).then(|| "not a sitemap: its first element is neither urlset nor sitemapindex".to_owned()));
     (found, broken)
 }
 

@@ -1,4 +1,4 @@
-//! Where a crawl begins: URLs of the command line, of a file, of the standard input.
+//! The starts of a crawl: URLs from the command line, a file, or standard input.
 
 use super::error::CrawlError;
 use super::options::CrawlOptions;
@@ -15,7 +15,7 @@ use url::Url;
 pub enum Start {
     /// This page.
     Url(Url),
-    /// The pages that the standard input lists.
+    /// The pages listed on standard input.
     Stdin,
 }
 
@@ -27,17 +27,17 @@ impl FromStr for Start {
     }
 }
 
-/// A URL of http or https. `example.com` is what people type.
+/// A URL of http or https. `example.com` is accepted too, as people type it.
 pub(super) fn start_url(text: &str) -> Result<Url, String> {
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     crate::protocol::push::check_url(&text).map_err(|problem| problem.detail)
 }
 
 impl CrawlOptions {
-    /// Reads the files that list where to begin, and puts all starts together, each once.
+    /// Reads the files with starts, and merges all starts without duplicates.
     ///
     /// # Errors
-    /// A file cannot be read, a line of it is no URL, or there is no start at all.
+    /// A file cannot be read, a line of it is not a URL, or there is no start at all.
     pub fn read_starts(&mut self) -> Result<(), CrawlError> {
         let mut starts: Vec<Url> = Vec::new();
         let mut from_stdin = false;
@@ -63,12 +63,12 @@ impl CrawlOptions {
         Ok(())
     }
 
-    /// All that is asked for first: pages and sitemaps.
+    /// All first requests: pages and sitemaps.
     pub fn begins_at(&self) -> impl Iterator<Item = &Url> {
         self.starts.iter().chain(&self.sitemap)
     }
 
-    /// The crawl in a few words: its start, or the first of many with a number that is made of all.
+    /// A short label of the crawl: its start, or the first of many with a number computed from all.
     #[must_use]
     pub fn label(&self) -> String {
         let mut all = self.begins_at();
@@ -87,7 +87,7 @@ impl CrawlOptions {
     }
 }
 
-/// One URL on each line; empty lines and those that begin with `#` are passed over.
+/// One URL on each line; empty lines and lines that begin with `#` are skipped.
 fn read(lines: impl BufRead, name: &str, starts: &mut Vec<Url>) -> Result<(), CrawlError> {
     for (number, line) in lines.lines().enumerate() {
         let wrong = |why: String| CrawlError::Starts(format!("{name}, line {}: {why}", number + 1));

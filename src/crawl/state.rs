@@ -1,4 +1,4 @@
-//! Where a crawl remembers what it has done: a directory with the broker's database, and a note of which run it is.
+//! The state of a crawl: a directory with the broker's database, and a note that identifies the run.
 
 use super::error::CrawlError;
 use super::options::CrawlOptions;
@@ -11,11 +11,11 @@ use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Directories of crawls whose place is not given.
+/// Parent of the default state directories.
 const PLACE: &str = ".webloom-crawl";
-/// The note.
+/// The file name of the note.
 const NOTE: &str = "crawl.json";
-/// What the broker writes; removed as a whole when a crawl begins anew.
+/// The broker's files; removed completely when a crawl starts again.
 const BROKER: &str = "broker";
 
 /// The directory of a crawl.
@@ -29,18 +29,18 @@ pub struct State {
 #[serde(rename_all = "camelCase")]
 struct Note {
     url: String,
-    /// Chosen before the broker is asked, so that a job made just before a crash is found again.
+    /// Chosen before the broker is called, so that a job created just before a crash is found again.
     job_id: JobId,
-    /// The instant that the run stands for: one instant makes one run, however often it is asked for.
+    /// The fire time of the run: one fire time makes one run, however often it is triggered.
     fire_time: Timestamp,
     finished: bool,
 }
 
 impl State {
-    /// Prepares the directory: to go on with the crawl in it, or to begin anew.
+    /// Prepares the directory: to resume its crawl, or to start again.
     ///
     /// # Errors
-    /// There is nothing to go on with; there is, and it was not asked for; the directory cannot be written.
+    /// There is nothing to resume; there is, but --resume is missing; the directory cannot be written.
     pub fn prepare(options: &CrawlOptions) -> Result<Self, CrawlError> {
         let dir = options.state.clone().unwrap_or_else(|| default_dir(&options.label()));
         let (shown, label) = (dir.display(), options.label());
@@ -50,12 +50,12 @@ impl State {
                 Err(CrawlError::State(format!("{shown} holds a crawl of {}, not of {label}", note.url)))
             }
             Some(note) if options.resume && note.finished => {
-                Err(CrawlError::State(format!("the crawl in {shown} is finished: without --resume it begins anew")))
+                Err(CrawlError::State(format!("the crawl in {shown} is finished: omit --resume to start it again")))
             }
             Some(note) if options.resume => Ok(Self { dir, note }),
-            None if options.resume => Err(CrawlError::State(format!("there is no crawl of {label} to go on with in {shown}"))),
+            None if options.resume => Err(CrawlError::State(format!("there is no crawl of {label} to resume in {shown}"))),
             Some(note) if !note.finished && !options.fresh => Err(CrawlError::State(format!(
-                "{shown} holds a crawl of {} that was interrupted: --resume goes on with it, --fresh begins anew",
+                "{shown} holds an interrupted crawl of {}: --resume continues it, --fresh starts again",
                 note.url
             ))),
             found => {
@@ -78,7 +78,7 @@ impl State {
         self.dir.join(BROKER).join("webloom.db")
     }
 
-    /// The links of what was read, of a crawl that goes only so deep.
+    /// The links of processed pages, for a crawl with a depth limit.
     #[must_use]
     pub fn links(&self) -> PathBuf {
         self.dir.join("links")
@@ -90,13 +90,13 @@ impl State {
         self.note.job_id
     }
 
-    /// The instant that its run stands for.
+    /// The fire time of its run.
     #[must_use]
     pub fn fire_time(&self) -> Timestamp {
         self.note.fire_time
     }
 
-    /// There is nothing to go on with any more. The broker's files stay until the next crawl.
+    /// Marks the crawl as finished. The broker's files stay until the next crawl.
     ///
     /// # Errors
     /// The note cannot be written.

@@ -1,20 +1,20 @@
-//! What came of a crawl.
+//! The results of a crawl.
 
 use super::lines::Line;
 use std::cell::RefCell;
 use std::fmt;
 use tokio::sync::Notify;
 
-/// What was written of pages.
+/// Counts of written pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pages that were answered well.
+    /// Successful pages.
     pub pages: u64,
-    /// Pages that were not.
+    /// Failed pages.
     pub failed: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// What went wrong with the first one that failed.
+    /// The error of the first failed page.
     pub first_failure: Option<String>,
 }
 
@@ -31,55 +31,55 @@ impl Counts {
             let url = &line.url;
             self.first_failure = Some(match &line.error {
                 Some(error) => format!("{url}: {error}"),
-                None => format!("{url} answered with status {}", line.status),
+                None => format!("{url} responded with status {}", line.status),
             });
         }
     }
 }
 
-/// Counts while the crawl goes on.
+/// Counts during the crawl.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// What this process wrote.
+    /// Counts of this process.
     pub now: RefCell<Counts>,
-    /// Told when the run is over.
+    /// Signals that the run has ended.
     pub ended: Notify,
 }
 
 /// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every page that was found has been asked for.
+    /// Every page that was found has been requested.
     Finished,
-    /// It was interrupted, and can be gone on with.
+    /// It was interrupted, and can be resumed.
     Interrupted,
     /// The broker ended it.
     Failed(String),
 }
 
-/// What came of a crawl.
+/// The results of a crawl.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// How it ended.
     pub outcome: Outcome,
-    /// Pages of the whole crawl that were answered well.
+    /// Successful pages of the whole crawl.
     pub pages: u64,
-    /// Pages of the whole crawl that were not.
+    /// Failed pages of the whole crawl.
     pub failed: u64,
-    /// Requests that were not asked for yet.
+    /// Requests that were not made yet.
     pub left: u64,
-    /// Bytes of the pages of the whole crawl; after a resume without a file of lines, those since then.
+    /// Bytes of the pages of the whole crawl; after a resume without a file of lines, only those since then.
     pub bytes: u64,
-    /// Pages since this process began, failed ones too; fewer than all after a resume.
+    /// Pages since this process began, including failed ones; fewer than all after a resume.
     pub now: u64,
     /// Seconds since this process began.
     pub seconds: f64,
-    /// What went wrong with the first page that failed.
+    /// The error of the first failed page.
     pub first_failure: Option<String>,
 }
 
 impl Summary {
-    /// Pages a second, failed ones too.
+    /// Pages per second, including failed ones.
     #[must_use]
     pub fn pages_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.now as f64 / self.seconds } else { 0.0 }
@@ -96,7 +96,7 @@ impl fmt::Display for Summary {
         write!(f, " in {:.1} s, {rate:.0} pages/s", self.seconds)?;
         match &self.outcome {
             Outcome::Finished => Ok(()),
-            Outcome::Interrupted => write!(f, "\ninterrupted, {} left: the same command with --resume goes on", self.left),
+            Outcome::Interrupted => write!(f, "\ninterrupted, {} left: continue with the same command and --resume", self.left),
             Outcome::Failed(reason) => write!(f, "\nended early, {} left: {reason}", self.left),
         }
     }

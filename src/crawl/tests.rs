@@ -100,11 +100,11 @@ fn pages_become_lines_and_links() {
         assert_eq!((lines[3].status, lines[3].error.as_deref()), (0, Some("no such host")));
         let now = tally.now.borrow();
         assert_eq!((now.pages, now.failed), (3, 2));
-        assert_eq!(now.first_failure.as_deref(), Some("http://a/gone answered with status 404"));
+        assert_eq!(now.first_failure.as_deref(), Some("http://a/gone responded with status 404"));
     });
 }
 
-/// A redirect to another site comes as it is: its target is a page like any other, as deep as the redirect.
+/// A redirect to another site is reported as it is: its target is an ordinary page, with the depth of the redirect.
 #[test]
 fn redirects_that_the_agent_left_are_followed() {
     actix_rt::System::new().block_on(async {
@@ -131,7 +131,7 @@ fn redirects_that_the_agent_left_are_followed() {
     });
 }
 
-/// The links that are followed from a page, and its line.
+/// The number of followed links of a page, and its line.
 async fn read(options: &CrawlOptions, page: Page) -> (usize, Line) {
     let out = Shared::default();
     let worker = CrawlWorker::new(options, JobId::random(), Outputs::lines_to(Box::new(out.clone())), Rc::default());
@@ -181,7 +181,7 @@ fn a_sitemap_is_read_as_one() {
             let (count, line) = read(&options, page).await;
             assert_eq!((count, line.links, line.sitemap_error.is_some()), (followed, links, links == 0), "{body}");
         }
-        // The same body as a page.
+        // The same body, but as a page.
         assert_eq!(read(&options, page("http://a/s.xml", 200, list)).await.0, 0);
     });
 }

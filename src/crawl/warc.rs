@@ -1,10 +1,9 @@
-//! WARC 1.1 (ISO 28500:2017): the pages themselves, as archives keep them.
+//! WARC 1.1 (ISO 28500:2017): the pages themselves, in the format of web archives.
 //!
-//! A page is a `request` record, if the agent said what it sent, and a `response` record, both with the instant at which the last try
-//! began; one that never answered is a `metadata` record that says why. Each record is a gzip
-//! member of its own if the name of the file ends in `.gz`. The body is kept as it was after decompression, so the
-//! headers that spoke of its transfer are left out and `Content-Length` is set anew. The record names the URL that
-//! answered; where redirects led to it, `Webloom-Request-URI` names the one that was asked for.
+//! A page is a `request` record, if the agent reported what it sent, and a `response` record, both with the start time of the last try; a
+//! page without a response is a `metadata` record with the reason. If the file name ends in `.gz`, each record is a separate gzip member.
+//! The body is stored after decompression, so the headers about its transfer are left out and `Content-Length` is replaced. The record
+//! names the final URL; after redirects, `Webloom-Request-URI` names the requested one.
 
 use super::error::CrawlError;
 use super::lines::key;
@@ -23,11 +22,11 @@ use std::path::Path;
 use url::{Position, Url};
 use uuid::Uuid;
 
-/// zlib's level: pages are written as fast as they come.
+/// Compression level of zlib: fast enough for the rate of pages.
 const LEVEL: u32 = 3;
-/// Headers that speak of how the body travelled.
+/// Headers about the transfer of the body.
 const OF_TRANSFER: [&str; 3] = ["content-encoding", "transfer-encoding", "content-length"];
-/// The longest head of a record.
+/// The longest record head.
 const MOST_HEAD: u64 = 1 << 20;
 
 /// Writes a WARC file.
@@ -38,10 +37,10 @@ pub struct Warc {
 }
 
 impl Warc {
-    /// Writes to a file: a new one, or behind the whole records of one that is there.
+    /// Writes to a file: a new one, or after the complete records of an existing one.
     ///
     /// # Errors
-    /// The file cannot be written, or holds anything else.
+    /// The file cannot be written, or has other content.
     pub fn to_file(path: &Path, resume: bool) -> Result<Self, CrawlError> {
         Self::open(path, resume).map_err(CrawlError::file(path))
     }
@@ -50,7 +49,7 @@ impl Warc {
         let gzip = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gz"));
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(!resume).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a WARC file is written to a file only"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "WARC output must be a regular file"));
         }
         let mut written = HashSet::new();
         let whole = records(&file, gzip, |record| {
@@ -73,7 +72,7 @@ impl Warc {
         Ok(warc)
     }
 
-    /// Writes a page, if it is not there.
+    /// Writes a page, unless it is already in the file.
     ///
     /// # Errors
     /// It cannot be written.
@@ -81,7 +80,7 @@ impl Warc {
         if !self.written.insert(key(page.url())) {
             return Ok(());
         }
-        // Older agents do not say it.
+        // Older agents do not report it.
         let date = page.fetched_at.unwrap_or_else(Timestamp::now);
         let mut more = format!("WARC-Target-URI: {}\r\n", clean(page.final_url()));
         if page.target_url.is_some() {
@@ -97,7 +96,7 @@ impl Warc {
         if let Some(address) = page.remote_address {
             let _ = write!(more, "WARC-IP-Address: {address}\r\n");
         }
-        // The request goes first: a response that is whole has its request, and a request alone is cut off by a resume.
+        // The request comes first: a complete response then always has its request, and a resume cuts off a request alone.
         if let Some(sent) = &page.sent {
             let more = format!("{more}WARC-Concurrent-To: <urn:uuid:{response}>\r\n");
             let head = request_head(sent, page);
@@ -127,7 +126,7 @@ impl Warc {
         self.record(record, &[head.as_bytes(), &page.body])
     }
 
-    /// Hands all to the system.
+    /// Passes everything to the operating system.
     ///
     /// # Errors
     /// It cannot be written.
@@ -159,17 +158,17 @@ impl Warc {
     }
 }
 
-/// What stands at the head of a record.
+/// The head of a record.
 struct Head {
     kind: &'static str,
     id: Uuid,
     date: Timestamp,
-    /// Further lines.
+    /// Additional lines.
     more: String,
     media_type: &'static str,
 }
 
-/// The head of a request as HTTP/1.1 writes it.
+/// The head of a request in HTTP/1.1 form.
 fn request_head(sent: &Sent, page: &Page) -> String {
     let url = Url::parse(page.final_url()).ok();
     let target = url.as_ref().map_or("/", |url| &url[Position::BeforePath..Position::AfterQuery]);
@@ -193,12 +192,12 @@ fn digest(parts: &[&[u8]]) -> String {
     })
 }
 
-/// A value stays on its line.
+/// Removes line breaks from a value.
 fn clean(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 
-/// A record that was read.
+/// A parsed record.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Its headers.
@@ -208,14 +207,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// The first header of a name, whatever its case.
+    /// The first header with this name, ignoring case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
-/// Reads all whole records of a file.
+/// Reads all complete records of a file.
 ///
 /// # Errors
 /// It cannot be read.
@@ -226,8 +225,7 @@ pub fn read_warc(path: &Path) -> io::Result<Vec<Record>> {
     Ok(all)
 }
 
-/// Reads records until the end, or until one that is not whole. Returns where the whole ones end, without a request that has no
-/// response.
+/// Reads records until the end or the first incomplete one. Returns the end of the complete ones, without a request that has no response.
 fn records(file: &File, gzip: bool, mut take: impl FnMut(Record)) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     reader.seek(SeekFrom::Start(0))?;
@@ -235,14 +233,14 @@ fn records(file: &File, gzip: bool, mut take: impl FnMut(Record)) -> io::Result<
     while !reader.fill_buf()?.is_empty() {
         let record = if gzip {
             let mut member = BufReader::new(GzDecoder::new(&mut reader));
-            // The end of the member holds its checksum.
+            // The checksum is at the end of the member.
             record(&mut member).and_then(|record| io::copy(&mut member, &mut io::sink()).map(|_| record))
         } else {
             record(&mut reader)
         };
         match record {
             Ok(record) => {
-                // A request belongs to the response behind it.
+                // A request belongs to the response after it.
                 let is_complete = record.header("WARC-Type") != Some("request");
                 take(record);
                 if is_complete {
@@ -338,7 +336,7 @@ mod tests {
         }
         assert_eq!(String::from_utf8_lossy(&request.block), "GET /2?x/target HTTP/1.1\r\nhost: a\r\n\r\n");
 
-        // Killed between the two: the response is cut, and its page is written again, with its request once.
+        // Killed between the two: the response is cut off, and its page is written again, with its request once.
         let whole = std::fs::metadata(&path).expect("the file").len();
         File::options().write(true).open(&path).expect("the file").set_len(whole - 200).expect("cut");
         let mut warc = Warc::to_file(&path, true).expect("the same file");

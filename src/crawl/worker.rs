@@ -1,4 +1,4 @@
-//! The spider: reads a page's links, says which to follow, writes its line.
+//! The spider: parses a page's links, decides which to follow, writes its line.
 
 use super::depths::{Depths, Links};
 use super::directives::Directives;
@@ -20,32 +20,32 @@ use std::io;
 use std::rc::Rc;
 use url::{Position, Url};
 
-/// Bytes of a page without a type in which it may show that it is HTML.
+/// Bytes of a page without a content type that are checked for HTML.
 const SNIFF: usize = 512;
-/// The member of a request's `meta` that names the page whose link led to it.
+/// The member of a request's `meta` with the page that links to it.
 const REFERRER: &str = "referrer";
 /// The member that marks a request for a sitemap.
 const SITEMAP: &str = "sitemap";
-/// What robots are called by whose user agent is the agents' own.
+/// The robots token of crawls with the agents' default user agent.
 const TOKEN: &str = "webloom";
 
 /// Follows the links of a site.
 pub struct CrawlWorker {
     starts: Vec<Request>,
     class: String,
-    /// What pages call us by.
+    /// Our robots token.
     token: String,
     ignores_nofollow: bool,
     scope: Scope,
     outputs: RefCell<Outputs>,
     tally: Rc<Tally>,
     depths: Option<RefCell<Depths>>,
-    /// What an earlier process may not have asked for is still to be asked for.
+    /// Whether links that an earlier process may not have requested must still be requested.
     is_owed: Cell<bool>,
 }
 
 impl CrawlWorker {
-    /// As the options have it; counts go to the tally.
+    /// From the options; the tally receives the counts.
     #[must_use]
     pub fn new(options: &CrawlOptions, job: JobId, outputs: Outputs, tally: Rc<Tally>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl CrawlWorker {
         }
     }
 
-    /// With what is known of the least depths, for a crawl that goes only so deep.
+    /// Adds the least depths, for a crawl with a depth limit.
     #[must_use]
     pub fn with_depths(mut self, depths: Option<Depths>) -> Self {
         self.depths = depths.map(RefCell::new);
@@ -87,11 +87,11 @@ impl CrawlWorker {
         let headers = page.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-robots-tag"));
         headers.for_each(|(_, value)| asks.read_header(value, &self.token));
         if let Some(target) = redirect(page) {
-            // The agent does not go to other sites by itself: each has a pace and a robots.txt of its own.
+            // The agent does not follow redirects to other sites: each site has its own pace and robots.txt.
             let is_followed = depth == 0 || Url::parse(page.final_url()).is_ok_and(|answered| self.scope.follows(&target, &answered));
             if is_followed {
                 let request = Request { meta: Some(json!({ REFERRER: page.final_url() })), ..Request::get(target) };
-                // One that cannot be asked for is no request.
+                // An invalid request is skipped.
                 drop(follow.add(request, depth));
             }
         } else if is_sitemap(page) {
@@ -117,7 +117,7 @@ impl CrawlWorker {
         Ok(line)
     }
 
-    /// Asks for what a sitemap lists. Its pages have the depth 1, however deep the sitemap stands among others.
+    /// Requests the pages of a sitemap. They have depth 1, however deeply the sitemap is nested.
     fn read_list(&self, page: &Page, line: &mut Line, follow: &mut Follow<'_>) -> io::Result<()> {
         if !page.is_success() {
             return Ok(());
@@ -140,12 +140,12 @@ impl CrawlWorker {
         Ok(())
     }
 
-    /// A sitemap in a list of sitemaps: patterns are for pages.
+    /// A sitemap in a list of sitemaps: patterns apply only to pages.
     fn scope_of_lists(&self, text: &str, answered: &Url) -> Option<Url> {
         Url::parse(text).ok().filter(|url| self.scope.is_within(url, answered))
     }
 
-    /// Where the links of a page lead, as far as they are followed.
+    /// The followed links of a page.
     fn links(&self, page: &Page, found: &Found, encoding: &'static Encoding) -> Vec<String> {
         let Some((base, answered)) = self.base(page, found) else { return Vec::new() };
         let urls = found.links().filter_map(|link| join(&base, link, encoding).ok()).filter(|url| self.scope.follows(url, &answered));
@@ -157,7 +157,7 @@ impl CrawlWorker {
         let base = &base;
         let mut whole = String::new();
         for link in found.links() {
-            // Most links are known; then they need not be parsed. What is not ASCII means another thing in another encoding.
+            // Most links are known; those need not be parsed. Text that is not ASCII depends on the encoding.
             let means_one_thing = (encoding == UTF_8 || link.is_ascii()) && is_told_apart_by_directory(base, link, &mut whole);
             if means_one_thing && !follow.once(whole.as_bytes()) {
                 continue;
@@ -168,7 +168,7 @@ impl CrawlWorker {
         }
     }
 
-    /// What the links of a page are relative to, and where it answered; `None` if they are not followed.
+    /// The base URL of a page's links, and its final URL; `None` if they are not followed.
     fn base(&self, page: &Page, found: &Found) -> Option<(Url, Url)> {
         let (requested, answered) = (Url::parse(page.url()).ok()?, Url::parse(page.final_url()).ok()?);
         let base = found.base.as_deref().and_then(|base| answered.join(base).ok());
@@ -183,8 +183,8 @@ impl CrawlWorker {
     }
 }
 
-/// Why a crawl ends whose output is read by another program that has ended.
-pub const UNREAD: &str = "the reader of the output has ended";
+/// Why a crawl ends when the program that reads its output has ended.
+pub const UNREAD: &str = "the program that reads the output has ended";
 
 impl Spider for CrawlWorker {
     fn class_name(&self) -> &str {
@@ -196,10 +196,10 @@ impl Spider for CrawlWorker {
     }
 
     async fn block(&self, block: &FinishedBlock, follow: &mut Follow<'_>) -> Result {
-        // No page is to blame for a full disk: without its line it must not be acknowledged.
+        // A full disk is not the page's fault: without its line it must not be acknowledged.
         let unwritten = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe => Abort(UNREAD.to_owned()),
-            _ => Abort(format!("the output cannot be written: {error}")),
+            _ => Abort(format!("cannot write the output: {error}")),
         };
         if let Some(depths) = self.depths.as_ref().filter(|_| self.is_owed.replace(false)) {
             follow_all(&depths.borrow_mut().owed().map_err(unwritten)?, follow);
@@ -220,14 +220,14 @@ impl Spider for CrawlWorker {
     }
 }
 
-/// Where a page leads that is a redirect, which the agent has not followed.
+/// The target of a redirect that the agent has not followed.
 fn redirect(page: &Page) -> Option<Url> {
     let is_redirect = page.error.is_none() && matches!(page.status, 301 | 302 | 303 | 307 | 308);
     let location = page.header("location").filter(|_| is_redirect)?;
     Url::parse(page.final_url()).ok()?.join(location).ok().filter(|target| matches!(target.scheme(), "http" | "https"))
 }
 
-/// Asks for the links of pages, each by its own depth.
+/// Requests the links of pages, each with its depth.
 fn follow_all(pages: &[Links], follow: &mut Follow<'_>) {
     for page in pages {
         follow.from_depth(page.depth);
@@ -240,7 +240,7 @@ fn follow_all(pages: &[Links], follow: &mut Follow<'_>) {
     }
 }
 
-/// Whether a link means the same on all pages of a directory; then `whole` becomes what it means, unresolved.
+/// Whether a link means the same on all pages of a directory; then `whole` is set to an unresolved key for it.
 fn is_told_apart_by_directory(base: &Url, link: &str, whole: &mut String) -> bool {
     whole.clear();
     let before = match link.as_bytes() {
@@ -253,13 +253,13 @@ fn is_told_apart_by_directory(base: &Url, link: &str, whole: &mut String) -> boo
         }
     };
     whole.push_str(before);
-    // Keeps `http://a/b` as a link apart from `b` in `http://a/`.
+    // Distinguishes the link `http://a/b` from `b` in `http://a/`.
     whole.push('\n');
     whole.push_str(link);
     true
 }
 
-/// What is asked for first.
+/// The first requests.
 fn starts(options: &CrawlOptions) -> Vec<Request> {
     let sitemaps = options.sitemap.iter().map(|url| Request::get(url.as_str()).meta(json!({ SITEMAP: true })));
     sitemaps.chain(options.starts.iter().map(|url| Request::get(url.as_str()))).collect()

@@ -1,4 +1,4 @@
-//! Who may call an operation: stated once, in the route table, and enforced around the handler when the route is registered.
+//! Access rules of operations: stated once, in the route table, and enforced around the handler when the route is registered.
 
 use super::Edge;
 use super::auth::{Caller, Need, admit};
@@ -9,26 +9,26 @@ use crate::protocol::unknown::refusal;
 use actix_web::body::MessageBody;
 use actix_web::{FromRequest, Handler, HttpMessage as _, HttpRequest, HttpResponse, Responder, ResponseError as _, web};
 
-/// Says who calls, or refuses. `None`: it does not matter who calls.
+/// Identifies the caller, or rejects it. `None`: the operation does not check its callers.
 pub(super) type Admit = fn(&Edge, &HttpRequest) -> Result<Option<Caller>, Failure>;
-/// Answers a caller that was refused.
+/// Builds the response for a rejected caller.
 pub(super) type Refuse = fn(Failure) -> HttpResponse;
 
 /// Who may call an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Access {
-    /// The table does not say: nobody may.
+    /// The table does not state a rule: every call is rejected.
     Unstated,
-    /// Everybody.
+    /// Everybody may call it.
     Public,
-    /// Whose token is of a role that has this permission.
+    /// Callers whose token has a role with this permission.
     Role(Need),
-    /// Whoever this function admits: where a token may stand elsewhere than in the usual headers.
+    /// Callers that this function admits: for routes that also accept a token outside the usual headers.
     By { need: Option<Need>, admit: Admit, refuse: Refuse },
 }
 
 impl Access {
-    /// What it asks of its callers.
+    /// The permission that callers need.
     pub(super) fn need(self) -> Option<Need> {
         match self {
             Self::Role(need) => Some(need),
@@ -38,14 +38,14 @@ impl Access {
     }
 }
 
-/// Parameters of lists by pages. A list that is given whole ignores them: clients ask for any list in the same way.
+/// Parameters of paged lists. Lists that are returned whole ignore them, so that clients can request any list in the same way.
 const PAGING: [&str; 2] = ["limit", "cursor"];
 
 /// What is checked before the arguments of a handler are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admission {
     access: Access,
-    /// It has no parameters: any that comes is refused.
+    /// The operation has no parameters: any parameter is rejected.
     without_parameters: bool,
 }
 
@@ -59,7 +59,7 @@ impl Admission {
         let answer = refused;
         let edge = || request.app_data::<web::Data<Edge>>().ok_or_else(|| answer(Problem::internal().into()));
         let caller = match self.access {
-            Access::Unstated => return Err(answer(Problem::forbidden("the broker does not say who may call this").into())),
+            Access::Unstated => return Err(answer(Problem::forbidden("the route table states no access rule for this operation").into())),
             Access::Public => None,
             Access::Role(need) => Some(admit(edge()?, request, need).map_err(answer)?),
             Access::By { admit, refuse, .. } => admit(edge()?, request).map_err(refuse)?,
@@ -77,12 +77,12 @@ impl Admission {
     }
 }
 
-/// A refusal as a problem.
+/// Builds a problem response.
 pub(super) fn refused(failure: Failure) -> HttpResponse {
     failure.error_response()
 }
 
-/// A handler that is reached only by those who may call it: its arguments are not read before.
+/// Wraps a handler so that only permitted callers reach it: the arguments are read after the check.
 pub(super) fn guarded<F, A>(handler: F, admission: Admission) -> impl Handler<(HttpRequest, web::Payload), Output = HttpResponse>
 where
     F: Handler<A>,
@@ -123,7 +123,8 @@ mod tests {
         assert_eq!(unstated(&[forgotten]), ["forgotten"], "and the check sees one that does not");
     }
 
-    /// A handler that asks nothing is not reached: by nobody if the table does not say by whom, and not without a permission.
+    /// A handler without checks of its own is protected: it rejects everybody if the table states no rule, and callers without
+    /// permission.
     #[actix_web::test]
     async fn a_handler_cannot_forget_to_ask_who_calls() {
         use actix_web::test::{TestRequest, call_service, init_service};
@@ -140,7 +141,7 @@ mod tests {
         for path in ["/unstated", "/role", "/public"] {
             seen.push(call_service(&app, TestRequest::get().uri(path).to_request()).await.status().as_u16());
         }
-        // Without an edge nobody knows which tokens there are.
+        // Without an `Edge` the tokens are unknown.
         assert_eq!(seen, [403, 500, 200]);
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of answers: counted until they are sent, and with a receipt where it matters that they arrive.
+//! Response bodies: counted against the budget until they are sent, with a delivery receipt where one is needed.
 
 use crate::actors::budget::Charge;
 use crate::actors::service::Receipt;
@@ -8,24 +8,23 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Bytes that are given to a connection at once.
+/// Bytes that are passed to a connection at once.
 const PIECE: usize = 64 << 10;
-/// What an answer holds that is made while it is sent: of a file a piece, of a log some pages.
+/// Memory of a streamed response: one piece of a file, or some pages of a log.
 pub const OF_A_STREAM: usize = 384 << 10;
 
-/// Marks an answer that is made while it is sent, though its length is known.
+/// Marks a streamed response whose length is known.
 #[derive(Debug, Clone, Copy)]
 pub struct IsStreamed;
 
-/// Bytes that somebody wants to know of whether they arrived. A connection asks for the end of a body only when all but some
-/// kilobytes before it are sent.
+/// A body whose delivery is tracked. A connection asks for the end of a body only when all but some kilobytes before it are sent.
 pub struct Traced {
     rest: Bytes,
     receipt: Option<Receipt>,
 }
 
 impl Traced {
-    /// A body, and what is to be done if it does not arrive.
+    /// A body and the receipt to resolve when all of it is read.
     pub fn new(body: Vec<u8>, receipt: Option<Receipt>) -> Self {
         Self { rest: body.into(), receipt }
     }
@@ -50,14 +49,14 @@ impl MessageBody for Traced {
     }
 }
 
-/// A body that counts until it is sent or given up.
+/// A body that counts against the budget until it is sent or dropped.
 pub struct Counted {
     body: BoxBody,
     _charge: Option<Charge>,
 }
 
 impl Counted {
-    /// What is counted with a body.
+    /// A body and the charge that is held with it.
     pub fn new(body: BoxBody, charge: Option<Charge>) -> Self {
         Self { body, _charge: charge }
     }

@@ -1,4 +1,4 @@
-//! Wrong tokens: counted, logged and slowed down.
+//! Wrong tokens: counts them, logs them and throttles their senders.
 
 use crate::config::tokens::TokenKey;
 use crate::domain::attempts::{Attempts, Judgement};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// One for the whole broker.
+/// Shared by the whole broker.
 #[derive(Debug, Clone, Default)]
 pub struct Guard(Arc<Inner>);
 
@@ -22,15 +22,15 @@ struct Inner {
 }
 
 impl Guard {
-    /// No token came where one is needed.
+    /// Counts a call without a required token.
     pub fn missing(&self) {
         self.0.missing.fetch_add(1, Relaxed);
     }
 
-    /// A token came, and this is what the broker knows of it.
+    /// Checks a token that a caller sent; `None`: the broker does not know it.
     ///
     /// # Errors
-    /// It is wrong, or too many from there were.
+    /// The token is wrong, or its address sent too many wrong tokens.
     pub fn judge(&self, from: Option<IpAddr>, token: Option<TokenKey>) -> Result<(), Problem> {
         let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let attempts = &self.0.attempts;
@@ -53,10 +53,14 @@ impl Guard {
         }
     }
 
-    /// For Prometheus.
+    /// Writes the counters as Prometheus metrics.
     pub fn write(&self, page: &mut Exposition) {
         const NAME: &str = "webloom_refused_tokens_total";
-        page.metric(NAME, "counter", "Calls that were refused since they had no token, a wrong one, or came after too many wrong ones.");
+        page.metric(
+            NAME,
+            "counter",
+            "Calls that were rejected because their token was missing or wrong, or because too many wrong tokens came before.",
+        );
         for (reason, count) in [("missing", &self.0.missing), ("wrong", &self.0.wrong), ("throttled", &self.0.throttled)] {
             page.sample(NAME, &[("reason", reason)], count.load(Relaxed) as f64);
         }

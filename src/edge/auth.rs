@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication and permissions.
 
 use super::Edge;
 use super::error::Failure;
@@ -10,23 +10,23 @@ use actix_web::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
 use std::future::{Ready, ready};
 
-/// What a route asks of its caller.
+/// The permission that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// To look.
+    /// To read.
     Read,
-    /// To change.
+    /// To change things.
     Admin,
-    /// To be a node.
+    /// To act as a node.
     Agent,
-    /// To be a worker, or to do a worker's work.
+    /// To act as a worker, or to do a worker's calls.
     Worker,
 }
 
 impl Need {
     pub(super) fn met_by(self, role: Role) -> bool {
         match self {
-            // A worker looks at the runs it works for; a node has no business here.
+            // A worker reads the runs it works for; a node needs none of this.
             Self::Read => matches!(role, Role::Admin | Role::ReadOnly | Role::Worker),
             Self::Admin => role == Role::Admin,
             Self::Agent => matches!(role, Role::Admin | Role::Agent),
@@ -35,34 +35,34 @@ impl Need {
     }
 }
 
-/// Who called: for the books.
+/// The caller, as it is recorded in the history.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The role of the token, unless none was asked for.
+    /// The role name of the token; `None` if the broker needs no token.
     pub name: Option<String>,
-    /// The same, for questions.
+    /// The role, for permission checks.
     role: Option<Role>,
-    /// Which token, unless it is an admin's, who may act for all.
+    /// The key of the token; `None` for an admin, who may act for everybody.
     pub token: Option<TokenKey>,
 }
 
 impl Caller {
-    /// An admin sees what others see masks of.
+    /// Whether the caller sees secrets in clear text: only admins do.
     #[must_use]
     pub fn sees_secrets(&self) -> bool {
         self.name.as_deref().is_none_or(|name| name == Role::Admin.name())
     }
 
-    /// Whether the caller may do what asks for this.
+    /// Whether the caller has this permission.
     #[must_use]
     pub fn may(&self, need: Need) -> bool {
         self.role.is_none_or(|role| need.met_by(role))
     }
 
-    /// That the caller may do what asks for this.
+    /// Checks that the caller has this permission.
     ///
     /// # Errors
-    /// It may not.
+    /// It does not have it.
     pub fn must(&self, need: Need) -> Result<(), Problem> {
         match self.role.filter(|role| !need.met_by(*role)) {
             Some(role) => Err(Problem::forbidden(format!("a token of role {} may not do that", role.name()))),
@@ -75,13 +75,13 @@ impl Caller {
     }
 }
 
-/// The caller that the route has let pass.
+/// The caller that the route admitted.
 impl FromRequest for Caller {
     type Error = Failure;
     type Future = Ready<Result<Self, Failure>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        // Without one the table says that everybody may call: then nobody asks who does.
+        // Public routes store no caller, and their handlers do not ask for one.
         ready(request.extensions().get::<Self>().cloned().ok_or_else(|| Problem::internal().into()))
     }
 }
@@ -98,28 +98,28 @@ fn token(request: &HttpRequest) -> Option<&str> {
     })
 }
 
-/// The caller that the route has let pass, if it may do this.
+/// The caller that the route admitted, if it has this permission.
 ///
 /// # Errors
-/// It may not.
+/// It does not have it.
 pub fn allow(_: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
     let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Problem::unauthorized)?;
     caller.must(need)?;
     Ok(caller)
 }
 
-/// Lets a caller pass or not: for the routes.
+/// Checks the token of a caller, for the routes.
 ///
 /// # Errors
-/// No token where one is needed, one that is nobody's, or one that may not do this.
+/// A required token is missing or unknown, or its role lacks the permission.
 pub(super) fn admit(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
     judge(edge, request, need, token(request), None)
 }
 
-/// Lets a peer pass that opens a socket: its token may also stand in the address, or be shown by `sign`.
+/// Checks a peer that opens a socket: its token may also be in the URL, or be proven by `sign`.
 ///
 /// # Errors
-/// As [`allow`].
+/// Same as [`allow`].
 pub fn allow_peer(
     edge: &Edge,
     request: &HttpRequest,
@@ -130,10 +130,10 @@ pub fn allow_peer(
     judge(edge, request, need, token(request).or(in_address), signed)
 }
 
-/// Lets everybody pass who comes from no page of another site: for what is public and asks for no token.
+/// Admits every caller except pages of other sites: for public routes without a token.
 ///
 /// # Errors
-/// The request comes from such a page, or to a name that is not ours.
+/// The request comes from a page of another site, or to a host name that is not ours.
 pub fn allow_anyone(edge: &Edge, request: &HttpRequest) -> Result<(), Failure> {
     keep_out_other_sites(edge, request)?;
     if edge.tokens.is_open() { keep_to_loopback(request) } else { Ok(()) }
@@ -177,24 +177,24 @@ fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
     }
 }
 
-/// Why a `sign` that was made with a token is not taken.
+/// Why a `sign` was rejected.
 fn of_sign(refused: Verdict) -> Problem {
     match refused {
         Verdict::Stale(ms) => {
             let (seconds, side) = (ms.unsigned_abs() / 1_000, if ms > 0 { "behind" } else { "ahead of" });
-            Problem::sign(format!("its time is {seconds} s {side} the broker's: set the clock of this machine"))
+            Problem::sign(format!("`signtime` is {seconds} s {side} the broker's clock: set the clock of this machine"))
         }
-        _ => Problem::sign("this broker wants a sign with a time: send `signtime` too"),
+        _ => Problem::sign("this broker requires a sign with a time: send `signtime` too"),
     }
 }
 
-/// Whether a page of this origin is one of ours: same scheme, same host and port. A proxy that speaks TLS in our place says so.
+/// Whether this origin is our own: same scheme, host and port. A proxy that terminates TLS for us reports the scheme.
 fn is_own(origin: &str, host: &str, scheme: &str) -> bool {
     origin.split_once("://").is_some_and(|(s, authority)| s.eq_ignore_ascii_case(scheme) && authority.eq_ignore_ascii_case(host))
 }
 
 fn keep_out_other_sites(edge: &Edge, request: &HttpRequest) -> Result<(), Failure> {
-    // A page of another site that a browser on this machine has open must not reach the broker through it.
+    // A page of another site, open in a browser on this machine, must not reach the broker.
     if let Some(origin) = header(request, ORIGIN) {
         let host = header(request, HOST).unwrap_or_default();
         // No page of another site can make a browser send this header.
@@ -203,14 +203,14 @@ fn keep_out_other_sites(edge: &Edge, request: &HttpRequest) -> Result<(), Failur
             return Err(Problem::forbidden("the request comes from a page of another site").into());
         }
     }
-    // A link on such a page sends no origin with its GET, but says that it leads across sites.
+    // A link on such a page sends no origin with its GET, but the browser marks the request as cross-site.
     if header(request, "Sec-Fetch-Site").is_some_and(|site| site == "cross-site" || site == "same-site") {
         return Err(Problem::forbidden("the request comes from a page of another site").into());
     }
     Ok(())
 }
 
-/// Without tokens the broker listens on loopback; a name that somebody pointed here is not us.
+/// Without tokens the broker listens on loopback only; any other host name was pointed here by somebody else.
 fn keep_to_loopback(request: &HttpRequest) -> Result<(), Failure> {
     let name = header(request, HOST).map_or("localhost", name_of);
     let ours = name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());

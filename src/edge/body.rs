@@ -1,7 +1,7 @@
-//! Bodies: read within a limit of bytes and of time, and unpacked within the same limit.
+//! Request bodies: read within limits of bytes and time, and unpacked within the same byte limit.
 //!
-//! What a body holds of memory counts in the [`Budget`](crate::actors::budget::Budget) until its call is answered. What takes
-//! long to unpack or to read is done beside the threads that serve, so that they go on serving.
+//! The memory of a body counts in the [`Budget`](crate::actors::budget::Budget) until its call is answered. Slow unpacking and parsing
+//! run outside the server threads, so that these stay responsive.
 
 use super::Edge;
 use super::auth::Caller;
@@ -26,37 +26,37 @@ use tokio::time::{Instant, sleep_until};
 /// The largest body of a REST call.
 pub const MAX_JSON: usize = 1 << 20;
 
-/// Bytes of a body up to which it is not counted.
+/// Bodies up to this many bytes are not counted.
 const FREE: usize = 16 << 10;
-/// The longest that nothing may come of a body.
+/// The longest pause between two pieces of a body.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Bytes a second that a body comes with at least, on average, after the first [`PAUSE`].
+/// Lowest average rate of a body, in bytes per second, after the first [`PAUSE`].
 const LEAST_RATE: usize = 1 << 10;
-/// The longest that a body may take as a whole.
+/// The longest time that a whole body may take.
 const MOST_TIME: Duration = Duration::from_secs(3_600);
-/// How many times its size a body may have when it is unpacked, as packages may; one that stays below [`MAX_JSON`] is let through.
+/// Largest ratio of unpacked to packed size, high enough for packages; bodies below [`MAX_JSON`] are exempt.
 const MOST_RATIO: usize = 200;
-/// Bytes that are unpacked on a thread that serves, and bytes that are parsed there: some milliseconds' work.
+/// Bytes that are unpacked, and bytes that are parsed, on a server thread: some milliseconds of work.
 const INLINE: usize = 256 << 10;
 const INLINE_PARSED: usize = 1 << 20;
-/// Bytes that are unpacked between two looks at the budget.
+/// Bytes that are unpacked between two budget checks.
 const PIECE: usize = 1 << 20;
 
-/// Kept with the request while its body is in memory.
+/// The charge of a body, stored in the request while the body is in memory.
 struct Held(#[expect(dead_code, reason = "it counts until it is dropped")] Charge);
 
 fn edge_of(request: &HttpRequest) -> Result<&Edge, Failure> {
     request.app_data::<web::Data<Edge>>().map(|edge| &***edge).ok_or_else(|| Problem::internal().into())
 }
 
-/// What a call holds, which counts as its caller's. To be asked after [`super::auth::allow`].
+/// An empty charge in the caller's share of the budget. Call it after [`super::auth::allow`].
 pub fn nothing_held(budget: &Budget, request: &HttpRequest) -> Charge {
     let extensions = request.extensions();
     let name = extensions.get::<Caller>().and_then(|caller| caller.name.as_deref());
     budget.share(name.unwrap_or_default()).nothing()
 }
 
-/// A body that comes, piece by piece.
+/// A body that is read piece by piece.
 pub struct Pieces<'r> {
     edge: &'r Edge,
     payload: web::Payload,
@@ -73,10 +73,10 @@ impl<'r> Pieces<'r> {
         Ok(Self { edge: edge_of(request)?, payload, began: Instant::now(), bytes: 0 })
     }
 
-    /// The next piece; none at the end.
+    /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// The body was cut short, comes too slowly, or the broker ends before it is there.
+    /// The body was cut short or is too slow, or the broker stops before the body is complete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         let come = match self.payload.next().now_or_never() {
             Some(come) => come,
@@ -95,7 +95,7 @@ impl<'r> Pieces<'r> {
             () = sleep_until(latest) => {
                 let (bytes, seconds) = (self.bytes, self.began.elapsed().as_secs());
                 let detail = format!(
-                    "{bytes} bytes of the body came in {seconds} s: a pause may last {} s, the rest comes at {LEAST_RATE} bytes a second or faster and within {} s",
+                    "the body is too slow: {bytes} bytes in {seconds} s; pauses must be at most {} s, the rate at least {LEAST_RATE} bytes per second, and the total time at most {} s",
                     PAUSE.as_secs(),
                     MOST_TIME.as_secs()
                 );
@@ -106,11 +106,11 @@ impl<'r> Pieces<'r> {
     }
 }
 
-/// Reads a body, and undoes its `Content-Encoding`. To be called after [`super::auth::allow`].
+/// Reads a body and undoes its `Content-Encoding`. Call it after [`super::auth::allow`].
 ///
 /// # Errors
-/// It is over the limit before or after unpacking, too slow, cut short, damaged, or in an encoding that is not known; or too
-/// much is held already.
+/// The body is over the limit before or after unpacking, too slow, cut short, damaged, or in an unknown encoding; or the memory budget is
+/// used up.
 pub async fn read(request: &HttpRequest, payload: web::Payload, limit: usize) -> Result<Bytes, Failure> {
     let declared: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
     if declared > limit {
@@ -129,7 +129,7 @@ pub async fn read(request: &HttpRequest, payload: web::Payload, limit: usize) ->
     Ok(body)
 }
 
-/// Joins the pieces of a body; one that comes in one piece is not copied.
+/// Joins the pieces of a body; a body of one piece is not copied.
 async fn gather(request: &HttpRequest, payload: web::Payload, declared: usize, limit: usize) -> Result<(Bytes, Option<Charge>), Failure> {
     let mut pieces = Pieces::of(request, payload)?;
     let (mut first, mut joined, mut charge) = (Bytes::new(), BytesMut::new(), None);
@@ -146,7 +146,7 @@ async fn gather(request: &HttpRequest, payload: web::Payload, declared: usize, l
             continue;
         }
         if joined.is_empty() {
-            // What is declared need not be true: room is made for it only as far as one piece shows that it may be.
+            // The declared length may be false: reserve only what a first piece makes plausible.
             joined.reserve(declared.min(1 << 20).max(first.len() + piece.len()));
             joined.extend_from_slice(&std::mem::take(&mut first));
         }
@@ -169,7 +169,7 @@ impl Encoding {
             "gzip" => Self::Gzip,
             "zstd" => Self::Zstd,
             "lz4" => Self::Lz4,
-            other => return Err(Problem::unsupported(format!("the encoding `{other}` is not known: gzip, zstd, lz4 and identity are"))),
+            other => return Err(Problem::unsupported(format!("unknown content encoding `{other}`: expected gzip, zstd, lz4 or identity"))),
         }))
     }
 
@@ -186,13 +186,13 @@ impl Encoding {
 struct Unpacking {
     reader: Box<dyn Read + Send>,
     out: Vec<u8>,
-    /// The most that it may become, and what is answered if it is more.
+    /// The limit of the unpacked size, and the error if it is exceeded.
     most: usize,
     over: Problem,
 }
 
 impl Unpacking {
-    /// Unpacks up to so many bytes more; whether that was all.
+    /// Unpacks at most this many more bytes; returns whether the end was reached.
     fn step(&mut self, bytes: usize) -> Result<bool, Problem> {
         let read = self.reader.by_ref().take(bytes as u64).read_to_end(&mut self.out);
         let read = read.map_err(|e| Problem::malformed(format!("the body cannot be unpacked: {e}")))?;
@@ -231,10 +231,10 @@ async fn unpack(
     Ok(unpacked.await?)
 }
 
-/// Does what takes long beside the threads that serve. Half the processors at most are busy with it.
+/// Runs slow work outside the server threads. It uses at most half of the processors.
 ///
 /// # Errors
-/// As the work has it.
+/// The errors of the work.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
     static PERMITS: OnceLock<Semaphore> = OnceLock::new();
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -243,10 +243,10 @@ pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> 
     web::block(work).await.map_err(|_| Problem::internal())?
 }
 
-/// Reads what a body says, where that takes long beside the threads that serve. `factor` is how many times its size that needs.
+/// Parses a body, outside the server threads if it is large. `factor` is the memory for parsing as a multiple of the body's size.
 ///
 /// # Errors
-/// As `reads` has it, or too much is held already.
+/// The errors of `reads`, or the memory budget is used up.
 pub async fn parse<T: Send + 'static>(
     request: &HttpRequest,
     body: Bytes,
@@ -263,22 +263,22 @@ pub async fn parse<T: Send + 'static>(
     Ok(read)
 }
 
-/// As [`Held`], for what was made of the body.
+/// Like [`Held`], for the parsed body.
 struct Parsed(#[expect(dead_code, reason = "it counts until it is dropped")] Charge);
 
 /// Reads a JSON body.
 ///
 /// # Errors
-/// As [`read`], or it is not what is expected; then the problem names the place.
+/// Same as [`read`], or the JSON does not match the type; then the problem names the field.
 pub async fn json<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<T, Failure> {
     let body = read(request, payload, MAX_JSON).await?;
     Ok(read_object(&body)?)
 }
 
-/// Reads a JSON body; an empty one is the default.
+/// Reads a JSON body; an empty body gives the default.
 ///
 /// # Errors
-/// As [`json`].
+/// Same as [`json`].
 pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpRequest, payload: web::Payload) -> Result<T, Failure> {
     let body = read(request, payload, MAX_JSON).await?;
     if body.iter().all(u8::is_ascii_whitespace) {
@@ -287,10 +287,10 @@ pub async fn json_or_default<T: DeserializeOwned + Default>(request: &HttpReques
     Ok(read_object(&body)?)
 }
 
-/// Reads a part of the path as an id, or as the number of something that is there.
+/// Reads a path segment as an id, or as the number of an existing entry.
 ///
 /// # Errors
-/// It is neither, nothing has the number, or several do.
+/// It is neither, no entry has this number, or several have it.
 pub async fn id<T: NumberedId + FromStr<Err = InvalidId>>(edge: &Edge, request: &HttpRequest, name: &str) -> Result<T, Failure> {
     let text = request.match_info().get(name).unwrap_or_default();
     let named: NumberOr<T> = text.parse().map_err(|e: InvalidId| Failure(Problem::malformed(e.to_string()).at(name)))?;

@@ -1,4 +1,4 @@
-//! Problems on their way out: one shape on every route.
+//! Problem responses: one format on every route.
 
 use crate::protocol::problem::{MEDIA_TYPE, Problem};
 use crate::protocol::unknown::unread;
@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use actix_web::{HttpRequest, HttpResponse, ResponseError, web};
 
-/// A problem as the answer to a request.
+/// A problem as an HTTP response.
 #[derive(Debug)]
 pub struct Failure(pub Problem);
 
@@ -41,12 +41,12 @@ impl ResponseError for Failure {
     }
 }
 
-/// For addresses that lead nowhere.
+/// Response for unknown paths.
 pub async fn no_such_route(request: HttpRequest) -> Failure {
     Failure(Problem::not_found(format!("nothing is at {}", request.path())))
 }
 
-/// For methods that an address does not take; says which it does.
+/// Response for unsupported methods; its `Allow` header lists the supported ones.
 pub async fn no_such_method(methods: String) -> HttpResponse {
     let mut answer = Failure(Problem::method_not_allowed()).error_response();
     if let Ok(methods) = HeaderValue::from_str(&methods) {
@@ -62,14 +62,15 @@ impl actix_web::Responder for Failure {
     }
 }
 
-/// Query strings that do not parse are problems too.
+/// Reports query strings that do not parse as problems too.
 pub fn query_config() -> web::QueryConfig {
     web::QueryConfig::default().error_handler(|error, _| {
         let problem = match &error {
             QueryPayloadError::Deserialize(inner) => unread("parameter", "", &inner.to_string()),
             other => Problem::malformed(other.to_string()),
         };
-        let problem = if problem.status == 400 { Problem::malformed(format!("the query: {}", problem.detail)) } else { problem };
+        let problem =
+            if problem.status == 400 { Problem::malformed(format!("cannot read the query: {}", problem.detail)) } else { problem };
         Failure(problem).into()
     })
 }

@@ -1,4 +1,4 @@
-//! Answers without their secrets, for those who may look and not change.
+//! Responses with masked secrets, for callers that may read but not change.
 
 use super::auth::Caller;
 use crate::domain::alert::ChannelKind;
@@ -9,13 +9,13 @@ use crate::protocol::alerts::AlertOutput;
 use crate::protocol::management::{ExportedJob, JobChange, JobOutput};
 use serde_json::Value;
 
-/// What may hold secrets.
+/// A value that may hold secrets.
 pub trait Hide {
-    /// Puts a mask in the place of each.
+    /// Masks each secret.
     fn hide(&mut self);
 }
 
-/// What this caller may see of it.
+/// The value as this caller may see it.
 pub fn shown<T: Hide>(caller: &Caller, mut what: T) -> T {
     if !caller.sees_secrets() {
         what.hide();
@@ -56,7 +56,7 @@ impl Hide for JobChange {
     }
 }
 
-/// A part of a job that is kept as JSON. What cannot be read as such a part is hidden as a whole.
+/// A part of a job that is stored as JSON. If it does not parse as that part, all of it is masked.
 fn hidden<T: serde::de::DeserializeOwned + serde::Serialize>(part: &Value, hide: impl FnOnce(&mut T)) -> Value {
     let read = serde_json::from_value(part.clone()).and_then(|mut part| {
         hide(&mut part);

@@ -1,6 +1,6 @@
-//! HTTP and WebSocket: turns requests into messages, and answers into JSON; nothing more.
+//! HTTP and WebSocket: turns requests into messages, and results into JSON; nothing more.
 //!
-//! It asks the [`Service`] and never touches the store. Every error leaves as problem details (RFC 9457).
+//! It calls the [`Service`] and never touches the store. Every error leaves as problem details (RFC 9457).
 
 mod access;
 mod answer;
@@ -30,29 +30,29 @@ use actix_web::web::{self, ServiceConfig};
 use route::{Part, Resource, tagged};
 use traffic::Traffic;
 
-/// What every handler may use.
+/// Shared state of all handlers.
 #[derive(Debug, Clone)]
 pub struct Edge {
-    /// The actors.
+    /// The service that forwards calls to the actors.
     pub service: Service,
-    /// Who may do what.
+    /// The tokens and their roles.
     pub tokens: Tokens,
-    /// Keeps count of those who may not.
+    /// Counts rejected callers.
     pub guard: Guard,
-    /// Which ids belong to which token.
+    /// The owner token of each id.
     pub owners: Owners,
-    /// How jobs of Scheduler.NET's clients are understood.
+    /// How to interpret jobs of Scheduler.NET's clients.
     pub scheduler_net: SchedulerNet,
-    /// Bytes that are held for those who are connected.
+    /// The memory budget for data of connected clients.
     pub budget: Budget,
-    /// What is under way.
+    /// Open calls and connections.
     pub traffic: Traffic,
-    /// It speaks TLS itself.
+    /// Whether this server terminates TLS itself.
     pub is_tls: bool,
 }
 
-/// The whole route table: each noun's part stands at the top of its file. The busiest come first, since a request is
-/// compared with one address after the other.
+/// The whole route table: each resource's routes are at the top of its file. The most frequent come first, because a request is compared
+/// with one address after the other.
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
@@ -88,7 +88,7 @@ pub fn table() -> Vec<Resource> {
         .collect()
 }
 
-/// Makes the services of the table.
+/// Builds the actix services of the table.
 pub fn routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone())).app_data(error::query_config()).default_service(web::to(error::no_such_route));

@@ -1,6 +1,6 @@
-//! The OpenAPI document: the route table in a form that programs read.
+//! The OpenAPI document: the route table in a machine-readable form.
 //!
-//! It says nothing that the table does not say; the schemas come from the types themselves (`schemas.rs`).
+//! It contains nothing beyond the table; the schemas come from the types themselves (`schemas.rs`).
 
 use super::access::refused;
 use super::auth::{Need, allow_anyone};
@@ -26,32 +26,36 @@ const ABOUT: &str = "Webloom schedules work and carries it out on a fleet of mac
 
 /// Status, name and meaning of each kind of failure.
 const FAILURES: [(u16, &str, &str); 12] = [
-    (400, "Malformed", "The input cannot be read."),
-    (401, "Unauthorized", "No token, or one that is nobody's."),
-    (403, "Forbidden", "A token whose role may not do this, or a page of another site."),
-    (404, "NotFound", "There is no such thing."),
-    (409, "Conflict", "It does not fit the present state; `type` says why."),
-    (408, "TooSlow", "The body comes too slowly."),
-    (413, "TooLarge", "The body is larger than is taken."),
-    (415, "Unsupported", "The body's encoding is not taken: gzip, zstd, lz4 and identity are."),
-    (422, "Invalid", "It can be read, and a value is not allowed; `field` says which."),
+    (400, "Malformed", "The input cannot be parsed."),
+    (401, "Unauthorized", "The token is missing or unknown."),
+    (403, "Forbidden", "The role of the token lacks the permission, or the request comes from a page of another site."),
+    (404, "NotFound", "It does not exist."),
+    (409, "Conflict", "It conflicts with the present state; `type` gives the reason."),
+    (408, "TooSlow", "The body arrives too slowly."),
+    (413, "TooLarge", "The body is larger than the limit."),
+    (415, "Unsupported", "The body's encoding is not supported: expected gzip, zstd, lz4 or identity."),
+    (422, "Invalid", "The input parses, but a value is not allowed; `field` names it."),
     (
         429,
         "TooMany",
-        "Come again: calls and sockets with this token hold as many bytes as they may, or too many wrong tokens came from this address.",
+        "Retry later: the calls and sockets of this token have used up its memory share, or too many wrong tokens came from this address.",
     ),
-    (500, "Internal", "The broker failed; its log says more."),
-    (503, "Busy", "Too much at once, or a part is being rebuilt: come again. With `type` `/problems/standby`: this broker stands by."),
+    (500, "Internal", "Internal error; see the broker's log."),
+    (
+        503,
+        "Busy",
+        "The broker is overloaded or one of its actors is restarting: retry later. With `type` `/problems/standby`: this broker is a standby.",
+    ),
 ];
 
 static DOCUMENT: LazyLock<Bytes> =
     LazyLock::new(|| Bytes::from(serde_json::to_vec_pretty(&describe(&table())).expect("JSON is plain data")));
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/openapi.json").get(document, |op| {
         op.named("readOpenApi")
-            .says("This document. It says nothing that is not public, so no token is asked for.")
+            .says("This document. All of it is public, so no token is needed.")
             .admits(|edge, request| allow_anyone(edge, request).map(|()| None), refused)
             .answers::<Map<String, Value>>(200, "An OpenAPI 3.1 document.")
             .may_fail(&[403])
@@ -63,7 +67,7 @@ pub async fn document() -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(DOCUMENT.clone())
 }
 
-/// The document of a table.
+/// Builds the document of a table.
 pub fn describe(table: &[Resource]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
@@ -98,12 +102,12 @@ pub fn describe(table: &[Resource]) -> Value {
     document
 }
 
-/// The names in braces of a path.
+/// The names in braces in a path.
 fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
 }
 
-/// The document's parts that hold schemas.
+/// The parts of the document that hold schemas.
 impl Schemas {
     fn operation(&mut self, operation: &Operation, tag: &str, path: &str, nth: usize) -> Value {
         let summary = operation.says.split_inclusive(['.', ':']).next().unwrap_or_default().trim_end_matches(['.', ':']);
@@ -178,18 +182,18 @@ impl Schemas {
     }
 }
 
-/// The statuses of an operation's failures: those that it names, and those that follow from what it takes.
+/// The failure statuses of an operation: those that it lists, and those that follow from its inputs.
 fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
     let mut statuses: BTreeSet<u16> = operation.failures.iter().copied().chain([500]).collect();
     if operation.access.need().is_some() {
-        // Whatever asks who calls asks the actors or the store next.
+        // An operation that checks its caller goes on to ask the actors or the store.
         statuses.extend([401, 403, 429, 503]);
     }
     if !operation.is_for_standby() {
         statuses.insert(503);
     }
     if has_id {
-        // Several things may share the number by which one is named.
+        // Several things may share the number in a path.
         statuses.extend([400, 404, 409]);
     }
     if operation.query.is_some() || operation.refuses_parameters() {
@@ -201,7 +205,7 @@ fn failures(operation: &Operation, has_id: bool) -> BTreeSet<u16> {
     statuses
 }
 
-/// The members of a query as parameters. One that may be left out is not written as null in an address.
+/// The members of a query as parameters. An optional parameter cannot be null in a URL.
 fn query_parameters(mut schema: Value) -> Vec<Value> {
     let required: Vec<Value> = schema["required"].as_array().cloned().unwrap_or_default();
     let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take) else { return Vec::new() };
@@ -230,7 +234,7 @@ fn without_null(mut schema: Value) -> Value {
 }
 
 impl Need {
-    /// The roles that meet it.
+    /// The roles that have this permission.
     fn roles(self) -> Vec<&'static str> {
         use crate::config::tokens::Role;
         [Role::Admin, Role::ReadOnly, Role::Agent, Role::Worker].into_iter().filter(|role| self.met_by(*role)).map(Role::name).collect()

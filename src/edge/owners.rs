@@ -1,4 +1,4 @@
-//! Ids belong to tokens: a node or a worker speaks for itself, and no other token of its role in its name.
+//! Ownership of ids: a node's or worker's id belongs to a token, and no other token of its role may use it.
 
 use super::Edge;
 use super::auth::Caller;
@@ -9,10 +9,10 @@ use crate::protocol::problem::Problem;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Ids that are remembered; with more, the store is asked again.
+/// Number of cached owners; beyond that, the store is asked again.
 const MOST: usize = 100_000;
 
-/// The owners of ids that have called.
+/// The owner tokens of ids that have called.
 #[derive(Debug, Clone, Default)]
 pub struct Owners(Arc<RwLock<HashMap<PeerId, TokenKey>>>);
 
@@ -29,18 +29,18 @@ impl Owners {
         known.insert(peer, owner);
     }
 
-    /// The id is free: its node was removed, or its worker forgotten.
+    /// Removes the owner of an id: its node or its worker was removed.
     pub fn forget(&self, peer: PeerId) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&peer);
     }
 }
 
-/// A caller speaks for this node or worker: the id is his token's from now on.
+/// Claims this id for the caller's token, from now on.
 ///
 /// # Errors
 /// It belongs to another token.
 pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failure> {
-    // An admin may speak for all, and owns none; without tokens all are one.
+    // An admin may act for every id and owns none; without tokens there are no owners.
     let Some(key) = caller.token else { return Ok(()) };
     match edge.owners.get(peer) {
         Some(owner) if owner == key => return Ok(()),
@@ -56,7 +56,7 @@ pub async fn own(edge: &Edge, caller: &Caller, peer: PeerId) -> Result<(), Failu
     Ok(())
 }
 
-/// A caller says something that only this worker may say, without having named it. The id stays whose it is.
+/// Checks that the caller may act for this id, which it did not claim by name. The owner does not change.
 ///
 /// # Errors
 /// It belongs to another token.

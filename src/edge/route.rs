@@ -1,6 +1,6 @@
-//! What the route table is written in. A [`Resource`] is an address with its methods; each method comes with its handler
-//! and an [`Operation`], which says what the handler takes and gives. From the one table the services are made
-//! ([`register`]) and the OpenAPI document ([`super::openapi`]), so that neither has a route that the other lacks.
+//! The types of the route table. A [`Resource`] is an address with its methods; each method has a handler and an [`Operation`], which
+//! describes its inputs and outputs. Both the services ([`register`]) and the OpenAPI document ([`super::openapi`]) are built from the
+//! one table, so that they always agree.
 
 use super::access::{Access, Admission, Admit, Refuse, guarded};
 use super::auth::Need;
@@ -10,23 +10,23 @@ use actix_web::http::Method;
 use actix_web::web::{self, ServiceConfig};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-/// Makes the schema of a type, when the document is asked for.
+/// Generates the schema of a type for the document.
 pub(super) type Shape = fn(&mut SchemaGenerator) -> Schema;
 
 fn shape<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
     schemas.subschema_for::<T>()
 }
 
-/// Whose services are made.
+/// The part of the table to serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Those of the broker that leads: all.
+    /// All routes: for the leader.
     Leader,
-    /// Those of a broker that stands by: what only reads what is stored. The rest is refused.
+    /// Routes that only read stored data: for a standby. The rest is rejected.
     Standby,
 }
 
-/// An address and what it takes.
+/// An address and its methods.
 pub struct Resource {
     pub(super) paths: Vec<&'static str>,
     pub(super) tag: &'static str,
@@ -41,14 +41,14 @@ pub fn resource(path: &'static str) -> Resource {
     Resource { paths: vec![path], tag: "", texts: Vec::new(), operations: Vec::new(), ignores_parameters: false, routes: Vec::new() }
 }
 
-/// Puts the resources of one noun under its heading.
+/// Groups the resources of one noun under its heading.
 pub fn tagged(tag: &'static str, resources: Vec<Resource>) -> impl Iterator<Item = Resource> {
     resources.into_iter().map(move |resource| Resource { tag, ..resource })
 }
 
 macro_rules! methods {
     ($($name:ident $method:ident),*) => {$(
-        /// What this method does here.
+        /// Adds this method.
         pub fn $name<F, A>(mut self, handler: F, describe: fn(Operation) -> Operation) -> Self
         where
             F: actix_web::Handler<A>,
@@ -57,7 +57,7 @@ macro_rules! methods {
         {
             let mut operation = describe(Operation::new(Method::$method));
             operation.ignores_parameters = self.ignores_parameters;
-            // The only way to a handler leads through here, so none can forget to ask who calls.
+            // Every handler is added here, so none can skip the access check.
             let admission = Admission::of(&operation);
             self.operations.push(operation);
             self.routes.push(Box::new(move || web::$name().to(guarded(handler.clone(), admission))));
@@ -69,13 +69,13 @@ macro_rules! methods {
 impl Resource {
     methods!(get GET, post POST, put PUT, delete DELETE);
 
-    /// Parameters that the methods that follow do not know are ignored: the address belongs to the clients of another system.
+    /// The methods that follow ignore unknown parameters: the address belongs to the clients of another system.
     pub fn ignoring_parameters(mut self) -> Self {
         self.ignores_parameters = true;
         self
     }
 
-    /// This part of the path is a text and no id.
+    /// This path segment is a text and not an id.
     pub fn text(mut self, name: &'static str, says: &'static str) -> Self {
         self.texts.push((name, says));
         self
@@ -93,17 +93,17 @@ impl Resource {
         })
     }
 
-    /// The same at another path.
+    /// Serves the same at another path.
     pub fn also_at(mut self, path: &'static str) -> Self {
         self.paths.push(path);
         self
     }
 }
 
-/// Makes services of a table. A method that a resource does not have is answered 405 with those that it has.
+/// Builds the services of a table. Unsupported methods of a resource get 405 with the supported ones.
 ///
-/// The router of actix-web tries what it has one after the other, and each path with a parameter by a regular expression.
-/// So what begins alike is put together: the words up to the first parameter, then the parameter, then a plain text.
+/// The router of actix-web tries its entries one after the other, and each path with a parameter by a regular expression. So paths with a
+/// common beginning are grouped: the words up to the first parameter, then the parameter, then a plain text.
 pub fn register(table: &[Resource], app: &mut ServiceConfig, part: Part) {
     let mut nouns: Groups<(&str, &Resource)> = Vec::new();
     for resource in table {
@@ -126,7 +126,7 @@ pub fn register(table: &[Resource], app: &mut ServiceConfig, part: Part) {
                 plain.push((rest, resource));
             }
         }
-        // Words like `preview` before what would take them for ids.
+        // Words like `preview` before the routes that would read them as ids.
         let scope = plain.into_iter().fold(web::scope(noun), |scope, (rest, resource)| scope.service(resource.service(rest, part)));
         let scope = named.into_iter().fold(scope, |scope, (name, resources)| {
             let inner = resources.into_iter().fold(web::scope(name), |inner, (rest, resource)| inner.service(resource.service(rest, part)));
@@ -136,7 +136,7 @@ pub fn register(table: &[Resource], app: &mut ServiceConfig, part: Part) {
     }
 }
 
-/// By what they begin with, in the order in which that came first.
+/// Grouped by their first part, in the order of first occurrence.
 type Groups<'a, T> = Vec<(&'a str, Vec<T>)>;
 
 fn put<'a, T>(groups: &mut Groups<'a, T>, key: &'a str, value: T) {
@@ -146,22 +146,22 @@ fn put<'a, T>(groups: &mut Groups<'a, T>, key: &'a str, value: T) {
     }
 }
 
-/// Where the words that name the noun end: the third at most, for `/api/v1` stands before most of them.
+/// The end of the words that name the noun: at most the third, because most paths begin with `/api/v1`.
 fn end_of_noun(path: &str) -> usize {
     let most = path.find("/{").unwrap_or(path.len());
     path[..most].match_indices('/').nth(3).map_or(most, |(at, _)| at)
 }
 
-/// What a body is.
+/// The body of a request.
 pub(super) struct Body {
     pub(super) required: bool,
     pub(super) shape: Shape,
     pub(super) bulk: bool,
-    /// It is bytes of any kind, and no JSON.
+    /// Any bytes, not JSON.
     pub(super) raw: bool,
 }
 
-/// One of the answers of success.
+/// One of the success responses.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) says: &'static str,
@@ -169,19 +169,19 @@ pub(super) struct Answer {
     pub(super) headers: Vec<(&'static str, &'static str)>,
 }
 
-/// What a method of a resource takes and gives.
+/// The inputs and outputs of a method of a resource.
 pub struct Operation {
     pub(super) method: Method,
     pub(super) name: &'static str,
     pub(super) says: &'static str,
     pub(super) access: Access,
-    /// Parameters that it does not know do no harm.
+    /// Unknown parameters are ignored.
     pub(super) ignores_parameters: bool,
     pub(super) query: Option<Shape>,
     pub(super) body: Option<Body>,
     pub(super) answers: Vec<Answer>,
     pub(super) failures: Vec<u16>,
-    /// It needs more than what is stored.
+    /// It needs more than stored data.
     pub(super) only_leader: bool,
 }
 
@@ -201,19 +201,19 @@ impl Operation {
         }
     }
 
-    /// Its name for programs: a verb and a noun, unique in the table.
+    /// The operation id: a verb and a noun, unique in the table.
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self
     }
 
-    /// What it does: the first sentence is its title.
+    /// The description; its first sentence is the title.
     pub fn says(mut self, says: &'static str) -> Self {
         self.says = says;
         self
     }
 
-    /// Who may call it: the route lets nobody else pass, and gives the handler the [`super::auth::Caller`].
+    /// The required permission: the route rejects other callers, and passes the [`super::auth::Caller`] to the handler.
     pub fn needs(mut self, need: Need) -> Self {
         self.access = Access::Role(need);
         self
@@ -225,15 +225,15 @@ impl Operation {
         self
     }
 
-    /// This function says who may call it, and the other one how a refusal is answered. In the document it needs what
-    /// [`Operation::needs`] has said before.
+    /// Uses these functions to admit callers and to build the response of a rejection. The document shows the permission of a previous
+    /// [`Operation::needs`].
     pub fn admits(mut self, admit: Admit, refuse: Refuse) -> Self {
         self.access = Access::By { need: self.access.need(), admit, refuse };
         self
     }
 
-    /// Any parameter is refused. Where the table says that everybody may call it, or by a function of its own who may, nothing
-    /// is known of its parameters.
+    /// Whether any parameter is rejected. Public operations and those with their own admit function may read parameters that the table
+    /// does not list.
     pub(super) fn refuses_parameters(&self) -> bool {
         matches!(self.access, Access::Role(_)) && self.query.is_none() && !self.ignores_parameters
     }
@@ -251,19 +251,19 @@ impl Operation {
         self
     }
 
-    /// The type of its JSON body, which may be left out.
+    /// The type of its optional JSON body.
     pub fn body_or_nothing<T: JsonSchema>(mut self) -> Self {
         self.body = Some(Body { required: false, shape: shape::<T>, bulk: false, raw: false });
         self
     }
 
-    /// The type of its body, which is either JSON or in bulk form.
+    /// The type of its body, which is either JSON or the bulk form.
     pub fn body_or_bulk<T: JsonSchema>(mut self) -> Self {
         self.body = Some(Body { required: true, shape: shape::<T>, bulk: true, raw: false });
         self
     }
 
-    /// Its body is bytes of any kind.
+    /// Its body is any bytes.
     pub fn body_as_bytes(mut self) -> Self {
         self.body = Some(Body { required: true, shape: shape::<String>, bulk: false, raw: true });
         self
@@ -274,22 +274,22 @@ impl Operation {
         self
     }
 
-    /// It answers JSON of this type.
+    /// It returns JSON of this type.
     pub fn answers<T: JsonSchema>(self, status: u16, says: &'static str) -> Self {
         self.answer(status, says, vec![("application/json", Some(shape::<T>))])
     }
 
-    /// It answers JSON of this type, or the bulk form to who accepts it.
+    /// It returns JSON of this type, or the bulk form to clients that accept it.
     pub fn answers_or_bulk<T: JsonSchema>(self, status: u16, says: &'static str) -> Self {
         self.answer(status, says, vec![("application/json", Some(shape::<T>)), (BULK, None)])
     }
 
-    /// It answers bytes of this media type.
+    /// It returns bytes of this media type.
     pub fn answers_as(self, status: u16, media_type: &'static str, says: &'static str) -> Self {
         self.answer(status, says, vec![(media_type, None)])
     }
 
-    /// The answer that was named last may have this media type instead.
+    /// The previous response may have this media type instead.
     pub fn or_as(mut self, media_type: &'static str) -> Self {
         if let Some(answer) = self.answers.last_mut() {
             answer.contents.push((media_type, None));
@@ -297,12 +297,12 @@ impl Operation {
         self
     }
 
-    /// It answers without a body.
+    /// It returns no body.
     pub fn answers_nothing(self, status: u16, says: &'static str) -> Self {
         self.answer(status, says, Vec::new())
     }
 
-    /// The answer that was named last has this header.
+    /// The previous response has this header.
     pub fn with_header(mut self, name: &'static str, says: &'static str) -> Self {
         if let Some(answer) = self.answers.last_mut() {
             answer.headers.push((name, says));
@@ -310,18 +310,18 @@ impl Operation {
         self
     }
 
-    /// Though it is a GET, it writes, waits for something or asks actors: a broker that stands by refuses it.
+    /// Although it is a GET, it writes, waits or asks actors: a standby rejects it.
     pub fn only_leader(mut self) -> Self {
         self.only_leader = true;
         self
     }
 
-    /// Whether a broker that stands by serves it.
+    /// Whether a standby serves it.
     pub(super) fn is_for_standby(&self) -> bool {
         self.method == Method::GET && !self.only_leader
     }
 
-    /// Statuses of its failures besides those that follow from what it takes: [`super::openapi`] adds them.
+    /// Failure statuses besides those that [`super::openapi`] derives from its inputs.
     pub fn may_fail(mut self, statuses: &[u16]) -> Self {
         self.failures.extend_from_slice(statuses);
         self

@@ -1,29 +1,28 @@
-//! The schemas of the OpenAPI document, made of the types that cross the wire.
+//! The schemas of the OpenAPI document, generated from the wire types.
 //!
-//! A type may look one way in an answer and another way in a body (a member with a default is always in the one and optional
-//! in the other), so there are two generators; where their schemas of one name differ, that of the body gets a name of its
-//! own.
+//! A type may have one schema in a response and another in a request (a member with a default is always present in the one and optional
+//! in the other), so there are two generators. Where their schemas of one name differ, the request's schema gets a separate name.
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Where the schemas of answers stand.
+/// The location of response schemas.
 const SCHEMAS: &str = "#/components/schemas/";
-/// Where the schemas of bodies stand, until it is known which names they may have.
+/// The temporary location of request schemas, until their names are decided.
 const TAKEN: &str = "#/taken/";
 
-/// The schemas that the operations have named so far.
+/// The schemas that the operations have used so far.
 pub(super) struct Schemas {
-    /// For what is written.
+    /// For responses.
     pub(super) answers: SchemaGenerator,
-    /// For what is read.
+    /// For requests.
     pub(super) bodies: SchemaGenerator,
 }
 
 impl Schemas {
-    /// None yet.
+    /// An empty set.
     pub(super) fn new() -> Self {
         let at = |path: &str| {
             SchemaSettings::draft2020_12().with(|settings| {
@@ -34,7 +33,7 @@ impl Schemas {
         Self { answers: at(SCHEMAS).for_serialize().into_generator(), bodies: at(TAKEN).for_deserialize().into_generator() }
     }
 
-    /// All schemas by name; the references in the document are pointed at them.
+    /// All schemas by name; rewrites the references in the document.
     pub(super) fn into_components(mut self, document: &mut Value) -> Map<String, Value> {
         let mut components = self.answers.take_definitions(true);
         let bodies = self.bodies.take_definitions(true);
@@ -56,7 +55,7 @@ impl Schemas {
     }
 }
 
-/// The names under which bodies and answers mean different schemas, directly or through what these refer to.
+/// The names that mean different schemas in requests and responses, directly or through a reference.
 fn names_of_their_own(answers: &Map<String, Value>, bodies: &Map<String, Value>) -> BTreeSet<String> {
     let mut own = BTreeSet::new();
     loop {

@@ -1,5 +1,5 @@
-//! RunView every call: it counts as one that is at work, what it answers counts until it is sent, and the answer has the headers
-//! that browsers and caches go by.
+//! Wraps every call: counts it as in progress, charges its response to the budget until it is sent, and adds the headers for browsers and
+//! caches.
 
 use super::Edge;
 use super::answer::{Counted, IsStreamed, OF_A_STREAM};
@@ -14,15 +14,15 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderValue, STRICT_TRANSPORT_SECUR
 use actix_web::middleware::Next;
 use actix_web::{Error, ResponseError as _, web};
 
-/// A browser that was here by TLS comes by TLS for a year (RFC 6797).
+/// A browser that connected by TLS must use TLS for a year (RFC 6797).
 const ONLY_TLS: HeaderValue = HeaderValue::from_static("max-age=31536000");
-/// Bytes of an answer up to which it is not counted.
+/// Responses up to this many bytes are not counted.
 const FREE: u64 = 16 << 10;
 
-/// See the module's text.
+/// See the module documentation.
 ///
 /// # Errors
-/// As the service has it.
+/// The errors of the service.
 pub async fn shell(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse<Counted>, Error> {
     let Some(edge) = request.app_data::<web::Data<Edge>>().cloned() else { return Ok(finish(next.call(request).await?, None, false)) };
     let _at_work = edge.traffic.call();
@@ -30,14 +30,14 @@ pub async fn shell(request: ServiceRequest, next: Next<BoxBody>) -> Result<Servi
     match charge(&edge, &response) {
         Ok(charge) => Ok(finish(response, charge, edge.is_tls)),
         Err(problem) => {
-            // What was to be answered is dropped, and whoever wanted to know of it hears that it did not arrive.
+            // Dropping the response resolves its delivery receipt as failed.
             let (request, _) = response.into_parts();
             Ok(finish(ServiceResponse::new(request, Failure(problem).error_response()), None, edge.is_tls))
         }
     }
 }
 
-/// What an answer holds until it is sent.
+/// The memory that a response holds until it is sent.
 fn charge(edge: &Edge, response: &ServiceResponse) -> Result<Option<Charge>, Problem> {
     let is_streamed = || response.response().extensions().contains::<IsStreamed>();
     let bytes = match response.response().body().size() {
@@ -56,7 +56,7 @@ fn finish(response: ServiceResponse, charge: Option<Charge>, is_tls: bool) -> Se
     let mut response = response.map_body(|_, body| Counted::new(body, charge));
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Files of the portal may be kept; what the API answers is of the moment, and may be secret.
+    // Portal files may be cached; API responses are momentary and may be secret.
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }

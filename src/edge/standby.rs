@@ -1,4 +1,4 @@
-//! What a broker serves that stands by: it reads what is stored; whatever writes, waits or needs an actor is the leader's.
+//! What a standby serves: it only reads stored data; everything that writes, waits or needs an actor is for the leader.
 
 use super::Edge;
 use super::error::{Failure, no_such_route, query_config};
@@ -10,10 +10,10 @@ use actix_web::middleware::Next;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{Error, ResponseError as _};
 
-/// What needs no tables but those that never change, or none.
+/// Routes that need no tables, or only those whose format never changes.
 const ALWAYS: [&str; 5] = ["/", "/healthz", "/readyz", "/api/v1/brokers", "/api/v1/openapi.json"];
 
-/// Makes the services of the table, as far as a standby has them.
+/// Builds the services of the table that a standby has.
 pub fn standby_routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
     move |app: &mut ServiceConfig| {
         app.app_data(web::Data::new(edge.clone())).app_data(query_config()).default_service(web::to(no_such_route));
@@ -21,17 +21,17 @@ pub fn standby_routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
     }
 }
 
-/// For what the leader alone can do.
+/// Handles routes that only the leader serves.
 pub(super) async fn refuse(edge: web::Data<Edge>) -> Result<&'static str, Failure> {
     edge.service.must_lead()?;
     Ok("")
 }
 
-/// RunView every request: none is served from tables that this program does not know, and no connection outlives a refusal or
-/// the day on which this broker leads, so that the next call of its client finds what it has become.
+/// Wraps every request: rejects it if this program does not know the format of the tables, and closes the connection after a rejection or
+/// when this broker becomes the leader, so that the client's next call reaches the right server.
 ///
 /// # Errors
-/// As the service has it.
+/// The errors of the service.
 pub async fn gate(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, Error> {
     let edge = request.app_data::<web::Data<Edge>>();
     let makes_way = edge.is_some_and(|edge| edge.service.makes_way());

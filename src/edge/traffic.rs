@@ -1,14 +1,14 @@
-//! What is under way at the edge: calls and connections, and whether the server is about to end.
+//! Open calls and connections at the edge, and whether the server is stopping.
 //!
-//! A server that ends first takes no new connection, lets every call that waits be answered, and waits for those that are at
-//! work. Then the next leader may begin; what is left is to send the last bytes.
+//! A stopping server first accepts no new connections, answers every waiting call, and waits for the calls in progress. Then the next
+//! leader may begin; only the last bytes remain to be sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct Traffic(Arc<Inner>);
 
@@ -20,7 +20,7 @@ struct Inner {
     fewer: Notify,
 }
 
-/// A call that is at work, or a connection that is open; dropped, it is over.
+/// A call in progress or an open connection; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Open {
     traffic: Traffic,
@@ -40,44 +40,44 @@ impl Traffic {
         Open { traffic: self.clone(), counter }
     }
 
-    /// A call begins.
+    /// Begins a call.
     #[must_use]
     pub fn call(&self) -> Open {
         self.open(|inner| &inner.calls)
     }
 
-    /// A connection is there.
+    /// Begins a connection.
     #[must_use]
     pub fn connection(&self) -> Open {
         self.open(|inner| &inner.connections)
     }
 
-    /// The server is about to end: bodies that have not come are not waited for, and no connection outlives its call.
+    /// Starts the stop: incomplete bodies are dropped, and connections close after their current call.
     pub fn end(&self) {
         self.0.is_ending.send_replace(true);
     }
 
-    /// The server is about to end.
+    /// Whether the server is stopping.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         *self.0.is_ending.borrow()
     }
 
-    /// Ready when the server is about to end.
+    /// Resolves when the server begins to stop.
     pub fn ending(&self) -> impl Future<Output = ()> + use<> {
         let mut receiver = self.0.is_ending.subscribe();
         async move {
-            // The sender is in the hands of whoever serves; without it there is nothing to wait for.
+            // The server owns the sender; without it there is nothing to wait for.
             let _ = receiver.wait_for(|is_ending| *is_ending).await;
         }
     }
 
-    /// Waits until no call is at work, but not longer than this; how many are.
+    /// Waits until no call is in progress, at most this long; returns how many are left.
     pub async fn calls_over(&self, most: Duration) -> usize {
         self.over(|inner| &inner.calls, most).await
     }
 
-    /// Waits until no connection is open, but not longer than this; how many are.
+    /// Waits until no connection is open, at most this long; returns how many are left.
     pub async fn connections_over(&self, most: Duration) -> usize {
         self.over(|inner| &inner.connections, most).await
     }
@@ -93,7 +93,7 @@ impl Traffic {
                 fewer.await;
             }
         };
-        // Those that are left are counted.
+        // After a timeout the caller counts what is left.
         let _ = tokio::time::timeout(most, none).await;
         counter(&self.0).load(SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What the REST API takes and gives around alerts, and what a webhook gets.
+//! The REST API's inputs and outputs for alerts, and the body that a webhook receives.
 
 use crate::domain::alert::{ChannelKind, Filter};
 use crate::domain::ids::{ChannelId, Identity, JobId, Number};
@@ -10,7 +10,7 @@ pub const SIGNATURE: &str = "Webloom-Signature";
 /// The header that names the event.
 pub const EVENT: &str = "Webloom-Event";
 
-/// A channel as it is created or changed; what is absent in a change stays as it is.
+/// A channel to create or change; in a change, absent members keep their values.
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AlertInput {
@@ -18,15 +18,15 @@ pub struct AlertInput {
     pub name: Option<String>,
     /// webhook or mail.
     pub kind: Option<ChannelKind>,
-    /// The URL of a webhook, or an address.
+    /// The URL of a webhook, or a mail address.
     pub target: Option<String>,
-    /// Signs what is sent to a webhook; at most 500 bytes. Empty: the stored one stays.
+    /// The key that signs what is sent to a webhook; at most 500 bytes. Empty: the stored one stays.
     pub secret: Option<String>,
-    /// What it wants to hear of.
+    /// Which events it receives.
     pub filter: Option<Filter>,
-    /// Whether it is told anything.
+    /// Whether it receives events.
     pub is_enabled: Option<bool>,
-    /// The version that the change was made for.
+    /// The version that the change is based on.
     pub version: Option<i64>,
 }
 
@@ -36,59 +36,59 @@ pub struct AlertInput {
 pub struct AlertOutput {
     /// Its id.
     pub id: ChannelId,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     #[serde(default)]
     pub number: Number,
     /// Its name.
     pub name: String,
     /// webhook or mail.
     pub kind: ChannelKind,
-    /// The URL of a webhook, or an address.
+    /// The URL of a webhook, or a mail address.
     pub target: String,
-    /// What is sent is signed. The secret itself is never shown.
+    /// Whether messages are signed. The secret itself is never shown.
     pub has_secret: bool,
-    /// What it wants to hear of.
+    /// Which events it receives.
     pub filter: Filter,
-    /// Whether it is told anything.
+    /// Whether it receives events.
     pub is_enabled: bool,
-    /// Counts the changes.
+    /// The version: increases with each change.
     pub version: i64,
-    /// Who made it.
+    /// Who created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
     /// Who changed it last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_by: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
     /// When it was last changed.
     pub update_time: Timestamp,
 }
 
-/// What came of a test.
+/// The result of a test.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertTestOutput {
-    /// The other side took it.
+    /// Whether the receiver accepted it.
     pub ok: bool,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Milliseconds that it took.
+    /// Duration, in milliseconds.
     pub time: i64,
-    /// The event among the others.
+    /// The id of the test's event.
     pub id: i64,
 }
 
-/// An event, and who was told of it.
+/// An event, and its deliveries.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertEventOutput {
-    /// Counts the events.
+    /// The number of the event.
     pub id: i64,
     /// failed, missed, late, silent, recovered, disabled, test.
     pub event: String,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
     /// The job.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,32 +102,32 @@ pub struct AlertEventOutput {
     /// The run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<Identity>,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its ways to the channels.
+    /// Its deliveries to the channels.
     pub deliveries: Vec<AlertDeliveryOutput>,
 }
 
-/// An event on its way to one channel.
+/// The delivery of an event to one channel.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertDeliveryOutput {
     /// The channel.
     pub channel_id: String,
-    /// waiting, sending, done, failed (given up), merged (told with another one).
+    /// waiting, sending, done, failed (given up), merged (sent with another event).
     pub state: String,
     /// Attempts so far.
     pub attempts: u32,
-    /// When it is tried next, while it waits.
+    /// The time of the next attempt, while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// Events that its message stands for.
+    /// Number of events in its message.
     pub count: i64,
-    /// The event whose message it is told with.
+    /// The event whose message includes this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<i64>,
-    /// What went wrong last.
+    /// The last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// When it was done or given up.
@@ -141,7 +141,7 @@ pub struct AlertDeliveryOutput {
 pub struct AlertMessage<'a> {
     /// failed, missed, late, silent, recovered, disabled, test.
     pub event: &'a str,
-    /// When it happened; of several the first.
+    /// When it happened; for several events the first.
     pub at: Timestamp,
     /// The job; null in a test.
     pub job_id: Option<JobId>,
@@ -149,12 +149,12 @@ pub struct AlertMessage<'a> {
     pub job_name: Option<&'a str>,
     /// Its group.
     pub group: Option<&'a str>,
-    /// The run; of several the first.
+    /// The run; for several events the first.
     pub run_id: Option<Identity>,
-    /// Why.
+    /// The reason.
     pub reason: Option<&'a str>,
-    /// Events that the message stands for.
+    /// Number of events in the message.
     pub count: i64,
-    /// Counts the events: the same in every attempt, to know a message by that came before.
+    /// The number of the event: the same in every attempt, to recognize repeated messages.
     pub id: i64,
 }

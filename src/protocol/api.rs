@@ -1,4 +1,4 @@
-//! What the REST API under `/api/v1` takes and gives.
+//! The inputs and outputs of the REST API under `/api/v1`.
 
 use crate::domain::ids::{Identity, JobId, Named, NodeId, Number, WorkerId};
 use crate::domain::run::{Counters, RunState};
@@ -7,44 +7,44 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "broker")]
 use std::collections::BTreeMap;
 
-/// A list, and where it goes on.
+/// A page of a list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// Give it back as `cursor` for what follows; absent at the end.
+    /// Pass it as `cursor` to get the next page; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// A job as it is created or changed. Names of both revisions of the seeds are taken.
+/// A job to create or change. Names of both revisions of the seeds are accepted.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Default, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "name": "titles", "jobType": "block", "properties": { "FullClassName": "shop.Titles", "ThreadNum": "4" } }])))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobInput {
-    /// At creation, the id that it shall have; else one is made.
+    /// The id for a new job; by default the broker makes one.
     #[serde(default, alias = "Id")]
     pub id: Option<JobId>,
-    /// Unique among the jobs; needed at creation.
+    /// Unique among the jobs; required at creation.
     #[serde(default, alias = "Name")]
     #[cfg_attr(feature = "broker", schemars(length(min = 1, max = crate::domain::job::limits::NAME)))]
     pub name: Option<String>,
-    /// `block`, `task`, `application` or `callback`; 002 counts the first two from 0.
+    /// `block`, `task`, `application` or `callback`; 002 numbers the first two from 0.
     #[serde(default, alias = "JobType", alias = "type", alias = "kind")]
     pub job_type: Option<JobTypeInput>,
-    /// A shorter word for a schedule of one cron expression; empty: by hand only.
+    /// Short form of a schedule with one cron expression; empty: only triggers start it.
     #[serde(default, alias = "Cron")]
     pub cron: Option<String>,
-    /// A shorter word for a schedule of one interval, in milliseconds; 0: once, then disabled.
+    /// Short form of a schedule with one interval, in milliseconds; 0: once, then disabled.
     #[serde(default, alias = "Interval")]
     pub interval: Option<u64>,
-    /// When it runs by itself; an empty one: by hand only.
+    /// Its schedule; an empty one: only triggers start it.
     #[serde(default)]
     pub schedule: Option<crate::domain::schedule::Schedule>,
-    /// What becomes of fires that are late or find it at work, and of runs that fail.
+    /// Rules for late fires, for fires during an open run, and for failed runs.
     #[serde(default)]
     pub policies: Option<crate::domain::schedule::Policies>,
     /// The request of a callback job.
@@ -53,77 +53,77 @@ pub struct JobInput {
     /// The task of a task job.
     #[serde(default, deserialize_with = "super::object::maybe_object")]
     pub task: Option<crate::domain::task::TaskSettings>,
-    /// Jobs that begin when a run of this one ends; an empty list: none.
+    /// Jobs that begin when a run of this one ends; an empty list removes all.
     #[serde(default)]
     pub successors: Option<Vec<crate::domain::job::Successor>>,
-    /// A group of this name; it is made if there is none. Empty: no group.
+    /// The name of its group, which is created if it does not exist. Empty: no group.
     #[serde(default, alias = "Group", alias = "groupName")]
     pub group: Option<String>,
-    /// Why it is disabled, with `isEnabled` false.
+    /// Why it is disabled, if `isEnabled` is false.
     #[serde(default)]
     pub disabled_reason: Option<String>,
-    /// For people.
+    /// A text for people.
     #[serde(default, alias = "Description")]
     #[cfg_attr(feature = "broker", schemars(length(max = crate::domain::job::limits::DESCRIPTION)))]
     pub description: Option<String>,
-    /// Whether a trigger starts it.
+    /// Whether its schedule and triggers start it.
     #[serde(default, alias = "IsEnabled", alias = "isEnable", alias = "IsEnable", alias = "enabled")]
     pub is_enabled: Option<bool>,
-    /// Higher goes first.
+    /// Jobs with a higher priority go first.
     #[serde(default, alias = "Priority")]
     pub priority: Option<i32>,
-    /// 002's column: the class of a block job, the program of an application. Kept as a property.
+    /// 002's column: the class of a block job, the program of an application. Stored as a property.
     #[serde(default, alias = "Application")]
     pub application: Option<String>,
-    /// 002's column. Kept as a property.
+    /// 002's column. Stored as a property.
     #[serde(default, alias = "Arguments")]
     pub arguments: Option<String>,
-    /// A shorter word for the program of an application job and its arguments, as one line; no shell reads it. It makes the job
-    /// an application job, and is kept as the properties `Application` and `Arguments`.
+    /// Short form for the program of an application job and its arguments, as one line, without a shell. It makes the job an application
+    /// job, and is stored as the properties `Application` and `Arguments`.
     #[serde(default)]
     pub command: Option<String>,
-    /// Everything else.
+    /// All other properties.
     #[serde(default, alias = "Properties")]
     pub properties: Option<BTreeMap<String, String>>,
-    /// At a change: the version that it was made for; another one is refused.
+    /// For a change: the version that it is based on; a change of another version is rejected.
     #[serde(default)]
     pub version: Option<i64>,
-    /// What a job has besides when it is read, so that it may be sent back as it was read. Nothing here is looked at.
+    /// An output member, accepted so that a job can be sent back as it was read. Its value is ignored.
     #[serde(default)]
     pub number: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub next_fire: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub last_fire: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub fires: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub failures: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub activity: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub is_deleted: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub create_by: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub update_by: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub creation_time: ReadOnly,
-    /// See `number`.
+    /// Same as `number`.
     #[serde(default)]
     pub update_time: ReadOnly,
 }
 
-/// A member of an answer that may stand in a body too, and says nothing there.
+/// An output member that is accepted in a body too, and ignored there.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadOnly;
@@ -150,7 +150,7 @@ impl schemars::JsonSchema for ReadOnly {
     }
 }
 
-/// A kind of job by name or, as 002 has it, by number.
+/// A kind of job by name or, as in 002, by number.
 #[cfg(feature = "broker")]
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
@@ -158,25 +158,25 @@ impl schemars::JsonSchema for ReadOnly {
 pub enum JobTypeInput {
     /// Block 0, Application 1.
     Number(i64),
-    /// In any case of letters.
+    /// The name, ignoring case.
     Name(String),
 }
 
-/// How to trigger a job.
+/// A trigger of a job.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerInput {
-    /// Instead of the job's own: of a task any JSON, of other jobs a text.
+    /// Arguments instead of the job's own: any JSON for a task, text for other jobs.
     #[serde(default)]
     pub arguments: Option<serde_json::Value>,
-    /// Instead of the job's own.
+    /// The priority, instead of the job's own.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// The instant that an outside scheduler planned: one instant makes one run, however often it is told.
+    /// The scheduled time of an external scheduler: triggers with the same time make one run.
     #[serde(default)]
     pub fire_time: Option<Timestamp>,
-    /// Told twice under one key, a trigger makes one run. The header `Idempotency-Key` says the same.
+    /// Triggers with the same key make one run. The header `Idempotency-Key` means the same.
     #[serde(default)]
     pub idempotency_key: Option<String>,
 }
@@ -188,7 +188,7 @@ pub struct TriggerInput {
 pub struct RunOutput {
     /// Its id.
     pub identity: Identity,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     #[serde(default)]
     pub number: Number,
     /// Its job.
@@ -200,74 +200,74 @@ pub struct RunOutput {
     pub kind: String,
     /// The class; for a callback the method and the URL.
     pub class_name: String,
-    /// Where it is.
+    /// Its state.
     pub state: RunState,
-    /// Why.
+    /// The reason for its state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Higher goes first.
+    /// Runs with a higher priority go first.
     pub priority: i32,
-    /// Blocks at nodes now; absent where that is not known: while the run is loaded, and on a broker that stands by.
+    /// Blocks at nodes now; absent where it is unknown: while the run is being loaded, and on a standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consuming: Option<u64>,
-    /// Blocks handed out so far.
+    /// Number of block dispatches so far.
     pub block_times: i64,
-    /// Its worker has pushed the first requests.
+    /// Whether its worker has pushed the first requests.
     pub start_returned: bool,
-    /// The worker that carries it out; after its end the one that carried out its last attempt. Absent of programs, callbacks
-    /// and runs on several workers, whose instances tell.
+    /// The worker of the run; after its end, the worker of its last attempt. Absent for programs, callbacks and runs on several workers,
+    /// whose instances name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// Requests by what became of them.
+    /// Requests by result.
     #[serde(flatten)]
     pub counters: Counters,
-    /// Blocks by where they are.
+    /// Blocks by state.
     pub blocks: BlockCounts,
-    /// URLs that it has seen, and the bytes of memory this takes.
+    /// Number of URLs that it has seen.
     pub seen: u64,
-    /// Bytes; absent as `consuming`.
+    /// Memory for the seen URLs, in bytes; absent like `consuming`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_bytes: Option<u64>,
-    /// Counts its attempts from 1.
+    /// The attempt, from 1.
     #[serde(default)]
     pub attempt: u32,
-    /// It waits until then for its next attempt.
+    /// When its next attempt may begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// The instant that it was planned for.
+    /// The scheduled time of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_at: Option<Timestamp>,
     /// The run that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<Identity>,
-    /// The run of another job whose end began it.
+    /// The run of another job whose end started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Identity>,
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// Of a task at work: 0 to 100.
+    /// Progress of a running task: 0 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u8>,
-    /// What it is at, in words.
+    /// The progress as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_text: Option<String>,
-    /// What it brought: of a callback, the answer.
+    /// The result: for a callback, the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Who made it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of another run did.
+    /// Who created it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of another run did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
     /// Who stopped it: the role of a token, or `broker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_by: Option<String>,
-    /// The last of its times.
+    /// The latest of its times.
     #[serde(default)]
     pub update_time: Timestamp,
-    /// Of a block run that was paused: since when it hands out no blocks. Absent: it does, or the run is over.
+    /// For a block run: since when it is paused and dispatches no blocks. Absent: it is not paused, or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
     /// When its first attempt began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,23 +277,23 @@ pub struct RunOutput {
     pub finish_time: Option<Timestamp>,
 }
 
-/// Blocks by where they are.
+/// Blocks by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockCounts {
-    /// For a node.
+    /// Waiting for a node.
     pub ready: u64,
-    /// At a node; absent where that is not known, and then they count as ready.
+    /// At a node; absent where it is unknown, and then they count as ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub using: Option<u64>,
-    /// With results that no worker has acknowledged.
+    /// Completed, but not yet acknowledged by a worker.
     pub answered: u64,
-    /// All.
+    /// Total.
     pub total: u64,
 }
 
-/// What one node did for one run: the seeds' *JobStatus*.
+/// The statistics of one node for one run: the seeds' *JobStatus*.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -302,18 +302,18 @@ pub struct JobStatusOutput {
     pub job_id: JobId,
     /// The run.
     pub identity: Identity,
-    /// The node; none for the sum of all.
+    /// The node; absent for the total of all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
     /// Its name, or the last digits of its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Where the run is.
+    /// The state of the run.
     pub status: RunState,
-    /// Requests by what became of them.
+    /// Requests by result.
     #[serde(flatten)]
     pub counters: Counters,
-    /// Its last report.
+    /// Time of its last report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_time: Option<Timestamp>,
 }
@@ -329,31 +329,31 @@ pub struct BlockOutput {
     pub identity: Identity,
     /// ready, using, success, failed, retry.
     pub state: String,
-    /// Requests in it.
+    /// Number of requests in it.
     pub requests: u32,
-    /// … answered well.
+    /// Successful requests.
     pub success: u32,
-    /// … and not.
+    /// Failed requests.
     pub error: u32,
-    /// Hand-outs so far.
+    /// Dispatches so far.
     pub attempt: u32,
-    /// Who has it or had it last.
+    /// The node that has it or had it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
     /// Its name, or the last digits of its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// When its node must have been heard of.
+    /// When its lease expires, unless its node reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Timestamp>,
-    /// A worker has acknowledged its results.
+    /// Whether a worker has acknowledged its results.
     pub acknowledged: bool,
-    /// What kept it from being downloaded as a whole.
+    /// Why it could not be downloaded completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
-    /// When its results came.
+    /// When its results arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Timestamp>,
 }
@@ -363,33 +363,33 @@ pub struct BlockOutput {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutput {
-    /// What is stored of it.
+    /// The stored data.
     #[serde(flatten)]
     pub record: crate::domain::node::NodeRecord,
     /// Its name; the last 8 digits of its id if it has sent none.
     pub name: String,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     pub number: Number,
-    /// It is there.
+    /// Whether it is connected.
     pub is_online: bool,
-    /// What it said last.
+    /// The load in its last heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<crate::domain::node::NodeLoad>,
-    /// Blocks in its hands.
+    /// Number of blocks that it holds.
     pub holding: u32,
-    /// Programs that runs count on there.
+    /// Number of programs that runs have there.
     pub programs: u32,
 }
 
-/// What a node said of itself in one heartbeat.
+/// The status of a node in one heartbeat.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatusOutput {
-    /// How busy it was.
+    /// Its load.
     #[serde(flatten)]
     pub load: crate::domain::node::NodeLoad,
-    /// When it said so.
+    /// When it was reported.
     pub creation_time: Timestamp,
 }
 
@@ -398,15 +398,15 @@ pub struct NodeStatusOutput {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerWatch {
-    /// Counts the watches.
+    /// The number of the watch.
     pub id: i64,
     /// The class.
     pub full_class_name: String,
     /// The worker.
     pub connection_id: WorkerId,
-    /// Since when.
+    /// When it began.
     pub connect_time: Timestamp,
-    /// Until when; absent: it watches now.
+    /// When it ended; absent: it still watches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnect_time: Option<Timestamp>,
 }
@@ -418,25 +418,25 @@ pub struct WorkerWatch {
 pub struct ActorOutput {
     /// registry, dispatcher, run, node, worker, session, persistence …
     pub kind: String,
-    /// Which one.
+    /// Its name.
     pub name: String,
-    /// The name that people gave to its node, if it is one.
+    /// The name of its node for people, if it belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The actor that watches over it; none for the root.
+    /// The actor that supervises it; absent for the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// running, restarting, stopped …
     pub state: String,
-    /// Milliseconds since it was (re)started.
+    /// Milliseconds since its last start.
     pub age: i64,
-    /// How often it was rebuilt.
+    /// Number of restarts.
     pub restarts: u32,
-    /// Messages that wait.
+    /// Number of waiting messages.
     pub queue_depth: u64,
-    /// Messages handled, all its lives together.
+    /// Messages handled, over all incarnations.
     pub messages_handled: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
@@ -446,35 +446,35 @@ pub struct ActorOutput {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("examples" = [{ "classNames": ["shop.Titles"] }])))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerInput {
-    /// The id that it had before, if it comes again, or the number of a worker that is known.
+    /// The id that it had before, if it registers again, or the number of a known worker.
     #[serde(default)]
     pub worker_id: Option<Named<WorkerId>>,
     /// The classes that it watches.
     #[cfg_attr(feature = "broker", schemars(length(min = 1, max = 1_000)))]
     #[serde(alias = "fullClassNames", alias = "FullClassNames", alias = "ClassNames")]
     pub class_names: Vec<String>,
-    /// Runs that it has in hand already.
+    /// Runs that it already has.
     #[serde(default)]
     pub runs: Vec<Identity>,
-    /// Tasks that it has in hand already, or whose end is not settled.
+    /// Tasks that it already has, or whose end is not acknowledged.
     #[serde(default)]
     pub tasks: Vec<super::task::TaskRef>,
-    /// Who it is.
+    /// Facts about the worker.
     #[serde(default, deserialize_with = "super::object::object")]
     pub worker: super::worker::WorkerFacts,
 }
 
-/// The answer to a worker without a socket: the rules of the house.
+/// The response to a worker without a socket: its id and its timing rules.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRegistered {
-    /// The id under which it is known.
+    /// The id of the worker.
     pub worker_id: WorkerId,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     #[serde(default)]
     pub number: Number,
-    /// Milliseconds between two calls.
+    /// Maximum milliseconds between two calls.
     pub heartbeat: u64,
     /// Milliseconds of silence after which it counts as lost.
     pub offline: u64,

@@ -1,4 +1,4 @@
-//! Programs on nodes: the order to start one, and what its node says of it.
+//! Programs on nodes: the order to start one, and the reports of its node.
 
 use super::log::LogInput;
 use crate::domain::ids::{Identity, JobId};
@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 pub struct ProgramRef {
     /// The run.
     pub identity: Identity,
-    /// Which of its instances, from 0.
+    /// The instance, from 0.
     pub instance: u32,
-    /// Counts the starts of the instance from 1.
+    /// The start of the instance, counted from 1.
     pub attempt: u32,
 }
 
@@ -24,59 +24,59 @@ pub struct ProgramRef {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramOrder {
-    /// Which attempt of which instance. Goes back with every report.
+    /// The attempt and the instance. Every report returns it.
     pub program: ProgramRef,
-    /// How many instances the run has.
+    /// Number of instances of the run.
     pub instances: u32,
     /// Its job.
     pub job_id: JobId,
     /// The name of the job.
     pub job_name: String,
-    /// Where the program comes from; none: it is on the node already.
+    /// The source of the program; absent: it is already on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<Package>,
-    /// The program: a path in the package, or the name of one that is on the node.
+    /// The program: a path in the package, or the name of a program on the node.
     pub application: String,
-    /// Its arguments, one by one; no shell reads them.
+    /// Its arguments, separately, without a shell.
     #[serde(default)]
     pub arguments: Vec<String>,
     /// Added to its environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Files that stand in its working folder when it starts, by path, with their text.
+    /// Files that are written to its working folder before the start: path and text.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Milliseconds that it may run.
+    /// Maximum run time, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// Milliseconds between asking it to end and killing it.
+    /// Milliseconds between the stop request and the kill.
     pub grace: u64,
-    /// What it may use.
+    /// Its resource limits.
     #[serde(default)]
     pub limits: ProgramLimits,
-    /// The user to run as, where the agent may.
+    /// The user to run as, if the agent allows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// W3C trace id: 32 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// The instant that the run was planned for, or was triggered at.
+    /// The scheduled time of the run, or the time of its trigger.
     pub fire_time: Timestamp,
 }
 
-/// Where a program comes from.
+/// The source of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Package {
-    /// `http://…` or `https://…`; a path like `/api/v1/packages/…` is the broker's own.
+    /// `http://…` or `https://…`; a path like `/api/v1/packages/…` refers to the broker.
     pub url: String,
     /// SHA-256 of the file, 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
-/// What a program may use. What is absent is as the agent has it; the agent's own limits hold in any case.
+/// Resource limits of a program. Absent ones are the agent's; the agent's own limits apply in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -92,16 +92,16 @@ pub struct ProgramLimits {
     pub open_files: Option<u64>,
 }
 
-/// Where a program is, as its node says it.
+/// The state of a program, reported by its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramReport {
-    /// Which.
+    /// The program.
     pub program: ProgramRef,
-    /// Where it is.
+    /// Its state.
     pub state: ProgramState,
-    /// Since when.
+    /// Since when it is in this state.
     pub at: Timestamp,
     /// Why it could not be started, or is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,12 +109,12 @@ pub struct ProgramReport {
     /// The process, on its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// With `exited`: how.
+    /// For `exited`: how it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ProgramExit>,
 }
 
-/// Where a program is.
+/// The state of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -123,11 +123,11 @@ pub enum ProgramState {
     Accepted,
     /// It runs.
     Running,
-    /// It is over; all its lines were sent before.
+    /// It has ended; all its lines were sent before.
     Exited,
-    /// It could not be started, for a reason that is said.
+    /// It could not be started, for the given reason.
     Refused,
-    /// The agent was away, and it cannot be told what became of it.
+    /// The agent was down, and the end of the program is unknown.
     Lost,
 }
 
@@ -136,16 +136,16 @@ pub enum ProgramState {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramExit {
-    /// Its code, if it ended by itself.
+    /// Its exit code, if it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
     /// The signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Who ended it: `exit` (the order), `timeout`, `agent` (it was stopped), or nobody.
+    /// What ended it: `exit` (the order), `timeout`, `agent` (the agent was stopped); absent if it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// Most bytes of memory (resident) that its processes had.
+    /// Peak resident memory of its processes, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory: Option<u64>,
     /// Milliseconds of processor time in the program.
@@ -156,7 +156,7 @@ pub struct ProgramExit {
     pub system_ms: Option<u64>,
     /// Milliseconds from its start to its end.
     pub wall_ms: u64,
-    /// Lines that it wrote, and that were sent.
+    /// Number of lines that it wrote and that were sent.
     pub lines: u64,
 }
 
@@ -165,9 +165,9 @@ pub struct ProgramExit {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramError {
-    /// One of a closed list.
+    /// The kind, from a closed list.
     pub kind: ProgramErrorKind,
-    /// In words.
+    /// A text for people.
     pub message: String,
 }
 
@@ -176,38 +176,38 @@ pub struct ProgramError {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ProgramErrorKind {
-    /// The agent's own settings forbid it: no programs at all, or not this package's host, or not this user.
+    /// The agent's own settings forbid it: programs in general, this package's host, or this user.
     Forbidden,
     /// The package could not be fetched.
     PackageFetch,
-    /// The package's server says that there is none.
+    /// The package's server does not have it.
     PackageNotFound,
-    /// The package is not what its SHA-256 says.
+    /// The package does not match its SHA-256.
     PackageHash,
     /// The package is neither a zip nor a tar.gz.
     PackageFormat,
-    /// An entry of the package leads out of its folder, or is a link that does.
+    /// An entry of the package is outside of its folder, or is a link to the outside.
     PackageUnsafe,
-    /// The package, or what is in it, is too large.
+    /// The package or its content is too large.
     PackageTooLarge,
-    /// There is no such program.
+    /// The program does not exist.
     NotFound,
     /// The program could not be started.
     Spawn,
-    /// The node is full, or is about to leave.
+    /// The node has no free slot, or is about to leave.
     Busy,
-    /// The agent was away, and the program is gone.
+    /// The agent was down, and the program is gone.
     Lost,
 }
 
-/// Lines that a program wrote.
+/// Output lines of a program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramOutput {
-    /// Which program.
+    /// The program.
     pub program: ProgramRef,
-    /// The number of the first line, from 0: what was taken already is not taken again.
+    /// The number of the first line, from 0: lines that are already stored are ignored.
     pub first: u64,
     /// The lines; their source is `stdout` or `stderr`.
     pub lines: Vec<LogInput>,

@@ -4,35 +4,35 @@ use crate::domain::ids::BrokerId;
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a broker is at present.
+/// The present role of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum BrokerRole {
     /// It does all the work.
     Leader,
-    /// It reads, and waits.
+    /// It only reads, and waits.
     Standby,
     /// It has ended or hangs.
     Gone,
 }
 
-/// A broker's process.
+/// A broker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BrokerOutput {
     /// Its id, a new one at each start.
     pub id: BrokerId,
-    /// Where clients find it.
+    /// The URL for clients.
     pub url: String,
     /// The program's version.
     pub version: String,
-    /// What it is at present.
+    /// Its present role.
     pub role: BrokerRole,
-    /// It is the one that answers.
+    /// Whether it sent this response.
     pub is_this: bool,
-    /// The leader's term: counted up by each that takes over.
+    /// The leader's term: increases with each change of the leader.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub term: Option<i64>,
     /// Since when it leads, by its own clock.

@@ -1,4 +1,4 @@
-//! The ids of requests in a run that compares URLs in its own way.
+//! The ids of requests in a run with its own rules for comparing URLs.
 
 use super::push::{canonical_url, print_of};
 use crate::domain::canonical::Canonicalisation;
@@ -6,7 +6,7 @@ use crate::domain::request::RequestBatch;
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// What an id is made of.
+/// The members from which an id is computed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Compared<'a> {
@@ -22,15 +22,14 @@ struct Compared<'a> {
     dont_filter: Option<bool>,
 }
 
-/// Gives the requests of a checked batch the ids that they have under these rules. A request with a key, or one that is not
-/// compared, keeps its id.
+/// Sets the ids of the requests of a checked batch by these rules. A request with a key, or one that is not compared, keeps its id.
 pub fn compare_by(rules: &Canonicalisation, batch: &mut RequestBatch) {
     if rules.is_none() {
         return;
     }
     for request in &mut batch.requests {
         let json = &batch.text[request.span.start as usize..request.span.end as usize];
-        // It was checked when it came in.
+        // It was checked when it arrived.
         let Ok(compared) = serde_json::from_slice::<Compared<'_>>(json) else { continue };
         if compared.key.is_some() || compared.dont_filter == Some(true) {
             continue;

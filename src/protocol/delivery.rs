@@ -43,7 +43,7 @@ pub fn write(out: &mut Vec<u8>, head: &Head, requests: &[u8], pack: &[u8]) {
     out.extend_from_slice(pack);
 }
 
-/// Takes the first delivery off a body: its head, its compressed requests, its pack.
+/// Splits the first delivery off a body: its head, its compressed requests, its pack.
 ///
 /// # Errors
 /// The body is cut short.
@@ -53,7 +53,7 @@ pub fn read<'a>(body: &mut &'a [u8]) -> Result<(Head, &'a [u8], &'a [u8]), Probl
     let (all, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(cut)?;
     let (length, all) = all.split_first_chunk::<4>().ok_or_else(cut)?;
     let (head, all) = all.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(cut)?;
-    let head: Head = serde_json::from_slice(head).map_err(|e| Problem::malformed(format!("the head of a delivery: {e}")))?;
+    let head: Head = serde_json::from_slice(head).map_err(|e| Problem::malformed(format!("cannot parse the head of a delivery: {e}")))?;
     let (requests, pack) = all.split_at_checked(head.requests as usize).ok_or_else(cut)?;
     if pack.len() != head.pack as usize {
         return Err(cut());
@@ -73,7 +73,7 @@ pub struct Block {
     pub identity: Identity,
     /// `success`, or `failed` if the block failed as a whole.
     pub state: String,
-    /// What kept it from being downloaded as a whole.
+    /// Why it could not be downloaded completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
     /// Its requests, each with its response.
@@ -87,32 +87,32 @@ pub struct Block {
 pub struct Outcome {
     /// The request's id.
     pub request_id: Fingerprint,
-    /// The request as it was pushed, unknown members and all.
+    /// The request as it was pushed, including unknown members.
     #[cfg_attr(feature = "broker", schemars(with = "super::push::Request"))]
     pub request: Box<RawValue>,
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     pub status: u16,
-    /// How often it was tried.
+    /// Number of tries.
     pub tries: u32,
-    /// Milliseconds of the last try.
+    /// Duration of the last try, in milliseconds.
     pub time: u32,
-    /// Where the redirects led, if anywhere.
+    /// The final URL after redirects, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_url: Option<String>,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FetchError>,
-    /// The headers of the answer.
+    /// The headers of the response.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// When the last try began, if its node said it.
+    /// When the last try began, if its node reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_at: Option<Timestamp>,
-    /// The IP address that answered, if its node said it.
+    /// The IP address that responded, if its node reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<String>"))]
     pub remote_address: Option<IpAddr>,
-    /// The request that was answered, after redirects, if its node said it.
+    /// The request of the final response, after redirects, if its node reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
     /// The body in base64.

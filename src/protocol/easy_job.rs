@@ -1,7 +1,7 @@
-//! The dialect of seed 003: its bodies, its answers, and what its works and tasks are here.
+//! The dialect of seed 003: its requests and responses, and the mapping of its works and tasks.
 //!
-//! Names of members are read as its Java classes spell them and as its tables do (`beanName`, `bean_name`); flags are 0 and
-//! 1; ids are numbers of 64 bits, read as numbers or texts and written as texts.
+//! Member names are accepted in the spelling of its Java classes and of its tables (`beanName`, `bean_name`); flags are 0 and 1; ids are
+//! 64-bit numbers, read as numbers or strings and written as strings.
 
 use super::api::{JobInput, JobTypeInput, RunOutput};
 use super::management::{GroupOutput, JobOutput, JobStatus, WorkerOutput};
@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// The port of a work that names none.
+/// The default port of a work.
 const PORT: u16 = 9_090;
-/// Attempts after the first of a task that is to be repeated: the seed says only that it is.
+/// Retries of a task with the retry flag; the seed gives no number.
 const RETRIES: u32 = 3;
 
-/// 0 or 1.
+/// A flag: 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "FlagInput", into = "u8")]
 pub struct Flag(pub bool);
@@ -69,7 +69,7 @@ impl JsonSchema for Flag {
     }
 }
 
-/// A group that is to be made.
+/// A group to create.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "EasyJobGroupInput")]
@@ -88,11 +88,11 @@ pub struct Group {
     pub group_id: Number,
     /// Its name.
     pub group_name: String,
-    /// Who made it.
+    /// Who created it.
     pub create_by: Option<String>,
     /// Who changed it last.
     pub update_by: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub create_at: Timestamp,
     /// When it was last changed.
     pub update_at: Timestamp,
@@ -111,40 +111,40 @@ impl From<GroupOutput> for Group {
     }
 }
 
-/// A work that registers: the machine's program that carries tasks out.
+/// A work that registers: the program on a machine that runs tasks.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "EasyJobWorkInput")]
 pub struct WorkBody {
-    /// The id that it has already; else its address says which one it is.
+    /// The id that it already has; otherwise its address identifies it.
     #[serde(alias = "work_id", alias = "workerId", alias = "worker_id")]
     pub work_id: Option<Named<WorkerId>>,
-    /// Where it is. The broker never calls it there.
+    /// Its IP address. The broker never calls it.
     pub ip: Option<String>,
-    /// 9090 unless said.
+    /// Its port, 9090 by default.
     pub port: Option<u16>,
-    /// For people.
+    /// A name for people.
     pub name: Option<String>,
-    /// The group whose tasks it gets, besides those of no group.
+    /// The group whose tasks it gets, in addition to those without a group.
     #[serde(alias = "group_id")]
     pub group_id: Option<Named<GroupId>>,
-    /// 1: it gets nothing until it is enabled. Absent: what was said of it before stays.
+    /// 1: it gets no tasks until it is enabled. Absent: the present setting stays.
     pub disable: Option<Flag>,
-    /// The beans that it has: it is there from now on, and fetches its tasks as `/api/v1/workers/{id}/messages`. Absent: it
-    /// is only known, and says later what it has.
+    /// Its beans: it counts as connected from now on, and fetches its tasks from `/api/v1/workers/{id}/messages`. Absent: it is only
+    /// registered, and sends its beans later.
     #[serde(alias = "bean_names")]
     pub bean_names: Vec<String>,
 }
 
 impl WorkBody {
-    /// What it says of itself, and the id that its address stands for: the same address again is the same work.
+    /// Its facts, and the id that its address stands for: the same address again is the same work.
     ///
     /// # Errors
-    /// Something is missing or not allowed.
+    /// A member is missing or not allowed.
     pub fn facts(&self, group: Option<String>) -> Result<(WorkerFacts, WorkerId), Problem> {
         let text = |field: &str, text: &Option<String>, most: usize| {
             let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty() && text.chars().count() <= most);
-            text.map(str::to_owned).ok_or_else(|| Problem::invalid(field, format!("1 to {most} characters are expected")))
+            text.map(str::to_owned).ok_or_else(|| Problem::invalid(field, format!("must be 1 to {most} characters")))
         };
         let address = format!("{}:{}", text("ip", &self.ip, MOST_ADDRESS)?.to_lowercase(), self.port.unwrap_or(PORT));
         let name = text("name", &self.name, crate::domain::job::limits::NAME)?;
@@ -162,30 +162,30 @@ impl WorkBody {
 pub struct Work {
     /// Its number.
     pub work_id: Number,
-    /// Where it said it is.
+    /// The IP address that it reported.
     pub ip: Option<String>,
-    /// …
+    /// The port that it reported.
     pub port: Option<u16>,
-    /// For people.
+    /// A name for people.
     pub name: Option<String>,
-    /// The group that it belongs to.
+    /// Its group.
     pub group_id: Option<Number>,
-    /// 1: it gets nothing new.
+    /// 1: it gets no new tasks.
     pub disable: Flag,
-    /// The beans that it said it has.
+    /// The beans that it reported.
     pub bean_names: Vec<String>,
-    /// Who registered it first.
+    /// Who first registered it.
     pub create_by: Option<String>,
-    /// Who disabled or enabled it last.
+    /// Who last disabled or enabled it.
     pub update_by: Option<String>,
-    /// When it was registered first.
+    /// When it was first registered.
     pub create_at: Timestamp,
-    /// When it was disabled or enabled last.
+    /// When it was last disabled or enabled.
     pub update_at: Timestamp,
 }
 
 impl Work {
-    /// A worker as a work of this group.
+    /// Converts a worker to a work of this group.
     #[must_use]
     pub fn of(worker: WorkerOutput, group_id: Option<Number>) -> Self {
         let record = worker.record;
@@ -206,38 +206,38 @@ impl Work {
     }
 }
 
-/// A task that is to be made.
+/// A task to create.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "EasyJobTaskInput")]
 pub struct TaskBody {
-    /// The bean that carries it out.
+    /// The bean that runs it.
     #[serde(alias = "bean_name")]
     pub bean_name: Option<String>,
     /// Its name, unique here.
     pub name: Option<String>,
-    /// The group whose works it is for; absent: all.
+    /// The group whose works may run it; absent: all.
     #[serde(alias = "group_id")]
     pub group_id: Option<Named<GroupId>>,
-    /// 1: it runs only when it is enabled.
+    /// 1: it does not run until it is enabled.
     pub disable: Option<Flag>,
-    /// Milliseconds between two runs; 0 or absent: it runs once, now, and is disabled after that.
+    /// Milliseconds between two runs; 0 or absent: it runs once, now, and is disabled afterwards.
     pub interval: Option<u64>,
-    /// 1: it is tried again if it fails.
+    /// 1: it is retried if it fails.
     pub retry: Option<Flag>,
 }
 
 impl TaskBody {
-    /// The job that it is here.
+    /// Converts it to a job.
     ///
     /// # Errors
-    /// Something is missing.
+    /// A member is missing.
     pub fn input(self, group: Option<String>) -> Result<JobInput, Problem> {
         let missing = |field: &str| Problem::invalid(field, "it is required");
         let task = TaskSettings {
             handler: Some(self.bean_name.filter(|name| !name.is_empty()).ok_or_else(|| missing("beanName"))?),
             group: group.clone(),
-            // As the seed chooses; and it has given a task to a work before that is there.
+            // The seed chooses at random, and assigns a task even before a work is connected.
             strategy: Strategy::Random,
             no_worker: NoWorker::Wait,
             ..TaskSettings::default()
@@ -263,7 +263,7 @@ impl TaskBody {
 pub struct Task {
     /// Its number.
     pub task_id: Number,
-    /// The bean that carries it out.
+    /// The bean that runs it.
     pub bean_name: String,
     /// Its name.
     pub name: String,
@@ -271,26 +271,26 @@ pub struct Task {
     pub group_id: Option<Number>,
     /// 1: it does not run.
     pub disable: Flag,
-    /// Milliseconds between two runs; 0: once. Absent: it has another plan, or none.
+    /// Milliseconds between two runs; 0: once. Absent: it has another schedule, or none.
     pub interval: Option<u64>,
-    /// 1: it is tried again if it fails.
+    /// 1: it is retried if it fails.
     pub retry: Flag,
-    /// 0: no run of it is open; 1: one waits; 2: one is carried out.
+    /// 0: it has no open run; 1: a run waits; 2: a run is in progress.
     pub status: u8,
-    /// The work that has its run, or had the last one.
+    /// The work of its open run, or of its last run.
     pub work_id: Option<Number>,
-    /// Who made it.
+    /// Who created it.
     pub create_by: Option<String>,
     /// Who changed it last.
     pub update_by: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub create_at: Timestamp,
     /// When it was last changed.
     pub update_at: Timestamp,
 }
 
 impl Task {
-    /// A job as a task of this group.
+    /// Converts a job to a task of this group.
     #[must_use]
     pub fn of(output: JobOutput, group_id: Option<Number>) -> Self {
         let job = output.job;
@@ -329,7 +329,7 @@ pub struct TaskLog {
     pub task_start_time: Option<Timestamp>,
     /// When it ended.
     pub task_end_time: Option<Timestamp>,
-    /// Where it is.
+    /// Its state.
     pub task_status: RunState,
     /// The work that has it.
     pub task_work_id: Option<Number>,
@@ -351,7 +351,7 @@ impl From<RunOutput> for TaskLog {
     }
 }
 
-/// Which work is meant: in the address or in the body.
+/// Selects a work, in the URL or in the body.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "EasyJobWorkId")]
@@ -361,7 +361,7 @@ pub struct WorkRef {
     pub work_id: Option<Named<WorkerId>>,
 }
 
-/// Which task is meant: in the address or in the body.
+/// Selects a task, in the URL or in the body.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "EasyJobTaskId")]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A page of metrics that is being written.
+/// A page of metrics under construction.
 #[derive(Debug, Default)]
 pub struct Exposition(String);
 
@@ -10,7 +10,7 @@ impl Exposition {
     /// Begins a metric; its samples follow. `kind` is counter, gauge or histogram.
     pub fn metric(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
@@ -33,7 +33,7 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// A histogram: how many there are up to each bound, all of them, and their sum.
+    /// A histogram: the counts up to each bound, the total count, and the sum.
     pub fn histogram(&mut self, name: &str, help: &str, upto: impl IntoIterator<Item = (f64, u64)>, count: u64, sum: f64) {
         self.metric(name, "histogram", help);
         let bucket = format!("{name}_bucket");

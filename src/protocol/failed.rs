@@ -1,4 +1,4 @@
-//! Requests of a run that failed: as they are stored, listed and queued once more.
+//! Failed requests of a run: how they are stored, listed and queued again.
 
 use super::node::{FetchError, FetchErrorKind};
 use super::pack::{Entry, Index};
@@ -7,25 +7,25 @@ use crate::domain::ids::{BlockId, NodeId};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Characters that are kept of what is said of a failure.
+/// Maximum characters of a stored error message.
 const MOST_MESSAGE: usize = 500;
 
-/// A request that failed, as it is stored with its block.
+/// A failed request, as stored with its block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
     /// The request.
     pub request_id: Fingerprint,
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub status: u16,
-    /// How often it was tried.
+    /// Number of tries.
     #[serde(default)]
     pub tries: u32,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FetchError>,
-    /// It was queued once more, under this id.
+    /// The id under which it was queued again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeued_as: Option<Fingerprint>,
 }
@@ -46,14 +46,14 @@ impl Failed {
         Self { request_id: entry.request_id, status: entry.status, tries: entry.tries, error, requeued_as: None }
     }
 
-    /// Why, in one of a closed list of words; none if the site has answered.
+    /// The reason, from a closed list; `None` if the site sent a complete response.
     #[must_use]
     pub fn kind(&self) -> Option<FetchErrorKind> {
         self.error.as_ref().map(|error| error.kind)
     }
 }
 
-/// What is stored of the failures of a block; nothing if there are none.
+/// The stored form of the failures of a block; `None` if there are none.
 #[must_use]
 pub fn failures(index: &Index) -> Option<Vec<u8>> {
     let failed: Vec<Failed> = index.results.iter().filter(|entry| !entry.is_success()).map(Failed::of).collect();
@@ -66,15 +66,15 @@ pub fn to_text(failed: &[Failed]) -> Vec<u8> {
     serde_json::to_vec(failed).expect("failures are plain data")
 }
 
-/// Reads what is stored of the failures of a block.
+/// Parses the stored failures of a block.
 ///
 /// # Errors
-/// It is damaged.
+/// They are damaged.
 pub fn of_text(text: &[u8]) -> Result<Vec<Failed>, String> {
-    serde_json::from_slice(text).map_err(|error| format!("the failures of a block: {error}"))
+    serde_json::from_slice(text).map_err(|error| format!("cannot parse the failures of a block: {error}"))
 }
 
-/// A request of a run that failed.
+/// A failed request of a run.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedRequest {
@@ -82,20 +82,20 @@ pub struct FailedRequest {
     pub request_id: Fingerprint,
     /// Its URL as it was pushed.
     pub url: String,
-    /// Absent: GET.
+    /// The method; absent: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Why there is no answer, or not a whole one; absent: the site answered with the status.
+    /// Why there is no response, or no complete one; absent: the site responded with the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FetchErrorKind>,
-    /// The same in words.
+    /// The same as a text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     pub status: u16,
-    /// How often it was tried.
+    /// Number of tries.
     pub tries: u32,
-    /// The block that it was in.
+    /// Its block.
     pub block_id: BlockId,
     /// The node that reported it; absent if the broker itself did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,44 +106,44 @@ pub struct FailedRequest {
     /// When its block was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Timestamp>,
-    /// It was queued once more, under this id.
+    /// The id under which it was queued again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeued_as: Option<Fingerprint>,
 }
 
-/// Which failed requests of a run are to be queued once more; all, if nothing is said.
+/// Which failed requests of a run to queue again; all by default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RequeueInput {
-    /// Only those to this host or site.
+    /// Only requests to this host or site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Only those that failed for this reason.
+    /// Only requests that failed for this reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<FetchErrorKind>,
-    /// Only those with this HTTP status; 0: those without an answer.
+    /// Only requests with this HTTP status; 0: those without a response.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 999))]
     pub status: Option<u16>,
-    /// At most so many, 1 to 10,000; 1,000 if absent.
+    /// Maximum number of requests, 1 to 10,000; 1,000 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: Option<usize>,
-    /// Only count them.
+    /// Only count the requests.
     pub dry_run: bool,
 }
 
-/// What became of failed requests that were to be queued once more.
+/// The result of queueing failed requests again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Requeued {
-    /// Failed requests that were found and had not been queued once more before.
+    /// Failed requests that were found and had not been queued again before.
     pub found: u64,
-    /// Those that are queued now; in a dry run none.
+    /// Requests that are queued now; in a dry run 0.
     pub queued: u64,
-    /// Those that are past the most that the run takes.
+    /// Requests beyond the limit of the run.
     pub over_limit: u64,
-    /// There are more than the limit, or more blocks than one call looks at: call again.
+    /// There are more requests than the limit, or more blocks than one call checks: call again.
     pub more: bool,
 }
 

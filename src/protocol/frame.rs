@@ -1,5 +1,5 @@
-//! Control messages on a WebSocket: text frames of JSON `{"t": name, "v": value}`. A message that carries bulk is a
-//! binary frame: the length of the JSON (four bytes, little-endian), the JSON, the bulk.
+//! Control messages on a WebSocket: text frames of JSON `{"t": name, "v": value}`. A message with bulk data is a binary frame: the length
+//! of the JSON (four bytes, little-endian), the JSON, the bulk data.
 
 use super::problem::Problem;
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,12 +10,12 @@ pub fn text<T: Serialize>(message: &T) -> String {
     serde_json::to_string(message).expect("messages are plain data")
 }
 
-/// Reads a text message.
+/// Parses a text message.
 ///
 /// # Errors
-/// It is no JSON, of no known name, or its value is not what the name asks for.
+/// It is not JSON, its name is unknown, or its value does not match the name.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(text).map_err(|e| Problem::malformed(format!("not a message of this socket: {e}")))
+    serde_json::from_slice(text).map_err(|e| Problem::malformed(format!("not a valid message for this socket: {e}")))
 }
 
 /// Writes a binary message.
@@ -29,10 +29,10 @@ pub fn binary<T: Serialize>(message: &T, bulk: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Cuts a binary message into its JSON and its bulk.
+/// Splits a binary message into its JSON and its bulk data.
 ///
 /// # Errors
-/// It is shorter than it says.
+/// It is shorter than its length field.
 pub fn split(frame: &[u8]) -> Result<(&[u8], &[u8]), Problem> {
     frame
         .split_first_chunk::<4>()

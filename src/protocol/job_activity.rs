@@ -1,41 +1,41 @@
-//! What the runs of a job came to.
+//! Statistics of the runs of a job.
 
 use crate::domain::ids::{Identity, WorkerId};
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use serde::Serialize;
 
-/// What the runs of a job came to, as far as they are kept.
+/// Statistics of the stored runs of a job.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobActivity {
-    /// Whether a run of it is under way.
+    /// Whether it has an open run.
     pub status: JobStatus,
-    /// Its runs.
+    /// Number of its runs.
     pub runs: u64,
-    /// Milliseconds that its last runs took on average, of those that ended well: at most the last 100 of them.
+    /// Average duration of its last successful runs in milliseconds: at most the last 100 of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_ms: Option<u64>,
-    /// The newest run that is over.
+    /// The newest run that has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
-    /// The oldest run that is not over: the one that is under way or comes next.
+    /// The oldest run that has not ended: the one in progress, or the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_run: Option<Identity>,
-    /// The worker that has that run, else the one that had the last run.
+    /// The worker of that run, or else of the last run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
 }
 
-/// Whether a run of a job is under way.
+/// Whether a run of a job is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum JobStatus {
     /// No run of it is open.
     Idle,
-    /// One waits.
+    /// A run waits.
     Waiting,
-    /// One is carried out.
+    /// A run is in progress.
     Running,
 }
 
@@ -53,7 +53,7 @@ pub struct LastRun {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Timestamp>,
-    /// Milliseconds between the two.
+    /// Duration, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
 }

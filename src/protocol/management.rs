@@ -1,4 +1,4 @@
-//! What the REST API takes and gives around schedules: previews, the ledger, reasons, changes, logs, groups.
+//! The REST API's inputs and outputs for schedules: previews, the ledger, explanations, changes, logs, groups.
 
 pub use super::job_activity::{JobActivity, JobStatus, LastRun};
 use crate::domain::ids::{GroupId, Identity, JobId, Number};
@@ -8,82 +8,82 @@ use crate::domain::time::Timestamp;
 use crate::protocol::api::ReadOnly;
 use serde::{Deserialize, Serialize};
 
-/// A job, and how it stands with its plan.
+/// A job, with the state of its schedule.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobOutput {
     /// The job.
     #[serde(flatten)]
     pub job: Job,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     pub number: Number,
     /// Its first cron expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// When it comes next; absent: not, or not until a run has ended.
+    /// The next fire; absent: there is none, or none until a run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_fire: Option<Timestamp>,
-    /// The last planned instant that made a run.
+    /// The last scheduled time that made a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_fire: Option<Timestamp>,
-    /// Runs that its plan has made.
+    /// Number of scheduled runs so far.
     pub fires: u64,
-    /// Runs that failed one after the other, up to now.
+    /// Number of consecutive failed runs, up to now.
     pub failures: u32,
-    /// What its runs came to. Lists of jobs leave it out.
+    /// Statistics of its runs. Lists of jobs omit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<JobActivity>,
 }
 
-/// What a schedule would do: for a schedule that is not stored.
+/// A schedule to preview without storing it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PreviewInput {
     /// The schedule.
     pub schedule: Schedule,
-    /// A shorter word for a schedule of one cron expression.
+    /// Short form of a schedule with one cron expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// Fires after this instant; now if absent.
+    /// Fires after this time; now if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Timestamp>,
-    /// At most so many, 1 to 1,000; 5 if absent.
+    /// Maximum number of fires, 1 to 1,000; 5 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
 }
 
-/// What a schedule will do, as things stand.
+/// The next fires of a schedule, as it stands now.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewOutput {
-    /// The zone that local times are given in.
+    /// The zone of the local times.
     pub zone: String,
-    /// What was understood of each cron expression: seven fields, weekdays counted from Sunday = 0.
+    /// Each parsed cron expression: seven fields, weekdays counted from Sunday = 0.
     pub understood: Vec<String>,
-    /// The fires that come.
+    /// The next fires.
     pub fires: Vec<PreviewFire>,
-    /// More that is worth knowing: an interval that waits for the end of a run, a plan that ends.
+    /// Notes: an interval that waits for the end of a run, a schedule that ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// An instant that comes.
+/// A future fire.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewFire {
-    /// The instant.
+    /// Its time.
     pub at: Timestamp,
-    /// The same in the job's zone, with its offset.
+    /// The same in the job's zone, with the offset.
     pub local: String,
     /// plan, asked, silence.
     pub kind: String,
-    /// The trigger that names it, counted from 0.
+    /// The trigger that makes it, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<usize>,
-    /// What the zone's change of offset made of it.
+    /// The effect of a change of the zone's offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The blackout that it falls into: it will make no run.
+    /// The blackout that contains it: it will make no run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blackout: Option<String>,
 }
@@ -94,130 +94,130 @@ pub struct PreviewFire {
 pub struct FireOutput {
     /// The job.
     pub job_id: JobId,
-    /// The planned instant, or the first of several.
+    /// The scheduled time, or the first of several.
     pub planned_at: Timestamp,
     /// The last of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_until: Option<Timestamp>,
-    /// How many instants the row covers: 1, unless they were missed by the hundred.
+    /// Number of scheduled times in the row: 1, except for combined missed ones.
     pub instants: u64,
     /// plan, asked, silence, outside, backfill.
     pub kind: String,
     /// fired, skipped, missed, merged.
     pub verdict: String,
-    /// The rule that decided.
+    /// The rule that decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// The same for people.
+    /// The rule as a text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The run that it made, or was merged into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// The version of the job that it was decided under.
+    /// The version of the job at the decision.
     pub version: i64,
     /// When it was decided.
     pub creation_time: Timestamp,
 }
 
-/// Why something is as it is: an answer for people, and the rule behind it for programs.
+/// An explanation: a text for people, and the rule for programs.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyOutput {
-    /// What was asked about: an instant or a run.
+    /// What is explained: a time or a run.
     pub subject: String,
-    /// In one word: fired, skipped, missed, merged, planned, notPlanned, disabled, waiting, running, over …
+    /// The verdict: fired, skipped, missed, merged, planned, notPlanned, disabled, waiting, running, over …
     pub verdict: String,
     /// The rule: due, misfire, window, overlap, blackout, asked, disabled, retry, noWorker …
     pub rule: String,
-    /// The whole answer, sentence by sentence.
+    /// The explanation, sentence by sentence.
     pub because: Vec<String>,
     /// The run, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
 }
 
-/// A change of a job: who, when, what to.
+/// A change of a job: who, when, and the new values.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobChange {
-    /// Counts the changes of all jobs.
+    /// The number of the change, over all jobs.
     pub id: i64,
     /// The job.
     pub job_id: JobId,
-    /// The version that it made.
+    /// The new version.
     pub version: i64,
     /// created, updated, enabled, disabled, deleted, restored.
     pub action: String,
-    /// The token's role, if tokens are in use; `broker` for what it does by itself.
+    /// The token's role, if tokens are in use; `broker` for the broker's own changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
-    /// The job as it was from then on, without secrets.
+    /// The job after the change, without secrets.
     pub job: serde_json::Value,
 }
 
-/// Why a job is disabled, and what becomes of its runs.
+/// Why a job is disabled, and what to do with its runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DisableInput {
-    /// For people.
+    /// A reason for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// `drain` (usual): runs at work go on. `stop`: they are stopped.
+    /// `drain` (default): runs in progress continue. `stop`: they are stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
 }
 
-/// A past range that is to be run again.
+/// A past range whose missing runs are created.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BackfillInput {
-    /// The first instant that is meant.
+    /// The first time of the range.
     pub from: Timestamp,
-    /// The last instant that is meant.
+    /// The last time of the range.
     pub to: Timestamp,
-    /// At most so many runs, 1 to 1,000; 100 if absent.
+    /// Maximum number of runs, 1 to 1,000; 100 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Only say which.
+    /// Only list the times.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What a backfill did.
+/// The result of a backfill.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackfillOutput {
-    /// The instants, and the runs that they made (none in a dry run).
+    /// The scheduled times, and their new runs (none in a dry run).
     pub fires: Vec<BackfillFire>,
-    /// Instants in the range that had made a run before.
+    /// Number of scheduled times in the range that already had a run.
     pub already: u64,
-    /// There are more in the range than the limit.
+    /// Whether the range has more than the limit.
     pub more: bool,
 }
 
-/// One instant of a backfill.
+/// One scheduled time of a backfill.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackfillFire {
-    /// The instant.
+    /// The scheduled time.
     pub planned_at: Timestamp,
     /// Its run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
 }
 
-/// How the dead runs of a job are run again.
+/// How to repeat the dead runs of a job.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RedriveJobInput {
-    /// Only say which.
+    /// Only list the runs.
     pub dry_run: bool,
 }
 
-/// What was run again.
+/// The result of repeating dead runs.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveOutput {
@@ -226,18 +226,18 @@ pub struct RedriveOutput {
     pub dead: Vec<Identity>,
     /// The new runs, in the same order; in a dry run none.
     pub runs: Vec<Identity>,
-    /// There are more dead runs than one call takes.
+    /// Whether there are more dead runs than one call handles.
     pub more: bool,
 }
 
-/// When a run wants its job to run next. One of the two.
+/// The next fire of the job, set by a run. Exactly one of the two members.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AskInput {
-    /// At this instant; one that is past means now.
+    /// At this time; a past time means now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// So many milliseconds from now.
+    /// This many milliseconds from now.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub in_ms: Option<u64>,
 }
@@ -246,25 +246,25 @@ pub struct AskInput {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
-    /// Counts the lines of all runs: give the last one back as `after`.
+    /// The number of the line, over all runs: pass the last one as `after`.
     pub id: i64,
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
     /// trace, debug, info, warning, error, critical.
     pub level: String,
     /// broker, worker, stdout, stderr …
     pub source: String,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// What became of lines that were sent.
+/// The result of sending lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogAccepted {
-    /// Lines that are kept.
+    /// Number of stored lines.
     pub accepted: usize,
-    /// Lines that the log of the run has no room for.
+    /// Number of lines that exceed the log limit of the run.
     pub dropped: usize,
 }
 
@@ -272,46 +272,46 @@ pub struct LogAccepted {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogPage {
-    /// The lines. Those with id 0 are told by the run's row: that it was made, that it began.
+    /// The lines. Those with id 0 come from the run's own data: its creation and its start.
     pub items: Vec<LogLine>,
-    /// Give it back as `after` for what follows.
+    /// Pass it as `after` to get the next lines.
     pub next: i64,
-    /// There are more lines now than the limit.
+    /// Whether there are more lines now than the limit.
     pub more: bool,
-    /// Where the run is: once it is over there is nothing to wait for.
+    /// The state of the run: after its end no more lines come.
     pub state: crate::domain::run::RunState,
 }
 
-/// A job as a file keeps it: what a team writes, and nothing that the broker adds.
+/// A job in a file: the data that a team maintains, without what the broker adds.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedJob {
-    /// Its name: by this it is found again.
+    /// Its name, which identifies it at an import.
     pub name: String,
     /// block, task, application or callback.
     pub job_type: crate::domain::job::JobKind,
-    /// For people.
+    /// A text for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The group that it belongs to.
+    /// Its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Higher goes first.
+    /// Jobs with a higher priority go first.
     pub priority: i32,
-    /// Whether it starts.
+    /// Whether it is enabled.
     pub is_enabled: bool,
-    /// Why not.
+    /// Why it is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
-    /// Everything else, by key.
+    /// All other properties, by key.
     pub properties: std::collections::BTreeMap<String, String>,
-    /// When it runs by itself.
+    /// Its schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     /// Its rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policies: Option<crate::domain::schedule::Policies>,
-    /// The request of a callback job. A secret is empty here: at an import the stored one stays.
+    /// The request of a callback job. The secret is empty here: an import keeps the stored one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<crate::domain::callback::Callback>,
     /// The task of a task job.
@@ -322,7 +322,7 @@ pub struct ExportedJob {
     pub successors: Vec<crate::domain::job::Successor>,
 }
 
-/// What bulk import did with one job.
+/// The result of an import for one job.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedJob {
@@ -330,12 +330,12 @@ pub struct ImportedJob {
     pub name: String,
     /// created, updated, unchanged.
     pub action: String,
-    /// Its id; none for one that would be created by a dry run.
+    /// Its id; absent if a dry run would create it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<JobId>,
 }
 
-/// A group as it is created or changed.
+/// A group to create or change.
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GroupInput {
@@ -344,123 +344,123 @@ pub struct GroupInput {
     pub name: Option<String>,
     /// At most 500 characters.
     pub description: Option<String>,
-    /// What a group has besides when it is read, so that it may be sent back as it was read. Nothing here is looked at.
+    /// An output member, accepted so that a group can be sent back as it was read. Its value is ignored.
     pub id: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub number: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub jobs: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub nodes: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub create_by: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub update_by: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub creation_time: ReadOnly,
-    /// See `id`.
+    /// Same as `id`.
     pub update_time: ReadOnly,
 }
 
-/// A group: a name that jobs and nodes go by.
+/// A named group of jobs and nodes.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupOutput {
     /// Its id.
     pub id: GroupId,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     pub number: Number,
     /// Its name.
     pub name: String,
-    /// For people.
+    /// A text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Jobs in it.
+    /// Number of its jobs.
     pub jobs: u64,
-    /// Nodes that said they are in it.
+    /// Number of nodes that report this group.
     pub nodes: u64,
-    /// Who made it.
+    /// Who created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
     /// Who changed it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_by: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub creation_time: Timestamp,
     /// When it was last changed.
     pub update_time: Timestamp,
 }
 
-/// What became of the jobs of a group that was enabled or disabled.
+/// The result of enabling or disabling the jobs of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSwitched {
-    /// Jobs in it.
+    /// Number of its jobs.
     pub jobs: usize,
-    /// Those that were changed.
+    /// Number of changed jobs.
     pub changed: usize,
 }
 
-/// How late the fires of a job were, in milliseconds, of the latest at most 1,000.
+/// The lateness of a job's fires in milliseconds, over at most the last 1,000.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lateness {
-    /// Fires that were measured.
+    /// Number of measured fires.
     pub count: u64,
-    /// Half of them were no later.
+    /// The median.
     pub p50: i64,
-    /// 99 of 100 were no later.
+    /// The 99th percentile.
     pub p99: i64,
-    /// The latest one.
+    /// The maximum.
     pub max: i64,
 }
 
-/// A worker, and how it is now.
+/// A worker, with its present state.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerOutput {
-    /// What is kept of it.
+    /// The stored data.
     #[serde(flatten)]
     pub record: crate::domain::worker::WorkerRecord,
-    /// Stands for its id where 64 bits have to do.
+    /// The id as a number, for clients that need 64 bits.
     pub number: Number,
-    /// Who said the last word on it: the same as `by`, under the name that it has everywhere.
+    /// Who last changed its administrative state: the same as `by`, under the usual name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_by: Option<String>,
-    /// It is there.
+    /// Whether it is connected.
     pub is_online: bool,
-    /// By a socket; else it calls by HTTP.
+    /// Whether it uses a socket; otherwise it calls by HTTP.
     pub has_socket: bool,
-    /// The tasks that it said last it has in hand.
+    /// The current tasks in its last report.
     pub tasks: Vec<crate::protocol::task::TaskRef>,
 }
 
-/// Why an operator does something.
+/// The reason of an operator's order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ReasonInput {
-    /// For people.
+    /// A text for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What the last run of a job left for the next one.
+/// The data that the last run of a job stored for the next one.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobDataOutput {
     /// Any JSON.
     pub data: serde_json::Value,
-    /// The run that left it; absent: somebody put it there by hand.
+    /// The run that stored it; absent: it was set by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Who put it there by hand: the role of a token, if tokens are in use.
+    /// Who set it by hand: the role of a token, if tokens are in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_by: Option<String>,
-    /// When.
+    /// When it was stored.
     pub update_time: Timestamp,
 }
 
-/// Something else for the next run of a job.
+/// Data to set for the next run of a job.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobDataInput {
@@ -468,14 +468,14 @@ pub struct JobDataInput {
     pub data: serde_json::Value,
 }
 
-/// What became of one trigger of several.
+/// The result of one trigger of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TriggeredOutput {
     /// The run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Why there is none.
+    /// Why there is no run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<super::problem::Problem>,
 }

@@ -1,4 +1,4 @@
-//! What crosses a wire: shared by the broker, the agent and the worker SDK. `docs/protocol.md` says the same in words.
+//! The wire types: shared by the broker, the agent and the worker SDK. `docs/protocol.md` describes them.
 
 #[cfg(feature = "broker")]
 pub mod alerts;
@@ -41,11 +41,11 @@ pub mod unknown;
 pub mod worker;
 pub mod ws_header;
 
-/// The port of a broker.
+/// The default port of a broker.
 pub const PORT: u16 = 55_626;
 /// The media type of the bulk formats of [`pack`] and [`delivery`].
 pub const BULK: &str = "application/x-webloom";
-/// The header in which an answer about a queue names the state of its run.
+/// The header with the state of the run, on responses about its queue.
 pub const RUN_STATE_HEADER: &str = "webloom-run-state";
 /// The longest WebSocket message, in bytes, on both sides.
 pub const MAX_FRAME: usize = 32 << 20;

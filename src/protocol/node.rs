@@ -1,4 +1,4 @@
-//! The broker and its nodes.
+//! Messages between the broker and its nodes.
 
 use super::application::{ProgramOrder, ProgramOutput, ProgramRef, ProgramReport};
 use super::problem::Problem;
@@ -12,58 +12,58 @@ use serde_json::value::RawValue;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToNode {
-    /// The first message: the rules of the house.
+    /// The first message: the node's id and the rules of the connection.
     Welcome {
-        /// The id under which the node is known.
+        /// The id of the node.
         node_id: NodeId,
         /// Milliseconds between two heartbeats.
         heartbeat: u64,
         /// Milliseconds of silence after which the node counts as lost.
         offline: u64,
-        /// The most bytes of a message.
+        /// The largest message, in bytes.
         max_frame: usize,
     },
-    /// Download this. As a text frame the requests are in it; as a binary frame they are its bulk, zstd-compressed.
+    /// Download this block. A text frame contains its requests; a binary frame has them as bulk data, zstd-compressed.
     Block(Box<Block>),
-    /// Forget this block: nobody waits for its results.
+    /// Drop this block: its results are not needed any more.
     Drop {
         /// The block.
         block_id: BlockId,
-        /// The hand-out that is meant.
+        /// The dispatched attempt.
         attempt: u32,
     },
-    /// Start this program. Said again until the node has answered; one that it has or had already is not started again.
+    /// Start this program. Repeated until the node has responded; a program that it has or had is not started again.
     Start(Box<ProgramOrder>),
-    /// End this program: first asked to, then killed. Said again until the node has said that it is over.
+    /// End this program: first a stop request, then a kill. Repeated until the node has reported its end.
     Exit {
-        /// Which.
+        /// The program.
         program: ProgramRef,
-        /// Milliseconds between asking and killing.
+        /// Milliseconds between the stop request and the kill.
         grace: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What was said of these programs is on disk: those that are over may be forgotten.
+    /// The reports of these programs are on disk: those that have ended may be forgotten.
     ProgramsSettled(Vec<ProgramRef>),
     /// The lines of a program's output before this one are on disk.
     OutputTaken {
-        /// Which.
+        /// The program.
         program: ProgramRef,
-        /// The number of the line that comes next.
+        /// The number of the next line.
         next: u64,
     },
-    /// You get nothing new; finish what you have, then leave.
+    /// No new work will come: finish the current work, then leave.
     Drain {
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// An operator removed this node, or wants it to end: stop everything, and do not connect again.
+    /// An operator removed or shut down this node: stop everything, and do not connect again.
     Leave {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What the node sent could not be taken.
+    /// A message of the node was rejected.
     Error(Problem),
 }
 
@@ -71,37 +71,37 @@ pub enum ToNode {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", content = "v", rename_all = "camelCase")]
 pub enum FromNode {
-    /// I live.
+    /// A sign of life.
     Heartbeat(Heartbeat),
-    /// Where programs are. Those that are over are said again after a reconnect, until they are settled.
+    /// The states of programs. Reports of ended programs are repeated after a reconnect, until they are acknowledged.
     Programs(Vec<ProgramReport>),
-    /// Lines that a program wrote. Said again after a reconnect, from the first that was not taken.
+    /// Output lines of a program. Repeated after a reconnect, from the first line that was not stored.
     Output(ProgramOutput),
 }
 
-/// How a node is, and what it holds.
+/// The load of a node, and what it holds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Heartbeat {
-    /// Blocks and programs at work.
+    /// Number of running blocks and programs.
     #[serde(default, alias = "ProcessCount")]
     pub process_count: u32,
-    /// Percent of all processors.
+    /// Processor use, in percent of all processors.
     #[serde(default, alias = "Cpu", alias = "CPU")]
     pub cpu: u32,
-    /// MB.
+    /// Free memory, in MB.
     #[serde(default, alias = "FreeMemory")]
     pub free_memory: u64,
-    /// The blocks that it works on, or whose results are not yet taken. Absent: it does not say.
+    /// The blocks in progress, and those whose results are not yet accepted. Absent: not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<Vec<Holding>>,
-    /// The programs that it runs, or whose end is not yet taken. Absent: it does not say.
+    /// The running programs, and those whose end is not yet acknowledged. Absent: not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<ProgramRef>>,
 }
 
-/// A block in the hands of a node.
+/// A block that a node holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -110,9 +110,9 @@ pub struct Holding {
     pub identity: Identity,
     /// The block.
     pub block_id: BlockId,
-    /// The hand-out.
+    /// The dispatched attempt.
     pub attempt: u32,
-    /// The epoch of the hand-out.
+    /// The epoch of the dispatch.
     pub epoch: i64,
 }
 
@@ -125,68 +125,68 @@ pub struct Block {
     pub block_id: BlockId,
     /// Its run.
     pub identity: Identity,
-    /// The run's epoch. Goes back with the results.
+    /// The run's epoch. Returned with the results.
     pub epoch: i64,
-    /// The hand-out, from 1. Goes back with the results.
+    /// The dispatched attempt, from 1. Returned with the results.
     pub attempt: u32,
-    /// Earlier hand-outs that were lost, so that its requests may have been sent. Absent: an older broker, which counts in
-    /// `attempt` those that gave the block back as well.
+    /// Number of earlier attempts that were lost, so that its requests may have been sent. Absent: an older broker, whose `attempt` also
+    /// counts those that gave the block back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<u32>,
-    /// The node may report in parts: some requests now, others later. See [`BlockReport::part`].
+    /// Whether the node may report in parts: some requests now, others later. See [`BlockReport::part`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parts: bool,
-    /// The requests go to a site that must not be asked faster than this. Without it there is no limit but the settings'.
+    /// The pace limit of the requests' site. Without it only the settings limit the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
     /// How to download.
     #[serde(flatten)]
     pub settings: DownloadSettings,
-    /// The requests, a JSON array; none in a binary frame.
+    /// The requests, a JSON array; absent in a binary frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<Vec<super::push::Request>>"))]
     pub requests: Option<Box<RawValue>>,
 }
 
-/// How fast a node may ask the site of a block. The site is the node's alone until the block is reported.
+/// How fast a node may send requests to the site of a block. The node has the site to itself until the block is reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pace {
     /// The site: a host, a registrable domain or an IP address.
     pub site: String,
-    /// Least milliseconds between the beginnings of two requests, first tries and later ones alike.
+    /// Minimum milliseconds between the starts of two requests, first tries and retries alike.
     pub delay: u64,
-    /// Up to this many milliseconds more, by chance.
+    /// Random extra delay, at most this many milliseconds.
     #[serde(default)]
     pub jitter: u64,
-    /// The most requests at once.
+    /// Maximum number of concurrent requests.
     pub connections: u32,
     /// Milliseconds from now before the first request may begin.
     #[serde(default)]
     pub not_before: u64,
-    /// Milliseconds without a word from the broker after which the node begins no more requests of this block: by then
-    /// the site may be another node's.
+    /// Milliseconds without a message from the broker after which the node starts no more requests of this block: by then another node
+    /// may have the site.
     pub right: u64,
 }
 
-/// A request that a node gives back without a result. It waits in the queue of its run again.
+/// A request that a node gives back without a result. It returns to the queue of its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GivenBack {
     /// The request.
     pub request_id: crate::domain::fingerprint::Fingerprint,
-    /// How often it was tried so far, earlier nodes' tries included.
+    /// Number of tries so far, including those of earlier nodes.
     #[serde(default)]
     pub tries: u32,
-    /// What was wrong the last time.
+    /// The last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FetchError>,
 }
 
-/// The body of `POST /node/heartbeat`: a node without a socket says who and how it is, and gets a block or nothing. The
-/// names of both revisions of the seeds are taken, in camel or Pascal case.
+/// The body of `POST /node/heartbeat`: a node without a socket sends its facts, and gets a block or nothing. The names of both revisions
+/// of the seeds are accepted, in camel or Pascal case.
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -194,13 +194,13 @@ pub struct HeartbeatCall {
     /// The node.
     #[serde(alias = "NodeId", alias = "nodeid", alias = "id", alias = "Id")]
     pub node_id: NodeId,
-    /// Its name, for people; without one it keeps the name that it has.
+    /// A name for people; without one it keeps its present name.
     #[serde(default, alias = "Name")]
     pub name: Option<String>,
-    /// Where it says it is; else where the call came from.
+    /// The IP address that it reports; by default the address of the call.
     #[serde(default, alias = "Ip", alias = "ipAddress", alias = "IPAddress", alias = "IpAddress")]
     pub ip: Option<String>,
-    /// Processors.
+    /// Number of processors.
     #[serde(default, alias = "ProcessorCount", alias = "cpuCount", alias = "CpuCount", alias = "proccessorCount")]
     pub processor_count: Option<u32>,
     /// Its group.
@@ -209,16 +209,16 @@ pub struct HeartbeatCall {
     /// Its operating system.
     #[serde(default, alias = "OperatingSystem", alias = "os", alias = "Os", alias = "OS")]
     pub operating_system: Option<String>,
-    /// MB.
+    /// Total memory, in MB.
     #[serde(default, alias = "Memory", alias = "totalMemory", alias = "TotalMemory")]
     pub memory: Option<u64>,
     /// Console or Web.
     #[serde(default, alias = "NodeType", alias = "nodetype")]
     pub node_type: Option<String>,
-    /// Runs that it works for already: it wants none of these.
+    /// Runs that it already works for: it gets no blocks of these.
     #[serde(default, alias = "Runnings")]
     pub runnings: Vec<Identity>,
-    /// How it is.
+    /// Its load.
     #[serde(flatten)]
     pub heartbeat: Heartbeat,
 }
@@ -234,38 +234,38 @@ pub struct BlockReport {
     /// Its run.
     #[serde(alias = "Identity")]
     pub identity: Identity,
-    /// Who reports.
+    /// The node that reports.
     #[serde(alias = "NodeId")]
     pub node_id: NodeId,
-    /// As it came with the block; absent: the current one is meant.
+    /// The epoch that came with the block; absent: the current one.
     #[serde(default, alias = "Epoch")]
     pub epoch: Option<i64>,
-    /// As it came with the block; absent: the current one is meant.
+    /// The attempt that came with the block; absent: the current one.
     #[serde(default, alias = "Attempt")]
     pub attempt: Option<u32>,
-    /// What kept the block from being downloaded as a whole.
+    /// Why the block could not be downloaded completely.
     #[serde(default, alias = "Exception")]
     pub exception: Option<String>,
-    /// The requests, each with what became of it.
+    /// The requests, each with its result.
     #[serde(default, alias = "Results")]
     pub results: Vec<RequestReport>,
-    /// More reports follow: the requests that are not in this one stay with the node.
+    /// Whether more reports follow: the requests that are missing here stay with the node.
     #[serde(default)]
     pub part: bool,
     /// Requests that the node gives back without a result.
     #[serde(default)]
     pub back: Vec<GivenBack>,
-    /// What the node found about the site of the block: see [`SiteNews`].
+    /// The node's findings about the site of the block: see [`SiteNews`].
     #[serde(default)]
     pub site: Option<SiteNews>,
 }
 
-/// What a node found about the site of a block, for its pace.
+/// A node's findings about the site of a block, for its pace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct SiteNews {
-    /// Milliseconds from now for which the site is not to be asked: what its last `Retry-After` said.
+    /// Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
     /// Milliseconds since the last request to the site began.
@@ -273,7 +273,7 @@ pub struct SiteNews {
     pub last_began: Option<u64>,
 }
 
-/// What became of one request, in a [`BlockReport`].
+/// The result of one request, in a [`BlockReport`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -281,19 +281,19 @@ pub struct RequestReport {
     /// The request.
     #[serde(alias = "RequestId")]
     pub request_id: crate::domain::fingerprint::Fingerprint,
-    /// The HTTP status; 0 or absent if there was no answer.
+    /// The HTTP status; 0 or absent if there was no response.
     #[serde(default, alias = "Status", alias = "StatusCode", alias = "statusCode")]
     pub status: u16,
-    /// How often it was tried.
+    /// Number of tries.
     #[serde(default = "one", alias = "Tries")]
     pub tries: u32,
-    /// Milliseconds of the last try.
+    /// Duration of the last try, in milliseconds.
     #[serde(default, alias = "Time")]
     pub time: u32,
-    /// Where the redirects led.
+    /// The final URL after redirects.
     #[serde(default, alias = "TargetUrl")]
     pub target_url: Option<String>,
-    /// The headers of the answer, in its order.
+    /// The headers of the response, in order.
     #[serde(default, alias = "Headers")]
     pub headers: Vec<(String, String)>,
     /// When the last try began.
@@ -302,10 +302,10 @@ pub struct RequestReport {
     /// The body in base64.
     #[serde(default, alias = "Content")]
     pub content: Option<String>,
-    /// The body as text, for who has no bytes.
+    /// The body as text, for clients without the raw bytes.
     #[serde(default, alias = "Text")]
     pub text: Option<String>,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     #[serde(default, alias = "Error")]
     pub error: Option<FetchError>,
 }
@@ -314,27 +314,27 @@ fn one() -> u32 {
     1
 }
 
-/// The answer to a report that was taken: it is on disk.
+/// The response to an accepted report: it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Reported {
-    /// Requests answered with a status below 400.
+    /// Requests that got a status below 400.
     pub success: u32,
-    /// The others.
+    /// All other requests.
     pub error: u32,
 }
 
-/// Why a request was not answered, or not wholly.
+/// Why a request got no response, or no complete one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FetchError {
-    /// One of a closed list.
+    /// The kind, from a closed list.
     pub kind: FetchErrorKind,
-    /// In words.
+    /// A text for people.
     pub message: String,
-    /// Asked again later or elsewhere it may well be answered.
+    /// Whether another try, later or elsewhere, may succeed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
 }
@@ -344,44 +344,44 @@ pub struct FetchError {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FetchErrorKind {
-    /// The host's name is not known.
+    /// The host name cannot be resolved.
     Dns,
     /// No connection.
     Connect,
-    /// TLS was refused.
+    /// The TLS handshake failed.
     Tls,
-    /// It took too long.
+    /// A timeout.
     Timeout,
     /// The body is over the limit.
     TooLarge,
-    /// The body is cut short or wrongly compressed.
+    /// The body is cut short or cannot be decompressed.
     Body,
-    /// Too many redirects, or one that leads nowhere.
+    /// Too many redirects, or an invalid target.
     Redirect,
-    /// The answer is no HTTP.
+    /// The response is not HTTP.
     Protocol,
     /// The body matches the pattern that asks for another IP address.
     ChangeIp,
     /// The request itself cannot be sent.
     Invalid,
-    /// The node may not make requests to this address.
+    /// The node may not send requests to this address.
     Refused,
     /// The site's robots.txt forbids it.
     Robots,
     /// An operator discarded the request before a node had it.
     Discarded,
-    /// The node did not mention the request in its report.
+    /// The node's report did not include the request.
     NotReported,
-    /// No node survived the block.
+    /// Every node that got the block was lost.
     NodeLost,
     /// The block failed as a whole.
     Block,
-    /// Any other.
+    /// Any other reason.
     Other,
 }
 
 impl FetchErrorKind {
-    /// The word, as it is sent.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

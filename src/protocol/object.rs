@@ -1,5 +1,5 @@
-//! Members that are objects and nothing else: serde would take an array for a struct as well, its items for the members in
-//! their order. That is nobody's wire format, and would change its meaning when a member is added.
+//! Members that must be objects: serde would accept an array for a struct as well, with its items as the members in order. No wire format
+//! here uses that, and its meaning would change when a member is added.
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -21,10 +21,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Only<T> {
     }
 }
 
-/// Reads an object.
+/// Parses an object.
 ///
 /// # Errors
-/// It is none, or a member is not what is expected.
+/// It is not an object, or a member does not match its type.
 pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_map(Only(PhantomData))
 }
@@ -51,10 +51,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Maybe<T> {
     }
 }
 
-/// Reads an object, or nothing.
+/// Parses an object or null.
 ///
 /// # Errors
-/// It is neither, or a member is not what is expected.
+/// It is neither, or a member does not match its type.
 pub fn maybe_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     from.deserialize_option(Maybe(PhantomData))
 }

@@ -1,11 +1,11 @@
-//! The results of a block as bytes: made by the agent, stored and handed on by the broker unopened, read by the worker.
+//! The results of a block as bytes: packed by the agent, stored and forwarded unopened by the broker, read by the worker.
 //!
 //! ```text
 //! "WLP1"  u32 length of index  index (JSON)  bulk (one zstd frame)
 //! ```
-//! Numbers are little-endian. The index says of every request what became of it and how long its two parts of the
-//! decompressed bulk are: a head (JSON: target URL, headers) and the body, as the site sent it after decompression.
-//! One frame for the whole block, since pages of one site repeat each other: about twice as small as a frame each.
+//! Numbers are little-endian. The index has the result of every request and the lengths of its two parts in the decompressed bulk: a head
+//! (JSON: target URL, headers) and the body, as the site sent it after decompression. One frame for the whole block, because pages of one
+//! site repeat each other: about half the size of separate frames.
 
 use super::node::{FetchError, GivenBack, SiteNews};
 use super::problem::Problem;
@@ -18,14 +18,14 @@ use std::io::Write as _;
 use std::net::IpAddr;
 
 const MAGIC: &[u8; 4] = b"WLP1";
-/// zstd's level: 1 keeps up with a fast network on one core.
+/// Compression level of zstd: 1 keeps up with a fast network on one core.
 const LEVEL: i32 = 1;
-/// From these bytes on a copy costs more than the setting up of a stream.
+/// From this many bytes on, a copy costs more than setting up a stream.
 const LARGE: usize = 1 << 20;
-/// A body of so many bytes is kept as it came until the pack is compressed.
+/// A body of at least this many bytes is not copied until the pack is compressed.
 const LARGE_BODY: usize = 64 << 10;
 
-/// What a pack says of itself without being decompressed.
+/// The uncompressed description of a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Index {
@@ -33,26 +33,26 @@ pub struct Index {
     pub block_id: BlockId,
     /// Its run.
     pub identity: Identity,
-    /// Who downloaded it.
+    /// The node that downloaded it.
     pub node_id: NodeId,
-    /// As it came with the block.
+    /// The epoch that came with the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i64>,
-    /// As it came with the block.
+    /// The attempt that came with the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What kept the block from being downloaded as a whole.
+    /// Why the block could not be downloaded completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
-    /// The requests, in the order in which their parts stand in the bulk.
+    /// The requests, in the order of their parts in the bulk.
     pub results: Vec<Entry>,
-    /// More packs of this block follow: the requests that are not in this one stay with the node.
+    /// Whether more packs of this block follow: the requests that are missing here stay with the node.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub part: bool,
     /// Requests that the node gives back without a result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub back: Vec<GivenBack>,
-    /// What the node found about the site of the block.
+    /// The node's findings about the site of the block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteNews>,
 }
@@ -76,22 +76,22 @@ impl Index {
     }
 }
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// The request.
     pub request_id: Fingerprint,
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     #[serde(default)]
     pub status: u16,
-    /// How often it was tried.
+    /// Number of tries.
     #[serde(default)]
     pub tries: u32,
-    /// Milliseconds of the last try.
+    /// Duration of the last try, in milliseconds.
     #[serde(default)]
     pub time: u32,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FetchError>,
     /// Bytes of its head in the bulk.
@@ -103,38 +103,38 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Answered, wholly, with a status below 400.
+    /// Whether there is a complete response with a status below 400.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.error.is_none() && (100..400).contains(&self.status)
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Head {
-    /// Where the redirects led, if anywhere.
+    /// The final URL after redirects, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_url: Option<String>,
-    /// The headers, in their order, repeated ones repeated.
+    /// The headers, in order, including repeated ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// When the last try began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched_at: Option<Timestamp>,
-    /// The IP address that answered; of a proxy, if one was used.
+    /// The IP address that responded; of a proxy, if one was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_address: Option<IpAddr>,
-    /// The protocol of the answer, `HTTP/1.1` unless it is named.
+    /// The protocol of the response; `HTTP/1.1` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// The request that was answered, after redirects.
+    /// The request of the final response, after redirects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
 }
 
-/// A request as the agent sent it to the URL that answered.
+/// A request as the agent sent it to the final URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
@@ -145,30 +145,30 @@ pub struct Sent {
     pub headers: Vec<(String, String)>,
 }
 
-/// Puts a pack together.
+/// Builds a pack.
 #[derive(Debug)]
 pub struct Builder {
     index: Index,
     bulk: Vec<u8>,
-    /// Bodies that are not copied to the bulk, each with its place there.
+    /// Bodies that are not copied to the bulk, each with its offset there.
     large: Vec<(usize, Bytes)>,
     len: usize,
 }
 
 impl Builder {
-    /// Begins with what is known of the block; its `results` are to be empty.
+    /// Begins with the data of the block; its `results` must be empty.
     #[must_use]
     pub fn new(index: Index) -> Self {
         Self { index, bulk: Vec::new(), large: Vec::new(), len: 0 }
     }
 
-    /// Adds a request; the lengths in `entry` are set here.
+    /// Adds a request; sets the lengths in `entry`.
     pub fn push(&mut self, entry: Entry, head: &Head, body: &[u8]) {
         self.push_head(entry, head, body.len());
         self.bulk.extend_from_slice(body);
     }
 
-    /// The same. A large body is not copied.
+    /// Same as `push`, but does not copy a large body.
     pub fn push_bytes(&mut self, entry: Entry, head: &Head, body: Bytes) {
         if body.len() < LARGE_BODY {
             return self.push(entry, head, &body);
@@ -213,7 +213,7 @@ impl Builder {
         assemble(&index, &frame)
     }
 
-    /// The index, which may still be changed but for its results, and the compressed bulk that follows it. See [`head`].
+    /// The index, of which all but the results may still be changed, and the compressed bulk that follows it. See [`head`].
     #[must_use]
     pub fn seal(self) -> (Index, Vec<u8>) {
         let Self { index, bulk, large, len } = self;
@@ -231,25 +231,25 @@ impl Builder {
     }
 }
 
-/// What stands before the compressed bulk of a pack.
+/// The bytes before the compressed bulk of a pack.
 #[must_use]
 pub fn head(index: &Index) -> Vec<u8> {
     assemble(index, &[])
 }
 
-/// Reads the index of a pack; the rest is not looked at.
+/// Parses the index of a pack; the rest is not read.
 ///
 /// # Errors
-/// It is no pack.
+/// It is not a pack.
 pub fn read_index(pack: &[u8]) -> Result<Index, Problem> {
     let (index, _) = parts(pack)?;
-    serde_json::from_slice(index).map_err(|e| Problem::malformed(format!("the index of the pack: {e}")).at("index"))
+    serde_json::from_slice(index).map_err(|e| Problem::malformed(format!("cannot parse the index of the pack: {e}")).at("index"))
 }
 
 /// The same pack with another index.
 ///
 /// # Errors
-/// It is no pack.
+/// It is not a pack.
 pub fn with_index(pack: &[u8], index: &Index) -> Result<Vec<u8>, Problem> {
     let (_, frame) = parts(pack)?;
     Ok(assemble(index, frame))
@@ -271,21 +271,21 @@ fn parts(pack: &[u8]) -> Result<(&[u8], &[u8]), Problem> {
         .ok_or_else(|| Problem::malformed("not a pack of results, or a pack cut short"))
 }
 
-/// One request's results, opened.
+/// The result of one request, opened.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// What became of it.
+    /// The entry in the index.
     pub entry: Entry,
-    /// The head of the answer.
+    /// The head of the response.
     pub head: Head,
     /// The body.
     pub body: Bytes,
 }
 
-/// Opens a whole pack. `most` bounds the decompressed bytes.
+/// Opens a whole pack. `most` limits the decompressed bytes.
 ///
 /// # Errors
-/// It is no pack, damaged, or larger than `most`.
+/// It is not a pack, or it is damaged, or larger than `most`.
 pub fn open(pack: &[u8], most: usize) -> Result<(Index, Vec<Opened>), Problem> {
     let mut index = read_index(pack)?;
     let (_, frame) = parts(pack)?;
@@ -293,12 +293,13 @@ pub fn open(pack: &[u8], most: usize) -> Result<(Index, Vec<Opened>), Problem> {
     if length > most {
         return Err(Problem::too_large(most));
     }
-    // What is longer than the index says does not fit and is refused here.
+    // A bulk longer than declared in the index does not fit and is rejected here.
     let bulk = Bytes::from(
-        zstd::bulk::decompress(frame, length).map_err(|e| Problem::malformed(format!("the bulk of the pack: {e}")).at("bulk"))?,
+        zstd::bulk::decompress(frame, length)
+            .map_err(|e| Problem::malformed(format!("cannot decompress the bulk of the pack: {e}")).at("bulk"))?,
     );
     if bulk.len() != length {
-        return Err(Problem::malformed("the bulk of the pack is shorter than its index says").at("bulk"));
+        return Err(Problem::malformed("the bulk of the pack is shorter than declared in its index").at("bulk"));
     }
     let mut at = 0;
     let mut out = Vec::with_capacity(index.results.len());
@@ -306,7 +307,7 @@ pub fn open(pack: &[u8], most: usize) -> Result<(Index, Vec<Opened>), Problem> {
         let (head, body) = (at + entry.head as usize, at + entry.head as usize + entry.body as usize);
         let text = &bulk[at..head];
         let parsed = if text.is_empty() { Ok(Head::default()) } else { serde_json::from_slice(text) };
-        let parsed = parsed.map_err(|e| Problem::malformed(format!("the head of {}: {e}", entry.request_id)).at("bulk"))?;
+        let parsed = parsed.map_err(|e| Problem::malformed(format!("cannot parse the head of {}: {e}", entry.request_id)).at("bulk"))?;
         out.push(Opened { entry, head: parsed, body: bulk.slice(head..body) });
         at = body;
     }
@@ -355,7 +356,7 @@ mod tests {
         let body: Vec<u8> = (0..LARGE as u32 + 7).map(|n| ((n * 31) >> 3) as u8).collect();
         let entry = Entry { request_id: Fingerprint([3; 12]), status: 200, tries: 1, time: 5, error: None, head: 0, body: 0 };
         pack.push(entry.clone(), &Head::default(), &body);
-        // Large bodies between small ones keep their places.
+        // Large bodies between small ones keep their offsets.
         let head = Head { target_url: Some("http://a/".into()), ..Head::default() };
         for body in [&body[..], b"small", b"", &body[9..]] {
             pack.push_bytes(entry.clone(), &head, Bytes::copy_from_slice(body));

@@ -1,32 +1,32 @@
-//! What the REST API says of packages, and of the instances of runs.
+//! The REST API's outputs for packages and for the instances of runs.
 
 use crate::domain::ids::NodeId;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use serde::Serialize;
 
-/// The most bytes of a package.
+/// The largest package, in bytes.
 pub const MAX_PACKAGE: u64 = 1 << 30;
 
-/// A package that the broker keeps.
+/// A package that the broker stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageOutput {
     /// SHA-256 of its bytes: 64 hexadecimal digits.
     pub sha256: String,
-    /// Bytes.
+    /// Its size, in bytes.
     pub size: u64,
-    /// Where nodes get it: what the property `Package` of a job says.
+    /// The URL for nodes: the value of the job property `Package`.
     pub url: String,
-    /// What it was called when it came first.
+    /// The name of its first upload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its media type.
     pub media_type: String,
-    /// Who brought it: the role of a token, if tokens are in use.
+    /// Who uploaded it: the role of a token, if tokens are in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create_by: Option<String>,
-    /// When it came first.
+    /// When it was first uploaded.
     pub creation_time: Timestamp,
 }
 
@@ -34,9 +34,9 @@ pub struct PackageOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceOutput {
-    /// Which, from 0. The lines of its output have the sources `<instance>:stdout` and `<instance>:stderr`.
+    /// The instance, from 0. Its output lines have the sources `<instance>:stdout` and `<instance>:stderr`.
     pub instance: u32,
-    /// The node or worker that has it, or had it.
+    /// Its current or last node or worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<NodeId>,
     /// Its name, or the last digits of its id.
@@ -44,17 +44,17 @@ pub struct InstanceOutput {
     pub peer_name: Option<String>,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Where it is: scheduled, running, success, failed, stopped.
+    /// Its state: scheduled, running, success, failed, stopped.
     pub state: RunState,
-    /// Why.
+    /// The reason for its state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it brought: of a program its code or signal, its times and its peak of memory.
+    /// The result: for a program its exit code or signal, its times and its peak memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Lines of a program's output that were taken, whether they are kept or not; of a task 0.
+    /// Number of received output lines of a program, stored or not; 0 for a task.
     pub lines: u64,
-    /// Why it is asked to end.
+    /// Why it was asked to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_reason: Option<String>,
     /// When it began.

@@ -1,25 +1,25 @@
-//! Errors as they are told to clients: problem details (RFC 9457), the same shape on every route and socket.
+//! Errors for clients: problem details (RFC 9457), in the same format on every route and socket.
 
 use serde::{Deserialize, Serialize};
 
 /// The media type of a problem.
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-/// What went wrong, for a program (`type`, `status`, `field`) and for a person (`title`, `detail`).
+/// An error, for programs (`type`, `status`, `field`) and for people (`title`, `detail`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
-    /// `/problems/` and a word that never changes.
+    /// `/problems/` and a name that never changes.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The same in words.
+    /// A title for people.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong this time.
+    /// The details of this error.
     pub detail: String,
-    /// The part of the input that is meant: `requests[3].url`.
+    /// The part of the input with the error: `requests[3].url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
 }
@@ -31,91 +31,91 @@ impl Problem {
         Self { kind: format!("/problems/{word}"), title: title.into(), status, detail: detail.into(), field: None }
     }
 
-    /// Names the part of the input that is meant.
+    /// Sets the part of the input with the error.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// 400: it cannot be read.
+    /// 400: the input cannot be parsed.
     #[must_use]
     pub fn malformed(detail: impl Into<String>) -> Self {
         Self::new("malformed", "The input cannot be read", 400, without_types(detail.into()))
     }
-    /// 401: no token, or one that is nobody's.
+    /// 401: the token is missing.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new("unauthorized", "A token is needed", 401, "send a token in `Token: …` or `Authorization: Bearer …`")
     }
-    /// 401: none of the broker's tokens.
+    /// 401: the token is unknown.
     #[must_use]
     pub fn unknown_token() -> Self {
-        Self::new("unauthorized", "The token is not known", 401, "the broker has no such token; it may have been changed or withdrawn")
+        Self::new("unauthorized", "The token is not known", 401, "the broker does not have this token; it may have been changed or removed")
     }
-    /// 401: a `sign` that does not hold any more, or never did.
+    /// 401: an invalid or expired `sign`.
     #[must_use]
     pub fn sign(detail: impl Into<String>) -> Self {
         Self::new("unauthorized", "The sign is not taken", 401, detail).at("sign")
     }
-    /// 429: no token of this caller is looked at for a while.
+    /// 429: tokens from this address are rejected for a while.
     #[must_use]
     pub fn too_many_attempts() -> Self {
         let detail = "too many wrong tokens came from this address: send the right one in a second or later";
         Self::new("too-many-attempts", "Too many wrong tokens", 429, detail)
     }
-    /// 403: a token that may not do this.
+    /// 403: the caller lacks the permission.
     #[must_use]
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new("forbidden", "This token may not do that", 403, detail)
     }
-    /// 404: nothing of that name.
+    /// 404: it does not exist.
     #[must_use]
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new("not-found", "There is no such thing", 404, detail)
     }
-    /// 405: not with this method.
+    /// 405: the method is not supported.
     #[must_use]
     pub fn method_not_allowed() -> Self {
-        Self::new("method-not-allowed", "Not with this method", 405, "the address is there, but not for this method")
+        Self::new("method-not-allowed", "Not with this method", 405, "this address does not support the method")
     }
-    /// 409: it does not fit what is.
+    /// 409: it conflicts with the present state.
     #[must_use]
     pub fn conflict(word: &str, detail: impl Into<String>) -> Self {
         Self::new(word, "It does not fit the present state", 409, detail)
     }
-    /// 413: more than is taken.
+    /// 413: the body exceeds the limit.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
-        Self::new("too-large", "The body is too large", 413, format!("at most {limit} bytes are taken"))
+        Self::new("too-large", "The body is too large", 413, format!("the body must be at most {limit} bytes"))
     }
-    /// 413: more than is taken, once it is unpacked.
+    /// 413: the body exceeds the limit when it is unpacked.
     #[must_use]
     pub fn too_dense(ratio: usize) -> Self {
         let detail = format!("it unpacks to more than {ratio} times its size: send it in several calls, or not compressed");
         Self::new("too-large", "The body is too large", 413, detail)
     }
-    /// 415: a format or an encoding that is not taken.
+    /// 415: the format or the encoding is not supported.
     #[must_use]
     pub fn unsupported(detail: impl Into<String>) -> Self {
         Self::new("unsupported-media-type", "This format is not taken", 415, detail)
     }
-    /// 422: it can be read, and a value is not allowed.
+    /// 422: the input parses, but a value is not allowed.
     #[must_use]
     pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new("invalid", "A value is not allowed", 422, detail).at(field)
     }
-    /// 408: the body comes too slowly.
+    /// 408: the body arrives too slowly.
     #[must_use]
     pub fn too_slow(detail: impl Into<String>) -> Self {
         Self::new("too-slow", "The body comes too slowly", 408, detail)
     }
-    /// 429: its share is used up; come again.
+    /// 429: the caller's share is used up; retry later.
     #[must_use]
     pub fn too_many(detail: impl Into<String>) -> Self {
         Self::new("too-many", "Come again in a moment", 429, detail)
     }
-    /// 503: come again.
+    /// 503: retry later.
     #[must_use]
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::new("busy", "Come again in a moment", 503, detail)
@@ -127,33 +127,33 @@ impl Problem {
             "disk",
             "Nothing can be stored",
             503,
-            format!("{trouble}: the broker can store nothing until that is mended; send it again"),
+            format!("{trouble}: the broker cannot store anything until this is fixed; retry later"),
         )
     }
-    /// 503: this broker stands by; the one at this address leads.
+    /// 503: this broker is a standby; `leader` is the URL of the leader.
     #[must_use]
     pub fn standby(leader: Option<&str>) -> Self {
-        let detail = leader.map_or_else(|| "no broker leads yet: come again".to_owned(), |url| format!("the broker at {url} leads"));
+        let detail = leader.map_or_else(|| "no broker leads yet; retry later".to_owned(), |url| format!("the broker at {url} leads"));
         Self::new(Self::STANDBY, "This broker stands by", 503, detail)
     }
-    /// 503: this broker ends, and another one, or itself when it is started again, goes on.
+    /// 503: this broker is stopping; another one, or this one after a restart, will continue.
     #[must_use]
     pub fn ending() -> Self {
         Self::new(Self::STANDBY, "This broker ends", 503, "retry in a moment, or at the address of another broker")
     }
-    /// Whether another broker is to be asked.
+    /// Whether another broker should be tried.
     #[must_use]
     pub fn is_standby(&self) -> bool {
         self.kind.strip_prefix("/problems/") == Some(Self::STANDBY)
     }
-    /// 500: our own fault.
+    /// 500: an internal error.
     #[must_use]
     pub fn internal() -> Self {
-        Self::new("internal", "The broker failed", 500, "the broker's log says more")
+        Self::new("internal", "The broker failed", 500, "internal error; see the broker's log")
     }
 }
 
-/// The text of a reader of JSON, in which the name of one of our own types would stand.
+/// The message of the JSON parser, without names of our own types.
 fn without_types(text: String) -> String {
     const EXPECTED: &str = "expected struct ";
     let Some((before, after)) = text.split_once(EXPECTED) else { return text };

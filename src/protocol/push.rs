@@ -1,4 +1,4 @@
-//! Requests on their way into a run: how they are written, read and checked.
+//! Requests that are pushed into a run: their format, parsing and checks.
 
 use super::problem::Problem;
 use super::unknown::unread;
@@ -15,34 +15,34 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-/// Requests of one call.
+/// Maximum number of requests in one call.
 pub const MOST_REQUESTS: usize = 100_000;
-/// Characters of a URL.
+/// Maximum bytes of a URL.
 pub const MOST_URL: usize = 8_192;
-/// Characters of a key.
+/// Maximum characters of a key.
 pub const MOST_KEY: usize = 1_024;
 /// The highest priority of a request; the lowest is its negative.
 pub const MOST_PRIORITY: i8 = 100;
-/// Bytes of one request's JSON.
+/// Maximum bytes of one request's JSON.
 pub const MOST_REQUEST: usize = 1 << 20;
 
-/// A request as a worker writes it and a node reads it. Members that nobody knows travel along and come back.
+/// A request, written by a worker and read by a node. Unknown members are kept and come back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema), schemars(extend("required" = ["url"], "examples" = [{ "url": "http://localhost/", "depth": 1 }])))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Request {
-    /// Given by the broker; what is sent here is not kept.
+    /// Set by the broker; a value in the input is ignored.
     #[cfg_attr(feature = "broker", schemars(schema_with = "request_id"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Fingerprint>,
-    /// Given by the broker: how often nodes tried it that gave it back. What is sent here is not kept.
+    /// Set by the broker: number of tries by nodes that gave it back. A value in the input is ignored.
     #[serde(skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub tries: u32,
     /// `http` or `https`.
     #[cfg_attr(feature = "broker", schemars(length(min = 1, max = MOST_URL)))]
     pub url: String,
-    /// GET if it is not said.
+    /// The method; GET by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(regex(pattern = "^[A-Za-z-]{1,20}$")))]
     pub method: Option<String>,
@@ -53,37 +53,37 @@ pub struct Request {
     /// A body as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Links between it and a first request.
+    /// Number of links between it and a first request.
     #[serde(skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub depth: u32,
-    /// From -100 to 100: a higher one is dispatched first; 0 if it is not said.
+    /// From -100 to 100: a request with a higher priority is dispatched first. Default: 0.
     #[serde(skip_serializing_if = "is_usual")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<i8>", range(min = -MOST_PRIORITY, max = MOST_PRIORITY)))]
     pub priority: i8,
-    /// What makes it unique in its run, instead of method, URL and body.
+    /// The text that makes it unique in its run, instead of method, URL and body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(length(max = MOST_KEY)))]
     pub key: Option<String>,
-    /// A deliberate repetition: it is not compared with what the run has seen.
+    /// A deliberate repetition: it is not compared with the seen requests of the run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<bool>"))]
     pub dont_filter: bool,
-    /// Whether it may be sent more than once. Absent: if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE.
+    /// Whether it may be sent more than once. By default only for GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// A proxy for this request, instead of the job's.
+    /// A proxy for this request, instead of the job's proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// A character encoding that is known better than the page knows.
+    /// The character encoding, if it is known better than from the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
-    /// The worker's own; handed back as it is.
+    /// A custom value of the worker; returned unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Value>,
 }
 
-/// What is sent as an id is never looked at.
+/// The schema of the id: any value, because it is ignored.
 #[cfg(feature = "broker")]
 fn request_id(schemas: &mut schemars::SchemaGenerator) -> schemars::Schema {
     if schemas.contract().is_serialize() { schemas.subschema_for::<Fingerprint>() } else { true.into() }
@@ -99,7 +99,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// What a check has to look at, without copying it.
+/// The members to check, borrowed from the input.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Checked<'a> {
@@ -133,7 +133,7 @@ struct Checked<'a> {
     tries: Option<&'a RawValue>,
 }
 
-/// The body of an acknowledgement: blocks that are done, and what follows from them.
+/// The body of an acknowledgement: completed blocks, and their follow-up requests.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -141,7 +141,7 @@ pub struct AckCall<R> {
     /// The blocks.
     #[serde(default)]
     pub blocks: Vec<BlockId>,
-    /// The requests that follow.
+    /// The follow-up requests.
     #[serde(default = "Vec::<R>::new")]
     pub requests: Vec<R>,
 }
@@ -160,33 +160,33 @@ struct PushText<'a> {
     requests: Vec<&'a RawValue>,
 }
 
-/// The answer to a push or an acknowledgement: it is on disk.
+/// The response to a push or an acknowledgement: it is on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pushed {
-    /// The blocks that the requests went into.
+    /// The blocks that contain the requests.
     pub block_ids: Vec<BlockId>,
-    /// Requests taken.
+    /// Number of accepted requests.
     pub accepted: u64,
-    /// Requests that the run had seen.
+    /// Number of requests that the run had already seen.
     pub duplicates: u64,
-    /// Requests deeper than the run goes.
+    /// Number of requests beyond the depth limit of the run.
     pub too_deep: u64,
-    /// Requests past the most that the run takes, in all or of their site.
+    /// Number of requests beyond the limit of the run, in total or for their site.
     pub over_limit: u64,
-    /// Requests with a URL that is too long, or whose path repeats itself.
+    /// Number of requests whose URL is too long, or whose path repeats itself.
     #[serde(default)]
     pub trapped: u64,
-    /// Blocks of an acknowledgement that were acknowledged before.
+    /// Number of blocks in an acknowledgement that were already acknowledged.
     #[serde(default)]
     pub already: u64,
 }
 
-/// Reads any JSON body; the error names the place.
+/// Parses any JSON body; the error names the position.
 ///
 /// # Errors
-/// It is no JSON, or a value is not of its type.
+/// It is not JSON, or a value does not match its type.
 pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
@@ -197,11 +197,11 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// Reads a JSON object. An array would be read as well, its items taken for the members in their order: that is nobody's
-/// wire format, and would change its meaning when a member is added.
+/// Parses a JSON object. Serde would also accept an array, with its items as the members in order: no wire format here uses that, and its
+/// meaning would change when a member is added.
 ///
 /// # Errors
-/// It is none, or a member is not what is expected.
+/// It is not an object, or a member does not match its type.
 pub fn read_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     refuse_array(body)?;
     read_json(body)
@@ -214,10 +214,10 @@ fn refuse_array(body: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Reads and checks the body of a push: an array of requests, or an object whose member `requests` is one.
+/// Parses and checks the body of a push: an array of requests, or an object whose member `requests` is one.
 ///
 /// # Errors
-/// Names the first request that is not allowed; then none is taken.
+/// Names the first request that is not allowed; then no request is accepted.
 pub fn read_push(body: Bytes) -> Result<RequestBatch, Problem> {
     let is_object = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
     let raw: Vec<&RawValue> =
@@ -226,18 +226,18 @@ pub fn read_push(body: Bytes) -> Result<RequestBatch, Problem> {
     check_all(&body, &raw)
 }
 
-/// Reads and checks the body of an acknowledgement.
+/// Parses and checks the body of an acknowledgement.
 ///
 /// # Errors
-/// As [`read_push`].
+/// Same as [`read_push`].
 pub fn read_ack(body: Bytes) -> Result<(Vec<BlockId>, RequestBatch), Problem> {
     refuse_array(&body)?;
     let text: AckText<'_> = serde_json::from_slice(&body).map_err(|_| {
-        // Read once more, slowly, to say where.
+        // Parse again with the slow parser, to find the position.
         read_json::<AckCall<Box<RawValue>>>(&body).err().unwrap_or_else(|| Problem::malformed("not an acknowledgement"))
     })?;
     if text.blocks.len() > MOST_REQUESTS {
-        return Err(Problem::invalid("blocks", format!("at most {MOST_REQUESTS} blocks are taken at once")));
+        return Err(Problem::invalid("blocks", format!("must be at most {MOST_REQUESTS} blocks per call")));
     }
     let batch = check_all(&body, &text.requests)?;
     Ok((text.blocks, batch))
@@ -245,7 +245,7 @@ pub fn read_ack(body: Bytes) -> Result<(Vec<BlockId>, RequestBatch), Problem> {
 
 fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<RequestBatch, Problem> {
     if raw.len() > MOST_REQUESTS {
-        return Err(Problem::invalid("requests", format!("at most {MOST_REQUESTS} requests are taken at once")));
+        return Err(Problem::invalid("requests", format!("must be at most {MOST_REQUESTS} requests per call")));
     }
     let base = body.as_ptr() as usize;
     let (mut rewritten, mut origins) = (Vec::new(), Origins::default());
@@ -258,7 +258,7 @@ fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<RequestBatch, Problem> {
         };
         let (checked, id, shape) = check(text, &mut origins).map_err(at)?;
         let (start, length) = if checked.request_id.is_some() || checked.tries.is_some() {
-            // An echo of a request that came back: it gets an id of its own, and is tried as often as any.
+            // A request that came back and is pushed again: it gets a new id, and its tries count from 0.
             let mut members: serde_json::Map<String, serde_json::Value> = read_json(text.as_bytes())?;
             members.remove("requestId");
             members.remove("tries");
@@ -276,19 +276,19 @@ fn check_all(body: &Bytes, raw: &[&RawValue]) -> Result<RequestBatch, Problem> {
     Ok(RequestBatch { text, requests, origins: origins.first, all_origins: origins.all })
 }
 
-/// The origins of a batch as they are gathered.
+/// Collects the origins of a batch.
 #[derive(Default)]
 struct Origins {
     first: Vec<Box<str>>,
     all: Vec<Box<str>>,
     places: HashMap<Box<str>, u32>,
-    /// The place of the last one.
+    /// The index of the last one.
     last: u32,
 }
 
 impl Origins {
     fn add(&mut self, origin: &str, is_first: bool) {
-        // Requests to one site come together.
+        // Requests to one site usually come together.
         if self.all.get(self.last as usize).is_none_or(|last| **last != *origin) {
             self.last = self.places.get(origin).copied().unwrap_or_else(|| {
                 let place = self.all.len() as u32;
@@ -306,21 +306,21 @@ impl Origins {
 
 fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Fingerprint, Shape), Problem> {
     if !text.starts_with('{') {
-        return Err(Problem::malformed("a request is an object"));
+        return Err(Problem::malformed("a request must be an object"));
     }
     if text.len() > MOST_REQUEST {
-        return Err(Problem::invalid("", format!("a request has at most {MOST_REQUEST} bytes")));
+        return Err(Problem::invalid("", format!("a request must be at most {MOST_REQUEST} bytes")));
     }
     let checked: Checked<'_> = serde_json::from_str(text).map_err(|_| why_not(text))?;
     let method = checked.method.as_deref().unwrap_or("GET");
     if method.is_empty() || method.len() > 20 || !method.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
-        return Err(Problem::invalid("method", "a method is a word of at most 20 letters"));
+        return Err(Problem::invalid("method", "must be a word of at most 20 letters"));
     }
     for (name, value) in checked.headers.iter().flatten() {
         let good_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
         let good_value = !value.bytes().any(|b| b == b'\r' || b == b'\n' || b == 0);
         if !good_name || !good_value {
-            return Err(Problem::invalid(format!("headers.{name}"), "not a header"));
+            return Err(Problem::invalid(format!("headers.{name}"), "not a valid header"));
         }
     }
     if checked.priority.is_some_and(|priority| priority.unsigned_abs() > MOST_PRIORITY as u64) {
@@ -334,7 +334,7 @@ fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Finge
     let id = match (&checked.dont_filter, &checked.key) {
         (Some(true), _) => Fingerprint::unique(),
         (_, Some(key)) if key.chars().count() > MOST_KEY => {
-            return Err(Problem::invalid("key", format!("a key has at most {MOST_KEY} characters")));
+            return Err(Problem::invalid("key", format!("must be at most {MOST_KEY} characters")));
         }
         (_, Some(key)) => Fingerprint::of_key(key),
         _ => print_of(method, &url, checked.body.as_deref()),
@@ -349,11 +349,11 @@ pub(super) fn print_of(method: &str, url: &str, body: Option<&str>) -> Fingerpri
     Fingerprint::of(&upper, url, body.unwrap_or("").as_bytes())
 }
 
-/// The text by which a URL is compared: as [`check_url`], with its percent-encodings [`normalized`]. Most URLs need no parsing
-/// for that.
+/// The text by which a URL is compared: as in [`check_url`], with its percent-encodings [`normalized`]. Most URLs need no parsing for
+/// that.
 ///
 /// # Errors
-/// As [`check_url`].
+/// Same as [`check_url`].
 pub fn canonical_url(text: &str) -> Result<Cow<'_, str>, Problem> {
     if text.len() <= MOST_URL && is_canonical(text) {
         return Ok(Cow::Borrowed(text));
@@ -364,15 +364,15 @@ pub fn canonical_url(text: &str) -> Result<Cow<'_, str>, Problem> {
 /// The canonical form of a URL that may be crawled.
 ///
 /// # Errors
-/// It is too long, no URL, without a host, or not `http` or `https`.
+/// It is too long, not a valid URL, without a host, or not `http` or `https`.
 pub fn check_url(text: &str) -> Result<url::Url, Problem> {
     if text.len() > MOST_URL {
-        return Err(Problem::invalid("url", format!("a URL has at most {MOST_URL} bytes")));
+        return Err(Problem::invalid("url", format!("must be at most {MOST_URL} bytes")));
     }
-    let url = url::Url::parse(text).map_err(|e| Problem::invalid("url", format!("`{}` is no URL: {e}", shorten(text))))?;
+    let url = url::Url::parse(text).map_err(|e| Problem::invalid("url", format!("`{}` is not a valid URL: {e}", shorten(text))))?;
     match url.scheme() {
         "http" | "https" => Ok(canonical(url)),
-        other => Err(Problem::invalid("url", format!("the scheme `{other}` is not crawled: http or https is expected"))),
+        other => Err(Problem::invalid("url", format!("the scheme `{other}` is not supported: http or https is expected"))),
     }
 }
 
@@ -380,7 +380,7 @@ fn shorten(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-/// Reads a request that does not parse once more, slowly, to say where.
+/// Parses an invalid request again with the slow parser, to find the position.
 fn why_not(text: &str) -> Problem {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -400,7 +400,7 @@ fn why_not(text: &str) -> Problem {
     }
     match read_json::<Owned>(text.as_bytes()) {
         Err(problem) => problem,
-        Ok(_) => Problem::malformed("a member stands twice"),
+        Ok(_) => Problem::malformed("a member occurs twice"),
     }
 }
 

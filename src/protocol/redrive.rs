@@ -1,47 +1,47 @@
-//! What the REST API takes and gives as dead runs of many jobs are run again.
+//! The REST API's inputs and outputs for repeating dead runs of many jobs.
 
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Which dead runs are to be run again: those that failed for good and that no other run repeats.
+/// Which dead runs to repeat: runs that failed for good and that no other run repeats.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RedriveInput {
-    /// Only those of this job.
+    /// Only runs of this job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Only those of jobs that are in this group now.
+    /// Only runs of jobs that are in this group now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Only those made at this instant and later.
+    /// Only runs created at this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
+    /// Only runs created at this time or earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Timestamp>,
-    /// At most so many, 1 to 1,000; 100 if absent.
+    /// Maximum number of runs, 1 to 1,000; 100 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Only say which.
+    /// Only list the runs.
     pub dry_run: bool,
 }
 
-/// What became of dead runs.
+/// The result of repeating dead runs.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedrivenRuns {
-    /// Dead runs that were found.
+    /// Number of dead runs that were found.
     pub found: usize,
-    /// Those that are run again; in a dry run none.
+    /// Number of repeated runs; in a dry run 0.
     pub redriven: usize,
-    /// Each of them.
+    /// The result for each run.
     pub runs: Vec<RedrivenRun>,
-    /// There are more than the limit.
+    /// Whether there are more than the limit.
     pub more: bool,
 }
 
-/// What became of one dead run.
+/// The result for one dead run.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedrivenRun {
@@ -52,7 +52,7 @@ pub struct RedrivenRun {
     /// The run that repeats it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Why there is none.
+    /// Why there is no new run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }

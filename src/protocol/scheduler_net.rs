@@ -1,7 +1,7 @@
-//! The dialect of Scheduler.NET: its bodies, its answers, and what its jobs are here.
+//! The dialect of Scheduler.NET: its requests and responses, and the mapping of its jobs.
 //!
-//! Facts from the source of `zlzforever/Scheduler.NET`, commit 605a20b (2018). Its two generations of clients look at
-//! different members of an answer, so both are there.
+//! Based on the source of `zlzforever/Scheduler.NET`, commit 605a20b (2018). Its two generations of clients read different members of a
+//! response, so both are present.
 
 use super::api::{JobInput, JobTypeInput};
 use super::problem::Problem;
@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Characters of a name and of a group in Scheduler.NET.
+/// Maximum characters of a name and of a group in Scheduler.NET.
 const MOST_NAME: usize = 100;
-/// Properties that keep what a job here has no other place for.
+/// Properties that store data without another place in a job here.
 const ID: &str = "SchedulerNetId";
 const NAME: &str = "SchedulerNetName";
 const GROUP: &str = "SchedulerNetGroup";
@@ -25,33 +25,33 @@ const GROUP: &str = "SchedulerNetGroup";
 /// The two kinds of its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// For clients that watch a class: a block job here, whose fire goes to one of the workers that watch the class.
+    /// For clients that watch a class: a block job here, whose fires go to one of the workers that watch the class.
     Client,
-    /// A request.
+    /// An HTTP request.
     Callback,
 }
 
-/// A job as its clients send it.
+/// A job as clients of Scheduler.NET send it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema)]
 #[schemars(rename = "SchedulerNetJob", rename_all = "PascalCase")]
 pub struct JobBody {
-    /// Any text; made if it is absent.
+    /// Any text; created if it is absent.
     pub id: Option<String>,
-    /// Of clients.
+    /// The group of clients.
     pub group: Option<String>,
-    /// Not unique there.
+    /// The name, which is not unique in Scheduler.NET.
     pub name: String,
-    /// Five fields.
+    /// A cron expression of five fields.
     pub cron: String,
-    /// For the worker, or the body of the request. Older clients call it `Data`.
+    /// Data for the worker, or the body of the request. Older clients call it `Data`.
     pub content: Option<String>,
-    /// Where a callback goes.
+    /// The URL of a callback.
     pub url: Option<String>,
-    /// How. Older clients do not say: then it is a GET without a body.
+    /// The method of a callback. Older clients omit it: then it is a GET without a body.
     pub method: Option<String>,
 }
 
-/// What went well, as HTTP 200.
+/// A success, as HTTP 200.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[schemars(rename = "SchedulerNetDone")]
 pub struct Done {
@@ -61,39 +61,39 @@ pub struct Done {
     pub success: bool,
     /// For clients of the earlier one.
     pub status: &'static str,
-    /// Nothing to say.
+    /// Always empty.
     pub message: &'static str,
     /// The id of the job, or of the run.
     pub data: Option<String>,
 }
 
 impl Done {
-    /// With this to tell.
+    /// A success with this data.
     #[must_use]
     pub fn of(data: Option<String>) -> Self {
         Self { code: 100, success: true, status: "Success", message: "success", data }
     }
 }
 
-/// What did not, as HTTP 206.
+/// A failure, as HTTP 206.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "PascalCase")]
 #[schemars(rename = "SchedulerNetRefused")]
 pub struct Refused {
-    /// 101 with a reason for the caller; 102: ask the broker's log.
+    /// 101 with a reason for the caller; 102: see the broker's log.
     pub code: u16,
-    /// No.
+    /// Always false.
     pub success: bool,
     /// The same for clients of the earlier generation, whose default is *Success*.
     pub status: &'static str,
     /// Why.
     pub message: String,
-    /// Nothing.
+    /// Always absent.
     pub data: Option<String>,
 }
 
 impl Refused {
-    /// A problem in this dialect.
+    /// Converts a problem to this dialect.
     #[must_use]
     pub fn of(problem: &Problem) -> Self {
         let (code, message) = match (problem.status, &problem.field) {
@@ -106,7 +106,7 @@ impl Refused {
     }
 }
 
-/// The id under which a job of this id is kept: itself if it is one of ours, else 128 bits of its hash.
+/// The id of the job here: the text itself if it is one of our ids, otherwise 128 bits of its hash.
 #[must_use]
 pub fn job_id(text: &str) -> JobId {
     text.parse().unwrap_or_else(|_| {
@@ -122,17 +122,17 @@ fn lower_keys(map: Map<String, Value>) -> BTreeMap<String, Value> {
 }
 
 impl JobBody {
-    /// Reads a body. Names of members count without case.
+    /// Parses a body. Member names are compared without case.
     ///
     /// # Errors
-    /// It is no JSON object, or a member is not what it should be; then the problem names it.
+    /// It is not a JSON object, or a member does not match its type; then the problem names it.
     pub fn read(body: &[u8]) -> Result<Self, Problem> {
-        let map: Map<String, Value> = serde_json::from_slice(body).map_err(|e| Problem::malformed(format!("no job: {e}")))?;
+        let map: Map<String, Value> = serde_json::from_slice(body).map_err(|e| Problem::malformed(format!("cannot parse the job: {e}")))?;
         let mut map = lower_keys(map);
         let mut text = |name: &str| match map.remove(&name.to_ascii_lowercase()) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-            // .NET's own class of HTTP methods travels as an object.
+            // .NET's class of HTTP methods is serialized as an object.
             Some(Value::Object(inner)) if name == "Method" => {
                 Ok(lower_keys(inner).remove("method").and_then(|method| method.as_str().map(str::to_owned)))
             }
@@ -155,7 +155,7 @@ impl JobBody {
         }
         for (name, value) in [("Id", out.id.as_ref()), ("Group", out.group.as_ref()), ("Name", Some(&out.name))] {
             if value.is_some_and(|value| value.chars().count() > MOST_NAME) {
-                return Err(Problem::invalid(name, format!("at most {MOST_NAME} characters are taken")));
+                return Err(Problem::invalid(name, format!("must be at most {MOST_NAME} characters")));
             }
         }
         Ok(out)
@@ -168,7 +168,7 @@ impl JobBody {
         ignored.iter().any(|cron| fields(cron) == fields(&self.cron))
     }
 
-    /// Names to try, the best first: names are unique here, and shorter.
+    /// Names to try, best first: names here are unique and shorter.
     #[must_use]
     pub fn names(&self, id: JobId, stored: Option<&Job>) -> Vec<String> {
         if let Some(job) = stored.filter(|job| job.properties.get(NAME) == Some(&self.name)) {
@@ -179,7 +179,7 @@ impl JobBody {
         vec![cut(limits::NAME), format!("{}-{suffix}", cut(limits::NAME - 9))]
     }
 
-    /// What it is here, under this name. What `stored` has besides stays as it is.
+    /// Converts it to a job with this name. Other data of `stored` stays unchanged.
     ///
     /// # Errors
     /// A callback without a URL.
@@ -220,8 +220,8 @@ impl JobBody {
     }
 }
 
-/// How a callback behaves there: what failed is tried ten times more, with growing pauses, and fires do not wait for one
-/// another; a request has the 100 s that .NET gives it.
+/// The behaviour of a callback in Scheduler.NET: a failed one is retried ten times, with growing pauses, and fires do not wait for one
+/// another; a request has .NET's timeout of 100 s.
 fn as_there() -> Policies {
     Policies {
         overlap: Some(Overlap::Allow),

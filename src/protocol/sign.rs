@@ -1,34 +1,34 @@
-//! `sign`: how a node shows in its address that it has the token, without showing the token; and how a receiver of a
-//! request sees that it comes from a broker which knows the secret.
+//! `sign`: proves in a node's URL that it has the token, without showing the token; and the signature by which a receiver verifies that a
+//! request comes from a broker with the secret.
 
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Milliseconds that the time of a `sign` may be away from the broker's clock.
+/// Maximum difference in milliseconds between the time of a `sign` and the broker's clock.
 pub const SIGN_TOLERANCE_MS: i64 = 15 * 60_000;
 
-/// HMAC-SHA256 of the node's id (its 32 digits) under the token, as 64 hexadecimal digits. It holds for ever.
+/// HMAC-SHA256 of the node's id (its 32 digits) under the token, as 64 hexadecimal digits. It never expires.
 #[must_use]
 pub fn sign(token: &str, node: NodeId) -> String {
     hmac_hex(token, &[node.to_string().as_bytes()])
 }
 
-/// HMAC-SHA256 of `<node's id>.<ms>` under the token, as 64 hexadecimal digits. The time goes with it, in `signtime`.
+/// HMAC-SHA256 of `<node's id>.<ms>` under the token, as 64 hexadecimal digits. The time is sent along in `signtime`.
 #[must_use]
 pub fn sign_at(token: &str, node: NodeId, at: Timestamp) -> String {
     hmac_hex(token, &[format!("{node}.{}", at.0).as_bytes()])
 }
 
-/// What is stored of the token that an id belongs to: it tells nothing of the token, and differs from id to id.
+/// The stored key of an id's owner token: it reveals nothing of the token, and differs from id to id.
 #[must_use]
 pub fn owner(token: &str, id: &str) -> String {
     hmac_hex(token, &[b"owner of ", id.as_bytes()])
 }
 
-/// The value of the header `Webloom-Signature` of a request: `t=<ms>,v1=<HMAC-SHA256 of "<t>.<body>" in hex>`. The time is
-/// signed along, so that a receiver can refuse what is old.
+/// The value of the header `Webloom-Signature` of a request: `t=<ms>,v1=<HMAC-SHA256 of "<t>.<body>" in hex>`. The time is part of the
+/// signature, so that a receiver can reject old requests.
 #[must_use]
 pub fn signature(secret: &str, now: Timestamp, body: &[u8]) -> String {
     let t = now.0;

@@ -1,7 +1,7 @@
-//! Tasks on the wire: orders to workers, and what these report.
+//! Tasks on the wire: orders to workers, and their reports.
 //!
-//! Written member by member and not flattened from common parts: these cross the wire for each task, and flattening costs
-//! several times as much to read.
+//! The types are written member by member instead of flattened from common parts: they cross the wire for each task, and parsing
+//! flattened types costs several times as much.
 
 use super::log::LogInput;
 use crate::domain::ids::{Identity, JobId};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 pub struct TaskRef {
     /// The run.
     pub identity: Identity,
-    /// Which of its instances; 0 if it has only one.
+    /// The instance; 0 if there is only one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub instance: u32,
-    /// Counts the hand-outs of the instance from 1.
+    /// The dispatch of the instance, counted from 1.
     pub attempt: u32,
 }
 
@@ -29,41 +29,41 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// The order to carry out a task.
+/// The order to run a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskOrder {
     /// The run.
     pub identity: Identity,
-    /// Which of its instances.
+    /// The instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub instance: u32,
-    /// The attempt. The three go back with every report.
+    /// The attempt. Every report returns these three.
     pub attempt: u32,
-    /// How many instances the run has.
+    /// Number of instances of the run.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub instances: u32,
     /// Its job.
     pub job_id: JobId,
-    /// The name that is watched.
+    /// The handler name.
     pub handler: String,
-    /// What the function gets: any JSON.
+    /// The arguments of the function: any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<serde_json::Value>"))]
     pub arguments: Option<Arc<RawValue>>,
-    /// What the last run of the job left: any JSON.
+    /// The data that the last run of the job stored: any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<serde_json::Value>"))]
     pub data: Option<Arc<RawValue>>,
-    /// Milliseconds after which the attempt is over if the broker has not heard of it: any report renews them, and a
-    /// heartbeat that names it. A worker stops the task when so much has passed since it sent the last of them that the
-    /// broker has answered.
+    /// Milliseconds after which the attempt ends if the broker has received nothing about it: any report renews the lease, and so does a
+    /// heartbeat that names the attempt. A worker stops the task when this time has passed since it sent the last of these messages that
+    /// got a reply.
     pub lease: u64,
-    /// Milliseconds that the attempt may take.
+    /// Maximum duration of the attempt, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// The instant that the run was planned for; none if it was triggered by hand.
+    /// The scheduled time of the run; absent if it was triggered by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_at: Option<Timestamp>,
     /// W3C trace id: 32 hexadecimal digits.
@@ -80,55 +80,55 @@ fn is_one(n: &u32) -> bool {
     *n == 1
 }
 
-/// What became of the last report of an attempt.
+/// The acknowledgement of the last report of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SettledTask {
     /// The run.
     pub identity: Identity,
-    /// Which of its instances.
+    /// The instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub instance: u32,
     /// The attempt.
     pub attempt: u32,
-    /// Why it changed nothing, if it did not.
+    /// Why the report was rejected, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// What a worker says of an attempt of a task. Each of them renews its lease.
+/// A worker's report about an attempt of a task. Each report renews its lease.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskReport {
     /// The run.
     pub identity: Identity,
-    /// Which of its instances.
+    /// The instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub instance: u32,
     /// The attempt.
     pub attempt: u32,
-    /// Where it is.
+    /// The state of the attempt.
     pub state: TaskState,
-    /// 0 to 100.
+    /// The progress, 0 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u8>,
-    /// What it is at, in words.
+    /// The progress as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// With `success`: what it brought, any JSON.
+    /// For `success`: the result, any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<serde_json::Value>"))]
     pub result: Option<Box<RawValue>>,
-    /// With `failed` or `refused`: why.
+    /// For `failed` or `refused`: the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
-    /// For the next run of the job: any JSON.
+    /// Data for the next run of the job: any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<serde_json::Value>"))]
     pub data: Option<Box<RawValue>>,
-    /// When the job wants to be run next, once, whatever its plan says; what is past means now.
+    /// The next fire of the job, once, instead of its schedule; a past time means now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
     /// Lines for the log of the run.
@@ -136,27 +136,27 @@ pub struct TaskReport {
     pub logs: Vec<LogInput>,
 }
 
-/// Where an attempt is.
+/// The state of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum TaskState {
     /// The worker has it.
     Accepted,
-    /// The worker will not have it: it goes to another one.
+    /// The worker rejects it: it goes to another one.
     Refused,
-    /// It works.
+    /// It is running.
     Running,
-    /// It ended well.
+    /// It succeeded.
     Success,
     /// It ended with an error.
     Failed,
-    /// It ended since it was told to.
+    /// It ended because it was asked to.
     Cancelled,
 }
 
 impl TaskState {
-    /// The attempt is over.
+    /// Whether the attempt has ended.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Refused | Self::Success | Self::Failed | Self::Cancelled)
@@ -168,12 +168,12 @@ impl TaskState {
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskError {
-    /// In words.
+    /// A text for people.
     pub message: String,
-    /// Where in the program.
+    /// The location in the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<String>,
-    /// It would fail again: no other attempt is made.
+    /// Whether it would fail again: there will be no other attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
 }
@@ -181,7 +181,7 @@ pub struct TaskError {
 macro_rules! names_attempt {
     ($($name:ty),*) => {$(
         impl $name {
-            /// Which attempt is meant.
+            /// The attempt.
             #[must_use]
             pub fn task(&self) -> TaskRef {
                 TaskRef { identity: self.identity, instance: self.instance, attempt: self.attempt }

@@ -1,16 +1,16 @@
-//! Tokens as people write them: `role:text`, or the text alone.
+//! Tokens in the form that people write: `role:text`, or only the text.
 
 /// The roles that a token can have.
 pub const ROLES: [&str; 4] = ["admin", "readonly", "agent", "worker"];
 
-/// The role that a name stands for, as [`ROLES`] spells it.
+/// The role with this name, as in [`ROLES`].
 #[must_use]
 pub fn role(name: &str) -> Option<&'static str> {
     let name = if name == "read-only" { "readonly" } else { name };
     ROLES.into_iter().find(|role| *role == name)
 }
 
-/// Splits `role:text`. A text that does not begin with a role is left whole: what the broker knows may hold a colon.
+/// Splits `role:text`. A text that does not begin with a role is not split, because a token may contain a colon.
 #[must_use]
 pub fn split(entry: &str) -> (Option<&'static str>, &str) {
     match entry.split_once(':').map(|(name, text)| (role(name), text)) {
@@ -19,8 +19,8 @@ pub fn split(entry: &str) -> (Option<&'static str>, &str) {
     }
 }
 
-/// The token that a client sends. A shell that runs a broker has all of its tokens in one variable, with commas between them:
-/// of these the one is taken whose role comes first in `preferred`. One without a role goes before them all.
+/// The token that a client sends. A shell that runs a broker has all of its tokens in one variable, separated by commas: the one whose
+/// role comes first in `preferred` is used. A token without a role takes precedence over all others.
 #[must_use]
 pub fn own<'a>(text: &'a str, preferred: &[&str]) -> (Option<&'static str>, &'a str) {
     let rank = |role: Option<&str>| role.map_or(0, |role| preferred.iter().position(|one| *one == role).map_or(usize::MAX, |at| at + 1));

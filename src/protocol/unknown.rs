@@ -1,13 +1,13 @@
-//! Names that a body or a query does not have. Serde refuses them where a type says so (`deny_unknown_fields`); here what it
-//! says becomes a problem with the nearest name that is known.
+//! Unknown names in a body or a query. Serde rejects them where a type asks for it (`deny_unknown_fields`); this module turns its message
+//! into a problem with the most similar known name.
 
 use super::problem::Problem;
 
-/// Below this likeness, of 1, a name is no suggestion.
+/// A name with a lower similarity, of at most 1, is not suggested.
 const LIKE: f64 = 0.75;
 
-/// The problem of a value that cannot be read: 422 for a name that is not known, 400 for anything else. `path` is where it
-/// stands; empty for the whole.
+/// The problem for a value that cannot be parsed: 422 for an unknown name, 400 for anything else. `path` is its position; empty for the
+/// whole value.
 #[must_use]
 pub fn unread(noun: &str, path: &str, error: &str) -> Problem {
     let problem = match unknown(error) {
@@ -17,7 +17,7 @@ pub fn unread(noun: &str, path: &str, error: &str) -> Problem {
     if path.is_empty() || problem.field.is_some() { problem } else { problem.at(path) }
 }
 
-/// What is said of a name that is not known.
+/// The message for an unknown name.
 #[must_use]
 pub fn refusal(noun: &str, name: &str, known: &[&str]) -> String {
     let name_shown = name.escape_debug();
@@ -28,19 +28,19 @@ pub fn refusal(noun: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The name and those that are known, of serde's words.
+/// The unknown name and the known ones, from serde's message.
 fn unknown(error: &str) -> Option<(&str, Vec<&str>)> {
     let rest = error.strip_prefix("unknown field `")?;
     let (name, known) = rest.rsplit_once("`, expected ").or_else(|| rest.rsplit_once("`, there are no fields"))?;
     Some((name, known.split('`').skip(1).step_by(2).collect()))
 }
 
-/// A name as it is compared: `IsEnabled`, `is_enabled` and `isEnabled` are one.
+/// The form for comparing names: `IsEnabled`, `is_enabled` and `isEnabled` are equal.
 fn letters(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// Of two spellings of one name that which this version writes.
+/// Of two spellings of one name, keeps the one that this version writes.
 fn without_doubles<'a>(known: &[&'a str]) -> Vec<&'a str> {
     let is_own = |name: &&&str| name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains('_');
     let own: Vec<&str> = known.iter().filter(is_own).copied().collect();
@@ -59,7 +59,7 @@ fn likeness(a: &str, b: &str) -> f64 {
     strsim::jaro(a, b)
 }
 
-/// Without the broker nobody reads what others write.
+/// Without the broker feature there are no suggestions.
 #[cfg(not(feature = "broker"))]
 fn likeness(a: &str, b: &str) -> f64 {
     if a == b { 1.0 } else { 0.0 }

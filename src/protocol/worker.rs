@@ -1,4 +1,4 @@
-//! The broker and its workers.
+//! Messages between the broker and its workers.
 
 use super::problem::Problem;
 use super::task::{SettledTask, TaskOrder, TaskRef, TaskReport};
@@ -13,87 +13,87 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToWorker {
-    /// The first message: the rules of the house.
+    /// The first message: the worker's id and the rules of the connection.
     Welcome {
-        /// The id under which the worker is known.
+        /// The id of the worker.
         worker_id: WorkerId,
         /// Milliseconds between two heartbeats.
         heartbeat: u64,
         /// Milliseconds of silence after which the worker counts as lost.
         offline: u64,
     },
-    /// These class names are watched from now on.
+    /// The watched class names from now on.
     Watching {
         /// All of them.
         class_names: Vec<String>,
     },
-    /// Carry out a run. Said again after a reconnect, until the worker has told that its start returned.
+    /// Process a run. Repeated after a reconnect, until the worker has reported that its start returned.
     Start(StartRun),
-    /// A run is over, or was stopped: let go of it.
+    /// A run has ended or was stopped: drop it.
     Ended {
         /// The run.
         identity: Identity,
         /// How it ended.
         state: RunState,
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// What came of it.
+        /// Its final counters.
         counters: Counters,
     },
-    /// Carry out these tasks. A task may be sent again under the same attempt: one that is known already is left alone.
+    /// Run these tasks. A task may be sent again with the same attempt: a known one is ignored.
     Tasks(Vec<TaskOrder>),
-    /// End this attempt of a task: it was cancelled, or is no longer yours.
+    /// End this attempt of a task: it was cancelled, or the worker no longer owns it.
     Cancel {
-        /// Which.
+        /// The attempt.
         task: TaskRef,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What was reported last of these attempts is on disk, or can change nothing any more: forget them.
+    /// The last reports of these attempts are on disk, or can no longer change anything: forget them.
     Settled(Vec<SettledTask>),
-    /// You get nothing new; finish what you have, then leave.
+    /// No new work will come: finish the current work, then leave.
     Drain {
-        /// Why.
+        /// The reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// An operator put you out: stop everything, and do not connect again.
+    /// An operator kicked this worker: stop everything, and do not connect again.
     Kicked {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What the worker sent could not be taken.
+    /// A message of the worker was rejected.
     Error(Problem),
 }
 
-/// What a worker says of itself as it begins to watch.
+/// Facts that a worker reports when it begins to watch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerFacts {
-    /// For people, and for the order of the strategy `failover`.
+    /// A name for people, and for the order of the strategy `failover`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The group that it belongs to.
+    /// Its group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Of the program.
+    /// The version of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it can or has, in words of its operator.
+    /// Free tags for its abilities.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Tasks that it takes at a time; 1 unless said, 0: none, it only carries out runs of block jobs.
+    /// Maximum number of concurrent tasks; 1 by default; 0: no tasks, only runs of block jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// Made at random when the program starts: after a reconnect the broker knows that it is the same one, and sends at
-    /// once what did not come through. From another one, or without this, it waits for the lease.
+    /// A random id of the process: after a reconnect the broker recognizes the same process, and sends lost messages at once. For another
+    /// process, or without this id, it waits for the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
 }
 
-/// The order to carry out a run.
+/// The order to process a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -102,21 +102,21 @@ pub struct StartRun {
     pub identity: Identity,
     /// Its job.
     pub job_id: JobId,
-    /// The class that is meant.
+    /// The class of the run.
     pub class_name: String,
-    /// What the trigger or the job said.
+    /// The arguments of the trigger or the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
     /// The job's properties.
     #[serde(default)]
     pub properties: BTreeMap<String, String>,
-    /// The first requests were pushed by a worker before: go on with the results.
+    /// Whether the first requests were already pushed by a worker: continue with the results.
     #[serde(default)]
     pub start_returned: bool,
-    /// The instant that the run was planned for; none if it was triggered by hand.
+    /// The scheduled time of the run; absent if it was triggered by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_at: Option<Timestamp>,
-    /// Counts the attempts of the run from 1.
+    /// The attempt of the run, from 1.
     #[serde(default)]
     pub attempt: u32,
     /// W3C trace id: 32 hexadecimal digits.
@@ -128,33 +128,33 @@ pub struct StartRun {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", content = "v", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FromWorker {
-    /// I live, and these are the tasks that I have in hand. Absent: I do not say.
+    /// A sign of life, with the current tasks. Absent: not reported.
     Heartbeat {
-        /// Each has its lease renewed.
+        /// Each of these leases is renewed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tasks: Option<Vec<TaskRef>>,
     },
-    /// Give me runs of these classes, and of no others.
+    /// Watch these classes, and no others.
     Watch {
         /// Their names.
         class_names: Vec<String>,
-        /// The runs that I have in hand already.
+        /// The runs that the worker already has.
         #[serde(default)]
         runs: Vec<Identity>,
-        /// The tasks that I have in hand already, or whose result you have not acknowledged.
+        /// The tasks that the worker already has, or whose result is not acknowledged.
         #[serde(default)]
         tasks: Vec<TaskRef>,
-        /// Who I am.
+        /// Facts about the worker.
         #[serde(default, deserialize_with = "super::object::object")]
         worker: WorkerFacts,
     },
-    /// What became of tasks. Those that are final are said again after a reconnect, until they are settled.
+    /// Reports of tasks. Final ones are repeated after a reconnect, until they are acknowledged.
     Reports(Vec<TaskReport>),
-    /// The first requests of a run are pushed.
+    /// The first requests of a run were pushed, or could not be.
     StartReturned {
         /// The run.
         identity: Identity,
-        /// Why they are not. The run fails.
+        /// Why they could not be pushed. The run fails.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },

@@ -1,12 +1,12 @@
-//! The header of a WebSocket frame (RFC 6455, 5.2), looked at before the frame has come.
+//! The header of a WebSocket frame (RFC 6455, 5.2), checked before the frame is complete.
 //!
-//! The parser of actix-http compares the length of a frame with the limit only when the whole frame is in memory. Its callers
-//! therefore look here first.
+//! The parser of actix-http compares the length of a frame with the limit only when the whole frame is in memory. So its callers check
+//! the header here first.
 
-/// The most bytes that a control frame may carry.
+/// Largest payload of a control frame, in bytes.
 const MOST_CONTROL: u64 = 125;
 
-/// Bytes of payload that the frame declares that begins here; none as long as that part of its header has not come.
+/// The declared payload size of the frame that begins here, in bytes; `None` while that part of its header has not arrived.
 fn declared(bytes: &[u8]) -> Option<u64> {
     let [_, second, rest @ ..] = bytes else { return None };
     match second & 0x7f {
@@ -16,15 +16,15 @@ fn declared(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether the frame that begins here declares more than `most` bytes, or is a control frame with more than such a frame may
-/// carry. False as long as the part of the header that tells the length has not come.
+/// Whether the frame that begins here declares more than `most` bytes, or is a control frame over its limit. False while the part of the
+/// header with the length has not arrived.
 #[must_use]
 pub fn is_too_long(bytes: &[u8], most: usize) -> bool {
     let is_control = bytes.first().is_some_and(|first| first & 0x08 != 0);
     declared(bytes).is_some_and(|length| length > most as u64 || is_control && length > MOST_CONTROL)
 }
 
-/// Bytes of the frame that begins here, with its header; 0 as long as that is not known.
+/// The size of the frame that begins here, with its header, in bytes; 0 while it is unknown.
 #[must_use]
 pub fn whole(bytes: &[u8]) -> usize {
     /// Two bytes, the longest length, and a mask.

@@ -1,8 +1,8 @@
-//! Pauses between tries: they double, and no two workers keep step.
+//! Pauses between tries: they double, with jitter so that workers do not retry in step.
 
 use std::time::Duration;
 
-/// Grows from try to try.
+/// A pause that grows with each try.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -16,7 +16,7 @@ impl Backoff {
         Self { next: least, least, most }
     }
 
-    /// The next pause: between a half and the whole of what it has grown to, and not less than the other side asked for.
+    /// The next pause: between half and all of the present length, and not less than the other side asked for.
     pub(crate) fn pause(&mut self, asked: Option<Duration>) -> Duration {
         let whole = self.next;
         self.next = (self.next * 2).min(self.most);
@@ -25,7 +25,7 @@ impl Backoff {
         (half + jitter).max(asked.unwrap_or_default().min(Duration::from_secs(60)))
     }
 
-    /// It went well: the next pause is short again.
+    /// Resets after a success: the next pause is short again.
     pub(crate) fn reset(&mut self) {
         self.next = self.least;
     }

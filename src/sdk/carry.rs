@@ -1,7 +1,7 @@
-//! One run, from its start to its end: push the first requests, then take blocks, hand them to the spider, acknowledge.
+//! One run, from start to end: pushes the first requests, then polls blocks, passes them to the spider, acknowledges them.
 //!
-//! Several blocks are in hand at a time, so that the network is not waited for while pages are read. A block is
-//! acknowledged only after its handler returned, and until the broker says that it has it.
+//! Several blocks are in flight at a time, so that the network works while pages are processed. A block is acknowledged only after its
+//! handler has returned, and the acknowledgement is repeated until the broker confirms it.
 
 use super::error::{Abort, BoxError, Error};
 use super::follow::Follow;
@@ -18,24 +18,24 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Bytes of pages in hand, from which on no more blocks are asked for.
+/// Bytes of pages in flight from which no more blocks are polled.
 const MOST_IN_HAND: usize = 32 << 20;
-/// The pause after an answer that cannot be read.
+/// The pause after a response that cannot be read.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why nothing more is to be done for a run. The first word counts.
+/// Why work on a run stops. The first reason counts.
 pub(crate) type Halt = watch::Receiver<Option<Over>>;
 
-/// How it is over for this worker.
+/// How the run ends for this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
     /// The run ended.
     Ended(RunState),
-    /// The worker shall stop; the run goes on without it.
+    /// The worker should stop; the run continues without it.
     Stop,
 }
 
-/// Carries out a run, until it or the worker ends.
+/// Processes a run until it or the worker ends.
 pub(crate) async fn carry(
     run: &RunContext,
     spider: &dyn AnySpider,
@@ -83,7 +83,7 @@ pub(crate) async fn carry(
                 };
                 let blocks = if answer.status == 204 { Ok(Vec::new()) } else { open_all(&answer.body, run.encoding.as_deref()) };
                 match blocks {
-                    // A block whose acknowledgement is on its way may come again.
+                    // A block may be delivered again while its acknowledgement is in flight.
                     Ok(blocks) => for block in blocks {
                         if let Entry::Vacant(place) = in_hand.entry(block.block_id) {
                             place.insert(block.pages.iter().map(|page| page.body.len()).sum());
@@ -91,7 +91,7 @@ pub(crate) async fn carry(
                         }
                     },
                     Err(error) => {
-                        log::warn!("blocks cannot be read and are asked for again run_id={}: {error}", run.identity());
+                        log::warn!("cannot read blocks, polling again run_id={}: {error}", run.identity());
                         tokio::time::sleep(PAUSE).await;
                     }
                 }
@@ -102,7 +102,7 @@ pub(crate) async fn carry(
         }
     };
     drop(poll);
-    // What was begun is finished; the caller bounds the time.
+    // Finish the blocks in progress; the caller limits the time.
     while let Some((_, done)) = at_work.next().await {
         done?;
     }
@@ -112,7 +112,7 @@ pub(crate) async fn carry(
 async fn halted(halt: &mut Halt) -> Over {
     match halt.wait_for(Option::is_some).await {
         Ok(over) => over.unwrap_or(Over::Stop),
-        // Nobody is left who could say it.
+        // The sender is gone, so no reason will come.
         Err(_) => Over::Stop,
     }
 }
@@ -136,7 +136,7 @@ async fn start(run: &RunContext, spider: &dyn AnySpider) -> Result<(), Error> {
             Ok(abort) => return Err(Error::Aborted(abort.0)),
             Err(error) if matches!(error.downcast_ref(), Some(Error::RunOver)) => return Err(Error::RunOver),
             Err(error) => {
-                log::error!("run cannot be started run_id={}: {error}", run.identity());
+                log::error!("cannot start run run_id={}: {error}", run.identity());
                 run.client.start_returned(run.identity(), Some(&error.to_string())).await?;
             }
         },
@@ -145,7 +145,7 @@ async fn start(run: &RunContext, spider: &dyn AnySpider) -> Result<(), Error> {
     Ok(())
 }
 
-/// RunsInFlight a block to the spider and acknowledges it.
+/// Passes a block to the spider and acknowledges it.
 async fn handle(run: &RunContext, spider: &dyn AnySpider, block: FinishedBlock) -> (BlockId, Result<(), Error>) {
     (block.block_id, handle_and_acknowledge(run, spider, &block).await)
 }
@@ -158,12 +158,12 @@ async fn handle_and_acknowledge(run: &RunContext, spider: &dyn AnySpider, block:
         Err(abort) => return Err(Error::Aborted(abort.to_string())),
     }
     match follow.acknowledge(block.block_id).await {
-        // It ended while we worked: nobody wants what follows.
+        // The run ended in the meantime: the follow-up requests are not needed.
         Ok(_) | Err(Error::RunOver) => Ok(()),
         Err(Error::Refused(problem)) if problem.status == 404 => Ok(()),
-        // Better without what follows than again and again.
+        // Acknowledge without the follow-up requests rather than repeat the block forever.
         Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
-            log::error!("requests that follow are refused run_id={} block_id={}: {problem}", run.identity(), block.block_id);
+            log::error!("broker rejected follow-up requests run_id={} block_id={}: {problem}", run.identity(), block.block_id);
             spider.error(&run.failed(None, &Box::new(problem).into()));
             over_by_or_done(Follow::new(run).acknowledge(block.block_id).await.map(drop))
         }

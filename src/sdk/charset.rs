@@ -1,13 +1,13 @@
-//! From bytes to text, as a browser would: by what is said from outside, then by the page itself, then by a guess.
+//! Decodes bytes to text like a browser: by external information, then by the page itself, then by a guess.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{EncoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE, X_USER_DEFINED};
 use std::borrow::Cow;
 use url::{ParseError, Url};
 
-/// Bytes of a page in which it may name its encoding (WHATWG HTML, "prescan a byte stream").
+/// Bytes of a page in which it may declare its encoding (WHATWG HTML, "prescan a byte stream").
 const PRESCAN: usize = 1_024;
-/// Bytes that a guess looks at.
+/// Bytes that are used for a guess.
 const GUESS: usize = 256 << 10;
 
 /// The text of a body.
@@ -16,8 +16,8 @@ pub fn decode<'a>(body: &'a [u8], known: Option<&str>, content_type: Option<&str
     encoding_of(body, known, content_type).decode_with_bom_removal(body).0
 }
 
-/// The encoding of a body: the one that is `known`, else its byte order mark, else the `Content-Type`, else a `<meta>`
-/// among its first 1024 bytes, else UTF-8 if it is that, else a guess.
+/// The encoding of a body: the one that is `known`, else its byte order mark, else the `Content-Type`, else a `<meta>` in its first 1024
+/// bytes, else UTF-8 if it is valid, else a guess.
 #[must_use]
 pub fn encoding_of(body: &[u8], known: Option<&str>, content_type: Option<&str>) -> &'static Encoding {
     let labelled = |label: &str| Encoding::for_label(label.trim().as_bytes());
@@ -29,11 +29,11 @@ pub fn encoding_of(body: &[u8], known: Option<&str>, content_type: Option<&str>)
         .unwrap_or_else(|| guess(body))
 }
 
-/// The URL of a link that stands on a page in this encoding (WHATWG URL): its query is written in the encoding of the page, all else
-/// in UTF-8. For a page in UTF-16 or `x-user-defined` the query is in UTF-8 as well.
+/// Resolves a link on a page in this encoding (WHATWG URL): its query is encoded in the page's encoding, the rest in UTF-8. For a page in
+/// UTF-16 or `x-user-defined` the query is in UTF-8 as well.
 ///
 /// # Errors
-/// It is no URL.
+/// It is not a valid URL.
 pub fn join(base: &Url, link: &str, encoding: &'static Encoding) -> Result<Url, ParseError> {
     let encoding = query_encoding(encoding);
     if encoding == UTF_8 || link.is_ascii() {
@@ -45,11 +45,11 @@ pub fn join(base: &Url, link: &str, encoding: &'static Encoding) -> Result<Url, 
 
 /// The encoding of the query of a link on a page in this encoding.
 fn query_encoding(page: &'static Encoding) -> &'static Encoding {
-    // `output_encoding` is UTF-8 for UTF-16 and for encodings that cannot be written.
+    // `output_encoding` is UTF-8 for UTF-16 and for encodings without an encoder.
     if page == X_USER_DEFINED { UTF_8 } else { page.output_encoding() }
 }
 
-/// A character that the encoding does not have becomes its number, `&#960;`, percent-encoded as browsers do.
+/// Encodes a text. A character missing in the encoding becomes its number, `&#960;`, percent-encoded as in browsers.
 fn encoded(text: &str, encoding: &'static Encoding) -> Vec<u8> {
     let (mut encoder, mut rest, mut out) = (encoding.new_encoder(), text, Vec::new());
     loop {
@@ -83,7 +83,7 @@ fn named_in_page(body: &[u8]) -> Option<&'static Encoding> {
         } else if let Some(tag) = rest.strip_prefix("<meta") {
             let end = tag.find('>').unwrap_or(tag.len());
             if let Some(encoding) = named_in_tag(&tag[..end]) {
-                // It was read as ASCII, so it cannot be what it says (the same in the standard).
+                // The declaration was read as ASCII, so it cannot be true (the same rule as in the standard).
                 return Some(if encoding == UTF_16LE || encoding == UTF_16BE { UTF_8 } else { encoding });
             }
             rest = &tag[end..];
@@ -116,7 +116,7 @@ fn guess(body: &[u8]) -> &'static Encoding {
 mod tests {
     use super::*;
 
-    /// A body, its encoding as it is known, its type, its text.
+    /// A body, its known encoding, its content type, the expected text.
     type Case<'a> = (&'a [u8], Option<&'a str>, Option<&'a str>, &'a str);
 
     #[test]

@@ -1,5 +1,4 @@
-//! Calls of a broker over HTTP. What may go better the next time is repeated here, with growing pauses; what is final
-//! is told.
+//! Calls to a broker over HTTP. Temporary failures are retried with growing pauses; final ones are returned.
 
 use super::backoff::Backoff;
 use super::error::Error;
@@ -17,37 +16,37 @@ use std::time::Duration;
 
 /// Seconds that a poll of the queue waits at the broker.
 const POLL_WAIT_S: u64 = 30;
-/// The longest pause between two tries, where one of several brokers is about to lead.
+/// The longest pause between two tries if there are several brokers, one of which will soon lead.
 const BRIEF_PAUSE: Duration = Duration::from_secs(1);
-/// The longest that anything else may take.
+/// Timeout of all other calls.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest answer: a block is as large as its pages.
+/// The largest response: a block is as large as its pages.
 const MOST_ANSWER: usize = 1 << 30;
-/// Bodies from this size on are compressed, if they have a network to cross.
+/// Bodies from this size on are compressed, except to a broker on this machine.
 const COMPRESS: usize = 1 << 10;
 
-/// An answer with a status of 2xx.
+/// A response with a 2xx status.
 #[derive(Debug)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The state of the run, on answers about its queue.
+    /// The state of the run, on responses about its queue.
     pub state: Option<RunState>,
     /// The body.
     pub body: Bytes,
 }
 
-/// Why there is none.
+/// Why there is no successful response.
 #[derive(Debug)]
 pub enum Failure {
-    /// The same call may go well later: no connection, a busy broker.
+    /// The same call may succeed later: no connection, or a busy broker.
     Again {
-        /// The broker asks for this pause.
+        /// The pause that the broker asks for.
         after: Option<Duration>,
-        /// In words.
+        /// A text for people.
         reason: String,
     },
-    /// It will not.
+    /// The same call would fail again.
     Final(Problem),
 }
 
@@ -67,23 +66,23 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// For the broker at `http://host:port`, or for several of which one leads, with commas between them; with the feature `tls`
-    /// also at `https://`. To be made within an actix runtime.
+    /// A client for the broker at `http://host:port`, or for several of which one leads, separated by commas; with the feature `tls` also
+    /// at `https://`. Create it within an actix runtime.
     ///
     /// # Errors
-    /// The address is none.
+    /// The address is invalid.
     pub fn new(broker: &str, token: Option<&str>) -> Result<Self, Error> {
         let wrong = |reason: String| Error::Address { address: broker.to_owned(), reason };
         let brokers: Addresses = broker.parse().map_err(wrong)?;
         if !cfg!(feature = "tls") && brokers.all().any(|url| url.scheme() != "http") {
-            return Err(wrong("http:// is expected: the crate was compiled without its feature `tls`".to_owned()));
+            return Err(wrong("http:// is expected: this crate was compiled without its feature `tls`".to_owned()));
         }
         let token = token.map(|text| own(text, &["worker", "admin", "readonly", "agent"]).1.to_owned());
         if token.as_deref().is_some_and(|token| header::HeaderValue::from_str(token).is_err()) {
-            return Err(wrong("the token for it holds what no header can".to_owned()));
+            return Err(wrong("the token contains a character that is not valid in a header".to_owned()));
         }
-        // awc counts WebSockets among its 100 connections, and hangs at the next one: no limit. Its time-outs of five
-        // seconds are shorter than a poll.
+        // awc counts WebSockets among its 100 connections and hangs at the next one: use no limit. Its default timeouts of five seconds
+        // are shorter than a poll.
         let connector = awc::Connector::new().limit(0).timeout(Duration::from_secs(5));
         #[cfg(feature = "tls")]
         let connector = connector.max_http_version(awc::http::Version::HTTP_11).rustls_0_23(std::sync::Arc::new(crate::tls::client()));
@@ -105,7 +104,7 @@ impl Client {
         }
     }
 
-    /// One call, tried once. `path` begins with a slash; `accept` asks for a media type.
+    /// Makes one call without retries. `path` begins with a slash; `accept` is the wanted media type.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -138,8 +137,8 @@ impl Client {
             Ok((response.status(), state, after, body))
         };
         let (status, state, after, body) = tokio::select! {
-            answered = tokio::time::timeout(limit, whole) => answered.map_err(|_| again(format!("no answer in {} s", limit.as_secs())))??,
-            // A broker that hangs holds on to what it was sent; its silence was noticed elsewhere.
+            answered = tokio::time::timeout(limit, whole) => answered.map_err(|_| again(format!("no response in {} s", limit.as_secs())))??,
+            // A broker that hangs would keep the call; another task has noticed its silence.
             () = self.brokers.left(number) => return Err(again("another broker may lead".to_owned())),
         };
         if status.is_success() {
@@ -154,10 +153,10 @@ impl Client {
         }
     }
 
-    /// One call, repeated until it is answered or finally refused. To end it earlier, drop it.
+    /// Makes one call and retries it until it succeeds or is finally rejected. To end it earlier, drop it.
     ///
     /// # Errors
-    /// The broker's refusal.
+    /// The broker's rejection.
     pub async fn send_until_answered(
         &self,
         method: Method,
@@ -174,7 +173,7 @@ impl Client {
                 Err(Failure::Final(problem)) => return Err(refusal(problem)),
                 Err(Failure::Again { after, reason }) => {
                     if !std::mem::replace(&mut told, true) {
-                        log::warn!("call fails and is repeated method={method} path={path}: {reason}");
+                        log::warn!("call failed, retrying method={method} path={path}: {reason}");
                     }
                     let pause = backoff.pause(after);
                     let pause = if self.brokers.are_several() && after.is_none() { pause.min(BRIEF_PAUSE) } else { pause };
@@ -184,10 +183,10 @@ impl Client {
         }
     }
 
-    /// Sends and reads JSON, as [`Client::send_until_answered`] does.
+    /// Sends and receives JSON, with retries like [`Client::send_until_answered`].
     ///
     /// # Errors
-    /// The broker's refusal, or an answer that cannot be read.
+    /// The broker's rejection, or a response that cannot be parsed.
     pub async fn json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&serde_json::Value>) -> Result<T, Error> {
         let body = body.map(|value| Bytes::from(value.to_string()));
         let answer = self.send_until_answered(method, path, body, "application/json", CALL_TIMEOUT).await?;
@@ -212,7 +211,7 @@ impl Client {
         self.send_until_answered(Method::GET, &path, None, BULK, CALL_TIMEOUT + Duration::from_secs(POLL_WAIT_S)).await
     }
 
-    /// Says that the first requests of a run are pushed, or why they are not.
+    /// Reports that the first requests of a run are pushed, or why they are not.
     pub(crate) async fn start_returned(&self, run: Identity, error: Option<&str>) -> Result<(), Error> {
         let path = format!("/api/v1/runs/{run}/start-returned");
         let body = serde_json::json!({ "error": error }).to_string();
@@ -220,7 +219,7 @@ impl Client {
     }
 }
 
-/// A path, which begins with a slash, at a broker.
+/// The URL of a path, which begins with a slash, at a broker.
 fn address(broker: &url::Url, path: &str) -> String {
     format!("{}{path}", broker.as_str().trim_end_matches('/'))
 }
@@ -235,7 +234,7 @@ fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
 }
 
 fn refusal(problem: Problem) -> Error {
-    // A run that is gone is as over as one that ended.
+    // A removed run counts as ended.
     match (problem.status, problem.kind.as_str()) {
         (409, "/problems/run-over") => Error::RunOver,
         _ => Error::Refused(problem),

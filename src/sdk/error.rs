@@ -1,65 +1,65 @@
-//! What can go wrong between a worker and its broker.
+//! Errors between a worker and its broker.
 
 use crate::protocol::problem::Problem;
 
-/// Any error of a worker's own.
+/// Any error of the worker's own code.
 pub type BoxError = Box<dyn std::error::Error>;
 
-/// What the methods of a spider return: `?` works on any error.
+/// The return type of a spider's methods: `?` works on any error.
 pub type Result<T = (), E = BoxError> = std::result::Result<T, E>;
 
 /// Why a worker, or a call of it, ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The broker's address is none.
-    #[error("`{address}` is no address of a broker: {reason}")]
+    /// The broker's address is invalid.
+    #[error("`{address}` is not a valid broker address: {reason}")]
     Address {
-        /// What was given.
+        /// The given address.
         address: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The worker watches neither a class nor the name of a task, or one twice.
+    /// The worker watches no class and no task, or one of them twice.
     #[error("{0}")]
     Classes(String),
     /// The folder of [`super::Worker::outbox`] cannot be used.
-    #[error("the outbox `{}` cannot be used: {reason}", folder.display())]
+    #[error("cannot use the outbox `{}`: {reason}", folder.display())]
     Outbox {
         /// The folder.
         folder: std::path::PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// An operator put the worker out.
-    #[error("an operator put this worker out: {0}")]
+    /// An operator kicked the worker.
+    #[error("an operator kicked this worker: {0}")]
     Kicked(String),
-    /// The broker said no, and would again.
-    #[error("the broker refuses: {0}")]
+    /// The broker rejected the call for good.
+    #[error("the broker rejected the call: {0}")]
     Refused(#[from] Problem),
-    /// A request that is not allowed; it was not sent.
+    /// A request is not allowed; it was not sent.
     #[error("request {index} of a push cannot be sent: {problem}")]
     Request {
-        /// Its place in the push, from 0.
+        /// Its index in the push, from 0.
         index: usize,
         /// What is wrong with it.
         problem: Problem,
     },
-    /// The run is over; nothing more is taken for it.
-    #[error("the run is over")]
+    /// The run has ended and accepts no more calls.
+    #[error("the run has ended")]
     RunOver,
     /// The broker cannot be reached, or is busy.
-    #[error("the broker does not answer: {0}")]
+    #[error("the broker does not respond: {0}")]
     Unreachable(String),
-    /// The broker's answer cannot be read.
-    #[error("the broker's answer cannot be read: {0}")]
+    /// The broker's response cannot be parsed.
+    #[error("cannot parse the broker's response: {0}")]
     Answer(String),
     /// A spider returned [`Abort`].
     #[error("{0}")]
     Aborted(String),
 }
 
-/// Returned by a spider, it ends the worker at once. The block in hand is not acknowledged: its pages are delivered
-/// again, to this worker's next life or to another. For what no page is to blame for, such as a full disk.
+/// An error from a spider that ends the worker at once. The current block is not acknowledged: its pages are delivered again, to this
+/// worker after a restart or to another. Use it for errors that no page causes, such as a full disk.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct Abort(pub String);

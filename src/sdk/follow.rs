@@ -1,6 +1,7 @@
-//! The requests that follow from a block: collected while its pages are read, sent with its acknowledgement.
+//! The follow-up requests of a block: collected while its pages are processed, sent with its acknowledgement.
 //!
-//! What the broker would refuse or drop is left out here, so that one bad link costs no batch and known ones no call.
+//! Requests that the broker would reject or drop are left out here, so that one bad link does not fail a batch and known links cost no
+//! call.
 
 use super::error::Error;
 use super::run::RunContext;
@@ -12,23 +13,23 @@ use crate::protocol::push::{MOST_REQUEST, MOST_REQUESTS, MOST_URL, Pushed, Reque
 use bytes::Bytes;
 use url::Url;
 
-/// Bytes of one call: well below what the broker takes.
+/// Bytes of one call: well below the broker's limit.
 const CALL: usize = 8 << 20;
 
-/// What became of a request that was to follow.
+/// What happened to a follow-up request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Took {
-    /// It goes with the acknowledgement.
+    /// It will be sent with the acknowledgement.
     Sent,
     /// It was sent before, with this block or an earlier one.
     Known,
-    /// It is deeper than the run goes.
+    /// It is deeper than the run's limit.
     TooDeep,
-    /// The broker would not take it.
+    /// The broker would reject it.
     Invalid(Problem),
 }
 
-/// A place to come back to: [`Follow::mark`].
+/// A position to return to: [`Follow::mark`].
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     text: usize,
@@ -36,16 +37,16 @@ pub struct Mark {
     hashes: usize,
 }
 
-/// Collects the requests that follow from the pages of a block.
+/// Collects the follow-up requests from the pages of a block.
 #[derive(Debug)]
 pub struct Follow<'r> {
     run: &'r RunContext,
     depth: u32,
     /// JSON objects, one after the other.
     text: Vec<u8>,
-    /// Where each ends.
+    /// The end offset of each.
     ends: Vec<usize>,
-    /// To be remembered once the broker has them.
+    /// Remembered once the broker has accepted the requests.
     hashes: Vec<u64>,
     here: Hashes,
 }
@@ -61,29 +62,29 @@ impl<'r> Follow<'r> {
         self.run
     }
 
-    /// From here on requests follow from a page of this depth. The default [`super::Spider::block`] says it for each page.
+    /// Requests after this call come from a page of this depth. The default [`super::Spider::block`] sets it for each page.
     pub fn from_depth(&mut self, depth: u32) {
         self.depth = depth;
     }
 
-    /// Adds a request. Its depth is set: one more than the page's.
+    /// Adds a request. Sets its depth to one more than the page's.
     pub fn push(&mut self, request: Request) -> Took {
         self.add(request, self.depth.saturating_add(1)).unwrap_or_else(Took::Invalid)
     }
 
-    /// Adds a GET of a parsed URL: the short way for a link.
+    /// Adds a GET of a parsed URL: the short form for a link.
     pub fn link(&mut self, url: Url) -> Took {
         self.link_with(url, None)
     }
 
-    /// As [`Follow::link`], with a value of the worker's own that comes back with the page.
+    /// Same as [`Follow::link`], with a custom value that comes back with the page.
     pub fn link_with(&mut self, url: Url, meta: Option<serde_json::Value>) -> Took {
         let depth = self.depth.saturating_add(1);
         if self.is_too_deep(depth) {
             return Took::TooDeep;
         }
         if !matches!(url.scheme(), "http" | "https") || url.as_str().len() > MOST_URL {
-            return Took::Invalid(Problem::invalid("url", "http or https, and a length that is taken, are expected"));
+            return Took::Invalid(Problem::invalid("url", "an http or https URL within the length limit is expected"));
         }
         let url = canonical(url);
         let url = normalized(url.as_str());
@@ -94,20 +95,20 @@ impl<'r> Follow<'r> {
         Took::Sent
     }
 
-    /// True the first time that a text is given in this run, as far as the worker remembers: a way to skip links before
-    /// they are even parsed. What a block gave is remembered only when the block is acknowledged.
+    /// True the first time that a text is given in this run, as far as the worker remembers: a way to skip links before they are parsed.
+    /// The texts of a block are remembered only when the block is acknowledged.
     pub fn once(&mut self, text: &[u8]) -> bool {
         let hash = self.run.sent.borrow().hash(text);
         self.is_new(hash)
     }
 
-    /// Whether requests from the present page would be deeper than the run goes.
+    /// Whether requests from the present page would exceed the run's depth limit.
     #[must_use]
     pub fn is_at_the_bottom(&self) -> bool {
         self.is_too_deep(self.depth.saturating_add(1))
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -119,13 +120,13 @@ impl<'r> Follow<'r> {
         self.ends.is_empty()
     }
 
-    /// The present place.
+    /// The present position.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { text: self.text.len(), ends: self.ends.len(), hashes: self.hashes.len() }
     }
 
-    /// Forgets all that was added since.
+    /// Removes everything that was added since.
     pub fn back_to(&mut self, mark: Mark) {
         self.text.truncate(mark.text);
         self.ends.truncate(mark.ends);
@@ -149,7 +150,7 @@ impl<'r> Follow<'r> {
     }
 
     fn is_too_deep(&self, depth: u32) -> bool {
-        // What the broker drops as too deep must not be remembered: a shorter way to it may come.
+        // A request dropped as too deep must not be remembered: a shorter path to it may come.
         self.run.depth_limit.is_some_and(|limit| depth > limit)
     }
 
@@ -166,7 +167,7 @@ impl<'r> Follow<'r> {
         self.ends.push(self.text.len());
     }
 
-    /// The bodies of the calls that carry it: arrays of JSON objects, of a size that is taken.
+    /// The bodies of the calls: arrays of JSON objects, each within the size limit.
     fn bodies(&self, call: usize) -> Vec<Vec<u8>> {
         const { assert!(CALL + MOST_REQUEST < crate::protocol::MAX_PUSH) }
         let (mut bodies, mut body, mut start, mut count) = (Vec::new(), vec![b'['], 0, 0);
@@ -187,7 +188,7 @@ impl<'r> Follow<'r> {
         bodies
     }
 
-    /// Sends it without a block.
+    /// Sends the requests without acknowledging a block.
     pub(crate) async fn push_all(self, run: &RunContext) -> Result<Pushed, Error> {
         let mut sum = Pushed::default();
         if self.is_empty() {
@@ -206,7 +207,7 @@ impl<'r> Follow<'r> {
         Ok(sum)
     }
 
-    /// Acknowledges a block, with all this. What is too much for one call goes before it.
+    /// Acknowledges a block together with the requests. Requests that do not fit into one call are sent before it.
     pub(crate) async fn acknowledge(self, block: BlockId) -> Result<Pushed, Error> {
         let run = self.run;
         let mut bodies = self.bodies(CALL);

@@ -1,4 +1,4 @@
-//! The runs in hand: one future each.
+//! The runs in progress: one future each.
 
 use super::carry::{Over, carry};
 use super::client::Client;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 
-/// The runs in hand.
+/// The runs in progress.
 pub(super) struct RunsInFlight {
     worker: WorkerId,
     in_flight: usize,
@@ -27,7 +27,7 @@ pub(super) struct RunsInFlight {
     at_work: JoinSet<Carried>,
 }
 
-/// A run that was carried out, and how that ended.
+/// A run that has ended here, with its result.
 pub(super) type Carried = (Identity, Result<(), Error>);
 
 impl RunsInFlight {
@@ -51,7 +51,7 @@ impl RunsInFlight {
         self.at_work.join_next().await
     }
 
-    /// Takes an order of the broker.
+    /// Handles an order of the broker.
     pub(super) fn take(&mut self, order: ToWorker, tasks: &Tasks) {
         match order {
             ToWorker::Start(order) => self.start(order),
@@ -60,17 +60,17 @@ impl RunsInFlight {
                     halt.send_replace(Some(Over::Ended(state)));
                 }
             }
-            ToWorker::Error(problem) => log::warn!("message was not taken by the broker: {problem}"),
+            ToWorker::Error(problem) => log::warn!("broker rejected a message: {problem}"),
             ToWorker::Watching { class_names } => {
                 log::info!("watching classes={}", class_names.join(","));
-                // Who asked may have lost interest.
+                // The receiver may be gone.
                 self.ready.take().map(|ready| ready.send(()));
             }
             ToWorker::Drain { reason } => {
                 log::info!("draining: {}", reason.as_deref().unwrap_or("no reason given"));
                 tasks.close("the worker is draining");
             }
-            // The socket sees to these.
+            // The socket handles these.
             ToWorker::Welcome { .. } | ToWorker::Kicked { .. } => {}
             ToWorker::Tasks(_) | ToWorker::Cancel { .. } | ToWorker::Settled(_) => {}
         }
@@ -79,7 +79,7 @@ impl RunsInFlight {
     fn start(&mut self, order: StartRun) {
         let identity = order.identity;
         if let Some((run, _)) = self.runs.get(&identity) {
-            // Said again: the broker has not heard, or has forgotten, that the start returned.
+            // A repeated order: the broker has not received, or has forgotten, that the start returned.
             if run.start_returned.get() && !order.start_returned {
                 let run = Rc::clone(run);
                 actix_rt::spawn(async move { run.client.start_returned(identity, None).await });
@@ -87,10 +87,10 @@ impl RunsInFlight {
             return;
         }
         let Some(spider) = self.spiders.get(&order.class_name).cloned() else {
-            log::warn!("run of a class that is not watched run_id={identity} class={}", order.class_name);
+            log::warn!("received a run of an unwatched class run_id={identity} class={}", order.class_name);
             return;
         };
-        log::info!("run begins run_id={identity} class={} again={}", order.class_name, order.start_returned);
+        log::info!("run started run_id={identity} class={} again={}", order.class_name, order.start_returned);
         let run = Rc::new(RunContext::new(order, Rc::clone(&self.client)));
         let (halt, halted) = watch::channel(None);
         self.runs.insert(identity, (Rc::clone(&run), halt));
@@ -105,16 +105,16 @@ impl RunsInFlight {
         });
     }
 
-    /// A run ended here. An error of it may be the worker's.
+    /// Handles the end of a run here. Some errors concern the whole worker.
     pub(super) fn done(&mut self, done: Result<Carried, JoinError>) -> Result<(), Error> {
         match done {
             Ok((identity, done)) => {
                 self.runs.remove(&identity);
                 self.known.borrow_mut().remove(&identity);
                 match done {
-                    // These concern the worker; anything else only this run.
+                    // Errors 401 and 403 concern the worker; all others only this run.
                     Err(Error::Refused(problem)) if !matches!(problem.status, 401 | 403) => {
-                        log::error!("run cannot be gone on with run_id={identity}: {problem}");
+                        log::error!("cannot continue run run_id={identity}: {problem}");
                         Ok(())
                     }
                     done => done,
@@ -125,7 +125,7 @@ impl RunsInFlight {
         }
     }
 
-    /// Lets the runs finish what they have in hand.
+    /// Lets the runs finish their current blocks.
     pub(super) async fn finish(&mut self, grace: Duration) -> Result<(), Error> {
         for (_, halt) in self.runs.values() {
             halt.send_if_modified(|over| over.is_none().then(|| *over = Some(Over::Stop)).is_some());
@@ -137,7 +137,7 @@ impl RunsInFlight {
             Ok(())
         };
         tokio::time::timeout(grace, all).await.unwrap_or_else(|_| {
-            log::warn!("blocks in hand are not finished in {} s, they will be delivered again", grace.as_secs());
+            log::warn!("blocks not finished in {} s, they will be delivered again", grace.as_secs());
             Ok(())
         })
     }

@@ -39,15 +39,15 @@
 //! }
 //! ```
 //!
-//! What a worker may rely on: every page of a run is handed to it at least once, failed ones too. A block of pages is
-//! acknowledged together with the requests that follow from it, in one call that is repeated until it is taken, so a
-//! worker that dies loses nothing: the broker delivers the block again. Everything runs on one thread; handlers need
-//! not be `Send`, and should not compute for seconds without an `await`, since the heartbeat shares their thread.
+//! What a worker may rely on: every page of a run is delivered to it at least once, including failed ones. A block of pages is
+//! acknowledged together with its follow-up requests, in one call that is repeated until the broker accepts it, so a worker that dies
+//! loses nothing: the broker delivers the block again. Everything runs on one thread; handlers need not be `Send`, and should not compute
+//! for seconds without an `await`, because the heartbeat shares their thread.
 //!
-//! An attempt of a task is carried out at most once, and never at the same time as another attempt of it: the worker drops
-//! its future when the broker was not heard of for the task's lease, before the broker gives the task to another. A result
-//! is said until the broker has it on disk; if the worker dies before, the task is carried out again, unless the worker keeps an
-//! outbox ([`Worker::outbox`]) and is back before the task's lease is over.
+//! An attempt of a task is run at most once, and never at the same time as another attempt of it: the worker drops its future when the
+//! broker was silent for the task's lease, before the broker gives the task to another worker. A result is sent until the broker has it
+//! on disk; if the worker dies before, the task is run again, unless the worker keeps an outbox ([`Worker::outbox`]) and restarts before
+//! the task's lease is over.
 
 mod backoff;
 mod carry;

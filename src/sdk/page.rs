@@ -1,4 +1,4 @@
-//! Pages as a worker gets them: a request, and what became of it.
+//! Pages: a request and its result.
 
 use super::charset;
 use super::error::Error;
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// The most bytes of one block, decompressed: what a node may report, and some more.
+/// The largest block in bytes, decompressed: slightly more than a node may report.
 const MOST: usize = 1 << 30;
 
 /// Pages that were downloaded together, and are acknowledged together.
@@ -24,55 +24,55 @@ const MOST: usize = 1 << 30;
 pub struct FinishedBlock {
     /// Its id.
     pub block_id: BlockId,
-    /// What kept it from being downloaded as a whole; then each of its pages has an error as well.
+    /// Why it could not be downloaded completely; then each of its pages has an error as well.
     pub exception: Option<String>,
     /// Its pages.
     pub pages: Vec<Page>,
 }
 
-/// A request, and what became of it.
+/// A request and its result.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// The request as it was pushed.
     pub request: Request,
-    /// The HTTP status; 0 if there was no answer.
+    /// The HTTP status; 0 if there was no response.
     pub status: u16,
-    /// Why there is no answer, or not a whole one.
+    /// Why there is no response, or no complete one.
     pub error: Option<FetchError>,
-    /// How often it was tried.
+    /// Number of tries.
     pub tries: u32,
-    /// Milliseconds of the last try.
+    /// Duration of the last try, in milliseconds.
     pub time_ms: u32,
-    /// Where the redirects led, if anywhere.
+    /// The final URL after redirects, if there were any.
     pub target_url: Option<String>,
-    /// The headers of the answer, in their order.
+    /// The headers of the response, in their order.
     pub headers: Vec<(String, String)>,
     /// The body, after decompression.
     pub body: Bytes,
-    /// When the last try began, if the agent said it.
+    /// When the last try began, if the agent reported it.
     pub fetched_at: Option<Timestamp>,
-    /// The IP address that answered (a proxy's, if one was used), if the agent said it.
+    /// The IP address that responded (a proxy's, if one was used), if the agent reported it.
     pub remote_address: Option<IpAddr>,
-    /// The protocol of the answer; HTTP/1.1 unless it is named.
+    /// The protocol of the response; HTTP/1.1 if absent.
     pub protocol: Option<String>,
-    /// The request that was answered, after redirects, if the agent said it.
+    /// The request of the final response, after redirects, if the agent reported it.
     pub sent: Option<Sent>,
 }
 
 impl Page {
-    /// The URL that was asked for.
+    /// The requested URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.request.url
     }
 
-    /// The URL that answered, after redirects: what the page's links are relative to.
+    /// The final URL, after redirects: the base of the page's links.
     #[must_use]
     pub fn final_url(&self) -> &str {
         self.target_url.as_deref().unwrap_or(&self.request.url)
     }
 
-    /// Answered, wholly, with a status below 400.
+    /// Whether there is a complete response with a status below 400.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.error.is_none() && (100..400).contains(&self.status)
@@ -84,31 +84,31 @@ impl Page {
         self.request.request_id
     }
 
-    /// Links between it and a first request.
+    /// Number of links between it and a first request.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.request.depth
     }
 
-    /// What the worker gave along with the request.
+    /// The custom value that the worker gave with the request.
     #[must_use]
     pub fn meta(&self) -> Option<&serde_json::Value> {
         self.request.meta.as_ref()
     }
 
-    /// The first header of a name, whatever its case.
+    /// The first header with this name, ignoring case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The media type, in small letters and without parameters.
+    /// The media type, in lower case and without parameters.
     #[must_use]
     pub fn media_type(&self) -> Option<String> {
         self.header("content-type").map(|text| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// The body as text: see [`charset::encoding_of`] for how its encoding is found.
+    /// The body as text: see [`charset::encoding_of`] for how its encoding is determined.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         self.encoding().decode_with_bom_removal(&self.body).0
@@ -121,7 +121,7 @@ impl Page {
     }
 }
 
-/// Opens all blocks of an answer in bulk form. `encoding` is the site's, for requests that name none.
+/// Opens all blocks of a bulk response. `encoding` is the site's, for requests that name none.
 pub(crate) fn open_all(mut body: &[u8], encoding: Option<&str>) -> Result<Vec<FinishedBlock>, Error> {
     let mut blocks = Vec::new();
     while !body.is_empty() {
@@ -132,7 +132,7 @@ pub(crate) fn open_all(mut body: &[u8], encoding: Option<&str>) -> Result<Vec<Fi
 }
 
 fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&str>) -> Result<FinishedBlock, Problem> {
-    let malformed = |e: &dyn std::fmt::Display| Problem::malformed(format!("the requests of block {}: {e}", head.block_id));
+    let malformed = |e: &dyn std::fmt::Display| Problem::malformed(format!("cannot parse the requests of block {}: {e}", head.block_id));
     let raw = head.requests_raw as usize;
     if raw > MOST {
         return Err(Problem::too_large(MOST));
@@ -144,7 +144,7 @@ fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&s
     let mut pages = Vec::with_capacity(results.len());
     for result in results {
         let id = result.entry.request_id;
-        let mut request = by_id.remove(&id).ok_or_else(|| malformed(&format_args!("{id} is answered, but not among them")))?;
+        let mut request = by_id.remove(&id).ok_or_else(|| malformed(&format_args!("the result {id} has no request")))?;
         if request.encoding.is_none() {
             request.encoding = encoding.map(str::to_owned);
         }
@@ -163,13 +163,13 @@ fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&s
             sent: result.head.sent,
         });
     }
-    // A page that nobody speaks of is a failed page, not a lost one.
+    // A request without a result is reported as a failed page, not lost.
     pages.extend(by_id.into_values().map(|request| Page {
         request,
         status: 0,
         error: Some(FetchError {
             kind: FetchErrorKind::NotReported,
-            message: "the block holds no result of it".to_owned(),
+            message: "the block has no result for this request".to_owned(),
             retryable: true,
         }),
         tries: 0,

@@ -1,4 +1,4 @@
-//! Requests as a worker writes them.
+//! Builders for a worker's requests.
 
 use crate::domain::fingerprint::Fingerprint;
 use crate::protocol::problem::Problem;
@@ -12,7 +12,7 @@ impl Request {
         Self { url: url.into(), ..Self::default() }
     }
 
-    /// A POST of a text; give its type with [`Request::header`].
+    /// A POST of a text; set its type with [`Request::header`].
     #[must_use]
     pub fn post(url: impl Into<String>, body: impl Into<String>) -> Self {
         Self { url: url.into(), method: Some("POST".to_owned()), body: Some(body.into()), ..Self::default() }
@@ -25,27 +25,27 @@ impl Request {
         self
     }
 
-    /// Says whether it may be sent more than once, whatever its method: after an error of the site, of the network, or of a node.
+    /// Sets whether it may be sent more than once, whatever its method: after an error of the site, the network or a node.
     #[must_use]
     pub fn idempotent(mut self, is_so: bool) -> Self {
         self.idempotent = Some(is_so);
         self
     }
 
-    /// Adds a value of the worker's own; it comes back with the page.
+    /// Adds a custom value, which comes back with the page.
     #[must_use]
     pub fn meta(mut self, meta: serde_json::Value) -> Self {
         self.meta = Some(meta);
         self
     }
 
-    /// The id that the broker will give it, if the broker would take it at all.
+    /// The id that the broker will assign, if the broker would accept it.
     pub(crate) fn check(&self) -> Result<Fingerprint, Problem> {
         let plain = self.method.is_none() && self.headers.is_empty() && self.key.is_none() && !self.dont_filter;
         if plain && self.body.is_none() && self.proxy.is_none() && self.meta.is_none() {
             return Ok(Fingerprint::of("GET", &canonical_url(&self.url)?, b""));
         }
-        // What has more to it is checked by the very code that the broker runs.
+        // Requests with more members are checked by the same code as in the broker.
         let text = serde_json::to_vec(&[self]).map_err(|e| Problem::malformed(e.to_string()))?;
         let batch = read_push(Bytes::from(text))?;
         batch.requests.first().map(|request| request.id).ok_or_else(|| Problem::malformed("an empty push"))

@@ -1,4 +1,4 @@
-//! A run in the hands of a worker.
+//! A run as a worker sees it.
 
 use super::client::Client;
 use super::error::{BoxError, Error};
@@ -12,10 +12,10 @@ use crate::protocol::worker::StartRun;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Requests of one push.
+/// Requests per push.
 const BATCH: usize = 1_000;
 
-/// What a spider knows of the run that it carries out.
+/// The run that a spider processes.
 #[derive(Debug)]
 pub struct RunContext {
     pub(crate) order: StartRun,
@@ -30,7 +30,7 @@ pub struct RunContext {
 impl RunContext {
     pub(crate) fn new(mut order: StartRun, client: Rc<Client>) -> Self {
         let properties = Properties(std::mem::take(&mut order.properties));
-        // The broker refused what does not parse when the run was made.
+        // The broker checked the properties when it created the run.
         let depth_limit = properties.queue().ok().and_then(|queue| queue.depth_limit);
         let encoding = properties.download().ok().and_then(|download| download.site.encoding);
         order.properties = properties.0;
@@ -50,36 +50,36 @@ impl RunContext {
         self.order.job_id
     }
 
-    /// The class that is meant.
+    /// The class of the run.
     #[must_use]
     pub fn class_name(&self) -> &str {
         &self.order.class_name
     }
 
-    /// What the trigger or the job says.
+    /// The arguments of the trigger or the job.
     #[must_use]
     pub fn arguments(&self) -> Option<&str> {
         self.order.arguments.as_deref()
     }
 
-    /// A property of the job; its key in any case, with underscores or without.
+    /// A property of the job; its key in any case, with or without underscores.
     #[must_use]
     pub fn property(&self, key: &str) -> Option<String> {
         Properties(self.order.properties.clone()).get(key).map(str::to_owned)
     }
 
-    /// Errors of the spider in this run so far: pages that it could not handle.
+    /// Errors of the spider in this run so far: pages that it could not process.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.errors.get()
     }
 
-    /// Pushes requests from outside a page: from `start`, when they are too many to return, or from elsewhere. On disk
-    /// when it returns. It may be repeated: the run drops what it has seen.
+    /// Pushes requests from outside a page: from `start`, if they are too many to return, or from elsewhere. They are on disk when it
+    /// returns. It may be repeated: the run drops known requests.
     ///
     /// # Errors
-    /// [`Error::Request`] names one that is not allowed; those of earlier batches of a thousand are pushed then.
-    /// [`Error::RunOver`]. Anything else that the broker finally refuses. While the broker is away it is tried again.
+    /// [`Error::Request`] names a request that is not allowed; earlier batches of a thousand are pushed by then. [`Error::RunOver`]. Any
+    /// other final rejection by the broker. While the broker is unreachable, the call is retried.
     pub async fn push(&self, requests: impl IntoIterator<Item = Request>) -> Result<Pushed, Error> {
         let mut sum = Pushed::default();
         let mut requests = requests.into_iter().enumerate().peekable();

@@ -1,7 +1,7 @@
-//! What a run has sent of late, so that it is not sent again: on a site most links are known.
+//! The recently sent requests of a run, so that they are not sent again: on a site most links are known.
 //!
-//! Owns two generations of 64-bit hashes. It promises nothing: what is forgotten is sent once more, and the broker drops
-//! it. It never holds what the broker has not yet taken, or a page that failed half way would lose its links.
+//! Holds two generations of 64-bit hashes. It promises nothing: a forgotten request is sent again, and the broker drops it. It never
+//! holds requests that the broker has not accepted, or a page that failed halfway would lose its links.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 /// Hashes of one generation: about 9 MB when it is full.
 const GENERATION: usize = 500_000;
 
-/// The keys are hashes already.
+/// The keys are already hashes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct AsIs(u64);
 
@@ -30,7 +30,7 @@ impl Hasher for AsIs {
 /// A set of 64-bit hashes.
 pub(crate) type Hashes = HashSet<u64, BuildHasherDefault<AsIs>>;
 
-/// What a run has sent of late.
+/// The recently sent requests of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     young: Hashes,
@@ -39,12 +39,12 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Whether it was sent and taken.
+    /// Whether it was sent and accepted.
     pub(crate) fn has(&self, hash: u64) -> bool {
         self.young.contains(&hash) || self.old.contains(&hash)
     }
 
-    /// These were taken.
+    /// Adds accepted requests.
     pub(crate) fn took(&mut self, hashes: &[u64]) {
         for hash in hashes {
             if self.young.len() >= GENERATION {

@@ -1,10 +1,10 @@
-//! The end of a program, as its user or its system asks for it.
+//! Signals to stop the program, from the user or the system.
 
 /// Waits for Ctrl-C or, on Unix, SIGTERM.
 pub async fn stop_signal() {
     let interrupt = async {
         if actix_rt::signal::ctrl_c().await.is_err() {
-            // Without a handler there is nothing to wait for.
+            // Without a signal handler, wait forever.
             std::future::pending::<()>().await;
         }
     };

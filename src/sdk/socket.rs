@@ -1,5 +1,4 @@
-//! The worker's WebSocket: says what it watches, hears of runs and tasks, carries reports, and is made anew whenever it is
-//! lost.
+//! The worker's WebSocket: sends what it watches, receives runs and tasks, sends reports, and reconnects when it is lost.
 
 use super::backoff::Backoff;
 use super::client::Client;
@@ -22,35 +21,35 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-/// Silence after which a connection counts as lost, until the broker has said it.
+/// Silence after which a connection counts as lost, until the broker sends its own value.
 const OFFLINE: Duration = Duration::from_secs(15);
-/// The longest wait for the answer to a handshake, where another broker may be the one.
+/// Handshake timeout if there are several brokers to try.
 const BRIEF_HANDSHAKE: Duration = Duration::from_secs(5);
-/// The longest pause between two connections.
+/// The longest pause before a reconnect.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Who the worker is.
+/// The worker's identity and its connection to the other modules.
 pub(crate) struct Session {
     pub(crate) client: Rc<Client>,
     pub(crate) worker: WorkerId,
     pub(crate) name: String,
-    /// Classes of spiders and names of tasks.
+    /// Watched classes of spiders and names of tasks.
     pub(crate) classes: Vec<String>,
     pub(crate) facts: WorkerFacts,
     pub(crate) tasks: Rc<Tasks>,
-    /// The runs in hand; a new connection tells them.
+    /// The runs in progress; a new connection reports them.
     pub(crate) runs: Rc<RefCell<BTreeSet<Identity>>>,
-    /// Where the broker's orders go.
+    /// Receives the broker's orders.
     pub(crate) orders: UnboundedSender<ToWorker>,
-    /// To be told when the worker leaves.
+    /// Signals that the worker leaves.
     pub(crate) leave: Notify,
 }
 
 impl Session {
-    /// Keeps a connection, until the worker leaves.
+    /// Keeps a connection until the worker leaves.
     ///
     /// # Errors
-    /// The broker does not want this worker.
+    /// The broker rejects this worker.
     pub(crate) async fn keep(&self) -> Result<(), Error> {
         let mut backoff = Backoff::new(Duration::from_millis(100), MOST_PAUSE);
         let mut told = false;
@@ -62,7 +61,7 @@ impl Session {
                 Ok(()) => return Ok(()),
                 Err(Lost::Network(reason)) => {
                     if !std::mem::replace(&mut told, true) {
-                        log::warn!("connection lost, connecting again: {reason}");
+                        log::warn!("connection lost, reconnecting: {reason}");
                     }
                 }
                 Err(Lost::Refused(error)) => return Err(error),
@@ -70,7 +69,7 @@ impl Session {
             if began.elapsed() > OFFLINE {
                 backoff.reset();
             }
-            // Another may lead; only when all were tried is there anything to wait for.
+            // Another broker may lead; wait only after all were tried.
             let pause = if brokers.leave(number) { backoff.pause(None) } else { Duration::ZERO };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -85,24 +84,24 @@ impl Session {
         let began = Instant::now();
         let patience = if self.client.brokers().are_several() { BRIEF_HANDSHAKE } else { OFFLINE };
         let connected = tokio::time::timeout(patience, request.connect()).await;
-        let (_, socket) = connected.map_err(|_| Lost::Network("no answer to the handshake".to_owned()))??;
+        let (_, socket) = connected.map_err(|_| Lost::Network("no response to the handshake".to_owned()))??;
         let mut socket = socket.into_map_codec(Checked);
         *told = false;
         let in_hand = self.tasks.connected(began);
         let mut is_closed = self.tasks.is_closed();
         send(&mut socket, [self.watch(in_hand, is_closed)], OFFLINE).await?;
         let (mut heard, mut offline) = (Instant::now(), OFFLINE);
-        // One timer for all that is to be sent at a time, moved only when that time changes.
+        // One timer for everything that is sent at a set time, reset only when that time changes.
         let mut timer = std::pin::pin!(tokio::time::sleep_until(self.tasks.wake_at()));
         loop {
             let now = Instant::now();
             if self.tasks.is_beat_due(now) {
                 if heard.elapsed() > offline {
-                    return Err(Lost::Network(format!("nothing heard for {} s", offline.as_secs())));
+                    return Err(Lost::Network(format!("no message from the broker for {} s", offline.as_secs())));
                 }
                 let (number, tasks) = self.tasks.beat();
                 let beat = frame::text(&FromWorker::Heartbeat { tasks });
-                // Its echo shows that the broker is there, and has had the heartbeat.
+                // Its echo shows that the broker is alive and has received the heartbeat.
                 let ping = Message::Ping(bytes::Bytes::copy_from_slice(&number.to_be_bytes()));
                 send(&mut socket, [Message::Text(beat.into()), ping], offline).await?;
             }
@@ -117,14 +116,14 @@ impl Session {
             }
             let frame = tokio::select! {
                 () = self.leave.notified() => {
-                    // Said goodbye, the broker need not wait for us.
+                    // After a goodbye the broker need not wait for this worker.
                     socket.send(Message::Close(Some(CloseCode::Normal.into()))).await?;
                     while !matches!(socket.next().await, None | Some(Err(_) | Ok(Frame::Close(_)))) {}
                     return Ok(());
                 }
                 () = &mut timer => continue,
                 () = self.tasks.has_something() => {
-                    // Others that end in the same turn are told with it.
+                    // Tasks that end in the same poll go into the same message.
                     tokio::task::yield_now().await;
                     continue;
                 }
@@ -143,7 +142,7 @@ impl Session {
                             drop(self.orders.send(order));
                         }
                     }
-                    Err(problem) => log::warn!("message of the broker is not understood: {problem}"),
+                    Err(problem) => log::warn!("cannot parse a message from the broker: {problem}"),
                 },
                 Frame::Pong(number) => {
                     if let Ok(number) = <[u8; 8]>::try_from(&*number) {
@@ -160,7 +159,7 @@ impl Session {
         }
     }
 
-    /// What is watched; a worker that takes no tasks any more has no places.
+    /// The watch message; a worker that accepts no more tasks reports no slots.
     fn watch(&self, tasks: Vec<TaskRef>, is_closed: bool) -> Message {
         let runs = self.runs.borrow().iter().copied().collect();
         let mut worker = self.facts.clone();
@@ -171,7 +170,7 @@ impl Session {
     }
 }
 
-/// Sends messages; those that are there together go out together.
+/// Sends messages; those that are ready together are sent together.
 async fn send<S>(socket: &mut S, messages: impl IntoIterator<Item = Message>, patience: Duration) -> Result<(), Lost>
 where
     S: Sink<Message> + Unpin,
@@ -187,7 +186,7 @@ where
         }
         socket.flush().await
     };
-    // Whoever does not read is as good as away.
+    // A broker that does not read counts as disconnected.
     let sent = tokio::time::timeout(patience, all).await;
     Ok(sent.map_err(|_| Lost::Network("the broker does not read".to_owned()))??)
 }
@@ -200,13 +199,13 @@ enum Lost {
 impl From<WsClientError> for Lost {
     fn from(error: WsClientError) -> Self {
         match error {
-            // A broker that stops or is overloaded answers 5xx; anything else would be the answer tomorrow as well.
+            // A broker that is stopping or overloaded responds with 5xx; any other status would be the same later.
             WsClientError::InvalidResponseStatus(status) if status.is_client_error() && status.as_u16() != 429 => {
-                let title = format!("the connection is refused with {status}");
+                let title = format!("the broker rejected the connection with status {status}");
                 let kind = "about:blank".to_owned();
                 let detail = match status.as_u16() {
                     401 => "the broker did not accept the token: check it, or give one if there is none".to_owned(),
-                    403 => "this token is not one of role worker, the worker's id belongs to another token, or an operator put it out"
+                    403 => "this token is not one of role worker, the worker's id belongs to another token, or an operator kicked it"
                         .to_owned(),
                     _ => "is this a broker?".to_owned(),
                 };

@@ -1,4 +1,4 @@
-//! What a user writes.
+//! The trait that a user implements to crawl.
 
 use super::error::{Abort, BoxError, Result};
 use super::follow::Follow;
@@ -11,39 +11,38 @@ use futures_util::future::LocalBoxFuture;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// How often a page is tried, when its handler fails, before it is given up.
+/// Number of tries of a page whose handler fails.
 const TRIES: u32 = 3;
-/// The pause before the second try; then it doubles.
+/// The pause before the second try; it doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The code behind a class name: what to ask for first, and what to do with the pages. Write its methods as `async fn`.
+/// The code behind a class name: the first requests, and the processing of pages. Write its methods as `async fn`.
 ///
-/// A page may come twice: after a crash, or when a block was not acknowledged in time. Handlers should not mind.
+/// A page may be delivered twice: after a crash, or when a block was not acknowledged in time. Handlers should tolerate that.
 pub trait Spider: 'static {
     /// The name that jobs give as their `FullClassName`.
     fn class_name(&self) -> &str;
 
-    /// A run begins: the first requests. Too many to return? [`RunContext::push`] them, again and again.
+    /// A run begins: returns the first requests. If they are too many to return, call [`RunContext::push`] repeatedly.
     ///
-    /// After a crash it may be called again for the same run; what is pushed twice is stored once.
+    /// After a crash it may be called again for the same run; requests that are pushed twice are stored once.
     ///
     /// An error makes the run fail, with the error's text as the reason.
     fn start(&self, run: &RunContext) -> impl Future<Output = Result<Vec<Request>>>;
 
-    /// A page has come, or has failed: look at [`Page::error`] and [`Page::status`]. What follows from it goes into
-    /// `follow`.
+    /// Processes a page, downloaded or failed: check [`Page::error`] and [`Page::status`]. Add its follow-up requests to `follow`.
     ///
-    /// After an error the page is tried again, twice, after a pause of some tenths of a second, without what it had put
-    /// into `follow`. Then it is told to [`Spider::on_error`] and counted, and the rest of the block goes on: a page that
-    /// cannot be handled does not hold up the run. A panic counts as an error. An [`Abort`] ends the worker instead.
+    /// After an error the page is tried again, twice, after a pause of some tenths of a second, without the requests that it had added to
+    /// `follow`. Then [`Spider::on_error`] is called, the error is counted, and the rest of the block continues: a page that cannot be
+    /// processed does not stop the run. A panic counts as an error. An [`Abort`] ends the worker instead.
     fn page(&self, page: &Page, follow: &mut Follow<'_>) -> impl Future<Output = Result> {
         let _ = (page, follow);
         async { Ok(()) }
     }
 
-    /// A block of pages has come. It is acknowledged when this returns. Replace it to work on whole blocks, for instance
-    /// to write them in one transaction; an error is then treated as that of a page, for the block as a whole, and the
-    /// depth is to be said with [`Follow::from_depth`].
+    /// Processes a block of pages. The block is acknowledged when this returns. Override it to work on whole blocks, for example to write
+    /// them in one transaction; an error is then treated like that of a page, for the whole block, and the depth must be set with
+    /// [`Follow::from_depth`].
     fn block(&self, block: &FinishedBlock, follow: &mut Follow<'_>) -> impl Future<Output = Result> {
         async move {
             for page in &block.pages {
@@ -58,30 +57,30 @@ pub trait Spider: 'static {
         }
     }
 
-    /// A page, or a block, could not be handled; it is not tried again. By default it is logged.
+    /// A page or a block could not be processed; it is not tried again. The default logs it.
     fn on_error(&self, failed: &Failed<'_>) {
         let page = failed.page.map_or("a whole block", Page::url);
-        log::error!("page cannot be handled run_id={} page={page}: {}", failed.run.identity(), failed.error);
+        log::error!("cannot process page run_id={} page={page}: {}", failed.run.identity(), failed.error);
     }
 
-    /// The run is over, or was stopped.
+    /// The run has ended or was stopped.
     fn ended(&self, run: &RunContext, state: RunState) {
         log::info!("run ended run_id={} state={}", run.identity(), state.name());
     }
 }
 
-/// What could not be handled.
+/// A page or block that could not be processed.
 #[derive(Debug)]
 pub struct Failed<'a> {
     /// The run.
     pub run: &'a RunContext,
-    /// The page; none if a whole block was handled at once.
+    /// The page; `None` if a whole block was processed at once.
     pub page: Option<&'a Page>,
-    /// Why.
+    /// The error.
     pub error: &'a (dyn std::error::Error + 'static),
 }
 
-/// Tries a handler some times. The outer error is an [`Abort`], the inner one the last of the handler's.
+/// Calls a handler with retries. The outer error is an [`Abort`], the inner one the handler's last.
 pub(crate) async fn tried<'r>(
     follow: &mut Follow<'r>,
     mut handler: impl AsyncFnMut(&mut Follow<'r>) -> Result,
@@ -95,7 +94,7 @@ pub(crate) async fn tried<'r>(
             Ok(Err(error)) => error,
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-                format!("the handler panicked: {}", text.unwrap_or("without a text")).into()
+                format!("the handler panicked: {}", text.unwrap_or("no message")).into()
             }
         };
         follow.back_to(mark);
@@ -108,7 +107,7 @@ pub(crate) async fn tried<'r>(
     Ok(Ok(()))
 }
 
-/// A spider as an object.
+/// A spider as a trait object.
 pub(crate) trait AnySpider {
     fn name(&self) -> &str;
     fn start_boxed<'a>(&'a self, run: &'a RunContext) -> LocalBoxFuture<'a, Result<Vec<Request>>>;

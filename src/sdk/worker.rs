@@ -1,4 +1,4 @@
-//! The worker: what it watches, a connection, and what it has in hand.
+//! The worker: what it watches, its connection, and its work.
 
 use super::client::Client;
 use super::error::Error;
@@ -18,16 +18,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// Blocks of a run in hand at a time.
+/// Concurrent blocks of a run.
 const IN_FLIGHT: usize = 4;
-/// Tasks in hand at a time.
+/// Concurrent tasks.
 const SLOTS: u32 = 16;
-/// The time that what is in hand has to be finished when the worker is to stop.
+/// The time for work in progress to finish when the worker stops.
 const GRACE: Duration = Duration::from_secs(10);
-/// The time that the last message to the broker may take.
+/// Time limit for the last message to the broker.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// A program that carries out runs and tasks. Build it, give it spiders and functions, run it.
+/// A program that processes runs and tasks. Build it, add spiders and functions, run it.
 pub struct Worker {
     broker: String,
     token: Option<String>,
@@ -45,7 +45,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// For the broker at `http://host:port`, with the feature `tls` also at `https://`; for several on one database, of which one leads, with commas between them.
+    /// A worker of the broker at `http://host:port`, with the feature `tls` also at `https://`; for several on one database, of which one
+    /// leads, separated by commas.
     #[must_use]
     pub fn new(broker: impl Into<String>) -> Self {
         let program = std::env::args().next().unwrap_or_default();
@@ -68,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// For the broker in the environment: addresses in `WEBLOOM_BROKER` (else `http://127.0.0.1:55626`), and the token in
+    /// A worker of the broker in the environment: addresses in `WEBLOOM_BROKER` (default `http://127.0.0.1:55626`), and the token in
     /// `WEBLOOM_TOKEN`, if it is set. The `webloom` program reads the same variables.
     #[must_use]
     pub fn from_env() -> Self {
@@ -87,97 +88,97 @@ impl Worker {
         self
     }
 
-    /// Calls the broker by this client, which knows its addresses and its token. Whoever uses a copy of it learns with the worker
-    /// when another broker leads.
+    /// Uses this client, which has the addresses and the token. All copies of the client follow a change of the leader together.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// The name that the broker shows; else that of the program.
+    /// The name that the broker shows; by default that of the program.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The id under which the broker knows it; else that of its [`Worker::outbox`], else a new one each time.
+    /// The worker's id; by default that of its [`Worker::outbox`], or else a new one each time.
     #[must_use]
     pub fn id(mut self, id: WorkerId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Keeps the last report of each task in this folder until the broker has stored it; else in memory only. If the worker's process
-    /// dies while the broker is away, its next one delivers what the tasks have brought, and they are not carried out again.
+    /// Stores the last report of each task in this folder until the broker has stored it; by default reports are only in memory. If the
+    /// worker's process dies while the broker is unreachable, the next process delivers the results, and the tasks are not run again.
     ///
-    /// The folder also keeps the worker's id. It is made if need be, and belongs to one worker at a time. Each task then costs two
-    /// writes to disk (fsync) in the worker. What the broker gave to another worker meanwhile it refuses, and it is forgotten.
+    /// The folder also stores the worker's id. It is created if necessary, and belongs to one worker at a time. Each task then costs two
+    /// writes to disk (fsync) in the worker. The broker rejects reports of attempts that it gave to another worker in the meantime, and
+    /// they are deleted.
     #[must_use]
     pub fn outbox(mut self, folder: impl Into<PathBuf>) -> Self {
         self.outbox = Some(folder.into());
         self
     }
 
-    /// Blocks of a run in hand at a time, at least one; else 4. Each is in memory with all its pages.
+    /// Concurrent blocks of a run, at least one; 4 by default. Each is in memory with all its pages.
     #[must_use]
     pub fn in_flight(mut self, blocks: usize) -> Self {
         self.in_flight = blocks.max(1);
         self
     }
 
-    /// The group that it belongs to: jobs can ask for it.
+    /// The group of the worker: jobs can require it.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.facts.group = Some(group.into());
         self
     }
 
-    /// The version of the program: jobs can ask for it.
+    /// The version of the program: jobs can require it.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.facts.version = Some(version.into());
         self
     }
 
-    /// What it can or has, in words of its operator: jobs can ask for it.
+    /// Free tags for its abilities: jobs can require them.
     #[must_use]
     pub fn tags<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
         self.facts.tags.extend(tags.into_iter().map(Into::into));
         self
     }
 
-    /// Tasks in hand at a time, at least one; else 16. They share one thread.
+    /// Concurrent tasks, at least one; 16 by default. They share one thread.
     #[must_use]
     pub fn slots(mut self, tasks: u32) -> Self {
         self.facts.slots = Some(tasks.max(1));
         self
     }
 
-    /// The time that blocks and tasks in hand have to be finished when the worker is to stop; else 10 s. Tasks are told in
-    /// the last fifth of it. What is not finished is given to another worker.
+    /// The time for blocks and tasks in progress to finish when the worker stops; 10 s by default. Tasks are asked to end in the last
+    /// fifth of it. Unfinished work is given to another worker.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Tells when the broker first knows what is watched: from then on a trigger finds this worker.
+    /// Signals that the broker has registered what is watched: from then on a trigger finds this worker.
     #[must_use]
     pub fn ready(mut self, told: oneshot::Sender<()>) -> Self {
         self.ready = Some(told);
         self
     }
 
-    /// Takes runs of this spider's class.
+    /// Accepts runs of this spider's class.
     #[must_use]
     pub fn watch(mut self, spider: impl Spider) -> Self {
         self.spiders.push(Rc::new(spider));
         self
     }
 
-    /// Takes tasks of this name, by a function: `async fn f(task: TaskContext) -> TaskResult<impl Serialize>`.
+    /// Accepts tasks of this name, with a function: `async fn f(task: TaskContext) -> TaskResult<impl Serialize>`.
     #[must_use]
     pub fn task<F, Fut, T>(mut self, name: impl Into<String>, function: F) -> Self
     where
@@ -189,15 +190,14 @@ impl Worker {
         self
     }
 
-    /// Takes tasks by a value that has state of its own.
+    /// Accepts tasks with a value that has its own state.
     #[must_use]
     pub fn handler(mut self, handler: impl TaskHandler) -> Self {
         self.handlers.push((handler.name().to_owned(), Rc::new(handler)));
         self
     }
 
-    /// Tells of each attempt when its end is on disk at the broker, or was refused by it. For what must only be forgotten
-    /// then.
+    /// Called for each attempt when its end is on disk at the broker, or was rejected by it. For data that must be kept until then.
     #[must_use]
     pub fn on_settled(mut self, told: impl Fn(&SettledTask) + 'static) -> Self {
         self.on_settled = Some(Rc::new(told));
@@ -207,23 +207,23 @@ impl Worker {
     /// Starts a runtime and works until Ctrl-C or SIGTERM.
     ///
     /// # Errors
-    /// As [`Worker::run`].
+    /// Same as [`Worker::run`].
     pub fn run_blocking(self) -> Result<(), Error> {
         actix_rt::System::new().block_on(self.run(stop_signal()))
     }
 
-    /// Works until `stop` is ready or the broker says that it is to drain, then finishes what is in hand. To be called within
-    /// an actix runtime. If this future is dropped, so is what is in hand.
+    /// Works until `stop` resolves or the broker orders a drain, then finishes the work in progress. Call it within an actix runtime.
+    /// Dropping this future drops the work in progress.
     ///
     /// # Errors
-    /// The address is none, nothing is watched, the broker does not want this worker or an operator puts it out
-    /// ([`Error::Kicked`]), or a spider returned an [`super::Abort`]. A broker that is away is no error: it is waited for.
+    /// The address is invalid, nothing is watched, the broker rejects this worker or an operator kicks it ([`Error::Kicked`]), or a
+    /// spider returned an [`super::Abort`]. An unreachable broker is not an error: the worker waits for it.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let spiders: BTreeMap<String, Rc<dyn AnySpider>> = self.spiders.iter().map(|s| (s.name().to_owned(), Rc::clone(s))).collect();
         let handlers: HashMap<String, Rc<dyn AnyHandler>> = self.handlers.iter().cloned().collect();
         let classes: BTreeSet<String> = spiders.keys().chain(handlers.keys()).cloned().collect();
         if classes.is_empty() || classes.len() < self.spiders.len() + self.handlers.len() {
-            return Err(Error::Classes("a worker watches one class or task or more, each once".to_owned()));
+            return Err(Error::Classes("a worker must watch at least one class or task, each only once".to_owned()));
         }
         let slots = if handlers.is_empty() { 0 } else { self.facts.slots.unwrap_or(SLOTS) };
         let process = Some(uuid::Uuid::new_v4().simple().to_string());
@@ -277,21 +277,21 @@ impl Worker {
                 () = tasks.idle(), if is_last => break,
             }
         }
-        // The session goes on meanwhile, or the broker would give what we have to another.
-        tasks.close("the worker stops");
+        // The session must continue, or the broker would give our work to others.
+        tasks.close("the worker is stopping");
         tokio::select! {
             refused = &mut keep => return put_out(&tasks, refused).await,
             (runs, ()) = async { tokio::join!(hands.finish(self.grace), finish(&tasks, self.grace)) } => runs?,
         }
         session.leave.notify_one();
-        // A broker that does not read is not waited for.
+        // Do not wait for a broker that does not read.
         tokio::time::timeout(GOODBYE, keep).await.unwrap_or(Ok(()))
     }
 }
 
-/// Lets the tasks end, and their results arrive.
+/// Waits for the tasks to end, and for their results to arrive.
 async fn finish(tasks: &Tasks, grace: Duration) {
-    const WHY: &str = "the worker stops";
+    const WHY: &str = "the worker is stopping";
     let last = (grace / 5).min(Duration::from_secs(2));
     if tokio::time::timeout(grace - last, tasks.settled()).await.is_ok() {
         return;
@@ -302,25 +302,25 @@ async fn finish(tasks: &Tasks, grace: Duration) {
     }
     tasks.stop_all(WHY);
     if tokio::time::timeout(GOODBYE, tasks.settled()).await.is_err() {
-        log::warn!("the broker has not settled all that was reported");
+        log::warn!("some reports were not acknowledged by the broker");
     }
 }
 
-/// The broker does not want this worker: what is in hand is told, and is dropped soon.
+/// The broker rejected this worker: asks its tasks to end, and drops them soon.
 async fn put_out(tasks: &Tasks, refused: Result<(), Error>) -> Result<(), Error> {
     if let Err(error) = &refused {
         tasks.cancel_all(&error.to_string());
-        // What does not end by then is dropped with the worker.
+        // Tasks that have not ended by then are dropped with the worker.
         drop(tokio::time::timeout(GOODBYE, tasks.idle()).await);
     }
     refused
 }
 
-/// Drops what is at work when the worker is dropped.
+/// Drops all running tasks when the worker is dropped.
 struct StopAll<'a>(&'a Tasks);
 
 impl Drop for StopAll<'_> {
     fn drop(&mut self) {
-        self.0.stop_all("the worker is gone");
+        self.0.stop_all("the worker was dropped");
     }
 }

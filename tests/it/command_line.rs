@@ -33,7 +33,7 @@ fn a_job_from_its_creation_to_its_end() {
     assert_eq!(job["properties"], json!({ "FullClassName": "a.B", "ThreadNum": "4" }), "the class stays");
     assert_eq!((&job["schedule"]["triggers"][0]["every"], &job["policies"]["timeout"]), (&json!(7_200_000), &json!(30_000)), "{job}");
     assert_eq!(job["policies"]["retry"]["limit"], 2);
-    run(&["job", "update", "nightly"]).refused(2, "nothing is to be changed");
+    run(&["job", "update", "nightly"]).refused(2, "there is nothing to change");
     run(&["job", "update", "nightly", "--no-schedule"]).ok();
     assert!(run(&["job", "show", "nightly"]).ok().contains("by hand"));
 

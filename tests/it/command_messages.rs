@@ -104,7 +104,7 @@ fn what_is_no_broker_is_told_apart() {
     let missing = server(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     list(&missing, &[]).refused(1, "is not a Webloom broker: it answered 404 Not Found");
     let ssh = server(b"SSH-2.0-OpenSSH_9.9\r\n");
-    list(&ssh, &[]).refused(1, "is not a broker: its answer is not HTTP");
+    list(&ssh, &[]).refused(1, "is not a broker: its response is not HTTP");
 }
 
 #[test]

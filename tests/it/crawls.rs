@@ -148,13 +148,13 @@ fn what_a_crawl_wrote_is_not_overwritten_by_chance() {
 
         let again = webloom(folder.path(), &args).await;
         assert_eq!(again.status.code(), Some(1));
-        assert!(errors(&again).contains("pages.jsonl is there already: --overwrite replaces it"), "{}", errors(&again));
+        assert!(errors(&again).contains("pages.jsonl already exists: --overwrite replaces it"), "{}", errors(&again));
         assert!((read("pages.jsonl"), read("pages.warc")) == (pages.clone(), archive.clone()), "both are as they were");
         let one = webloom(folder.path(), &["crawl", &site.url, "--output", "new.jsonl", "--warc", "pages.warc"]).await;
-        assert!(errors(&one).contains("pages.warc is there already"), "{}", errors(&one));
+        assert!(errors(&one).contains("pages.warc already exists"), "{}", errors(&one));
         assert!(!folder.path().join("new.jsonl").exists(), "nothing is begun");
         let both = webloom(folder.path(), &["crawl", &site.url, "--output", "one", "--warc", "one"]).await;
-        assert!(errors(&both).contains("one file"), "{}", errors(&both));
+        assert!(errors(&both).contains("must be different files"), "{}", errors(&both));
 
         let replaced = webloom(folder.path(), &[&args[..], &["--overwrite"]].concat()).await;
         assert!(replaced.status.success(), "{}", errors(&replaced));
@@ -175,7 +175,7 @@ fn a_crawl_without_a_page_says_why() {
         let (url, _, server) = serve(Vec::new());
         let missing = webloom(folder.path(), &["crawl", &url, "--output", "b.jsonl"]).await;
         assert!(
-            errors(&missing).contains(&format!("not one page could be downloaded: {url} answered with status 404")),
+            errors(&missing).contains(&format!("not one page could be downloaded: {url} responded with status 404")),
             "{}",
             errors(&missing)
         );

@@ -204,7 +204,7 @@ fn workers_from_a_shell() {
         let (code, text) = shell(&["list", "--online"]);
         assert!(code == Some(0) && text.contains("alpha") && text.contains("enabled") && text.contains("it.Op"), "{text}");
         let (code, text) = shell(&["kick", "alpha", "--reason", "bad day"]);
-        assert!(code == Some(0) && text.contains("put out"), "{text}");
+        assert!(code == Some(0) && text.contains("is kicked"), "{text}");
         let (code, text) = shell(&["show", "alpha"]);
         assert!(code == Some(0) && text.contains("kicked since") && text.contains("bad day"), "{text}");
         let (code, text) = shell(&["enable", &one]);

@@ -1,4 +1,4 @@
-//! What a program has to say, in its order: first its lines, a window full at a time, then that it is over.
+//! Sends the output of a program in order: first its lines, one window at a time, then the report that it has ended.
 
 use super::Programs;
 use super::launch::spool::{Line, Tail};
@@ -8,47 +8,47 @@ use crate::protocol::log::LogInput;
 use crate::protocol::node::FromNode;
 use std::rc::Rc;
 
-/// Lines of one message.
+/// Maximum number of lines in one message.
 const BATCH_LINES: usize = 500;
 
-/// Reads the output of one program, and passes it on.
+/// Reads the output of one program and forwards it.
 pub struct Teller {
     programs: Rc<Programs>,
     program: Rc<Program>,
     tail: Tail,
-    /// What was sent in this session.
+    /// The session in which the last lines were sent.
     session: u64,
 }
 
 impl Teller {
-    /// From the first line that is still there: which of them the broker has, it says itself.
+    /// Starts at the first line on disk; the broker reports which lines it already has.
     pub fn new(programs: Rc<Programs>, program: Rc<Program>) -> Self {
         let tail = Tail::new(&program.folder);
         Self { programs, program, tail, session: 0 }
     }
 
-    /// Sends what may be sent now.
+    /// Sends everything that the window allows.
     pub fn tell(&mut self) {
         let Some(session) = self.programs.session() else { return };
         let taken = self.program.taken.get();
         if self.session != session || self.tail.next() < taken {
             self.session = session;
-            // In a new session from what was taken: what was on its way when the last one broke off may be lost.
+            // In a new session, start after the stored lines: messages in flight may be lost when a session breaks off.
             if let Err(error) = self.tail.seek(taken) {
-                log::error!("the output of a program cannot be read folder={} error={error}", self.program.folder.display());
+                log::error!("cannot read the output of a program folder={} error={error}", self.program.folder.display());
                 return;
             }
         }
         self.tail.forget(taken);
         let window = self.programs.settings.inner.window_lines;
-        // Before the lines are read: all that it wrote is there then.
+        // Check this before reading lines: if it has ended, all its output is there.
         let is_over = self.program.is_over();
         while let Some(room) = (taken.max(self.window_start()) + window).checked_sub(self.tail.next()).filter(|&room| room > 0) {
             let first = self.tail.next();
             let lines = match self.tail.read(BATCH_LINES.min(usize::try_from(room).unwrap_or(BATCH_LINES))) {
                 Ok(lines) => lines,
                 Err(error) => {
-                    log::error!("the output of a program cannot be read folder={} error={error}", self.program.folder.display());
+                    log::error!("cannot read the output of a program folder={} error={error}", self.program.folder.display());
                     return;
                 }
             };
@@ -64,7 +64,7 @@ impl Teller {
         }
     }
 
-    /// After a restart of the agent, the first line that is still there: it does not know yet what was taken.
+    /// After a restart of the agent, the first line on disk: the agent does not know yet which lines the broker stored.
     fn window_start(&self) -> u64 {
         self.tail.first()
     }

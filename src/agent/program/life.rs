@@ -1,4 +1,4 @@
-//! The life of one program, each in a task of its own: one that hangs delays no other.
+//! The life cycle of one program, each in a separate task: a program that hangs delays no other.
 
 use super::Programs;
 use super::forwarder::Teller;
@@ -16,14 +16,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// Between two looks at the program's files.
+/// Interval between checks of the program's files.
 const TICK: Duration = Duration::from_millis(25);
-/// Ticks between two looks whether the launcher lives.
+/// Ticks between checks whether the launcher is running.
 const TICKS_OF_LIFE: u32 = 40;
-/// For a launcher that has the claim to say that the program runs.
+/// Time for a launcher with the claim to report that the program runs.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// From the order to the broker's last word on it.
+/// Runs from the order until the broker has acknowledged the end.
 pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
     let mut teller = Teller::new(Rc::clone(&programs), Rc::clone(&program));
     if !program.is_over() {
@@ -34,7 +34,7 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
                     let mut report = program.report.borrow_mut();
                     (report.state, report.at, report.pid) = (ProgramState::Running, started.at, u32::try_from(started.program.pid).ok());
                     log::info!(
-                        "program runs run_id={} instance={} pid={}",
+                        "program started run_id={} instance={} pid={}",
                         report.program.identity,
                         report.program.instance,
                         started.program.pid
@@ -45,15 +45,15 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
             }
             Err(last) => last,
         };
-        log::info!("program is over run_id={} instance={} state={:?}", last.program.identity, last.program.instance, last.state);
+        log::info!("program ended run_id={} instance={} state={:?}", last.program.identity, last.program.instance, last.state);
         let record = {
             let mut record = program.record.borrow_mut();
             record.last = Some(last.clone());
             record.clone()
         };
         if let Err(error) = record.write(&program.folder).await {
-            // The launcher's own file still says how it ended.
-            log::error!("the end of a program cannot be written folder={} error={error}", program.folder.display());
+            // The launcher's own file still records how it ended.
+            log::error!("cannot write the end of a program folder={} error={error}", program.folder.display());
         }
         *program.report.borrow_mut() = last;
         programs.one_is_over();
@@ -65,12 +65,12 @@ pub async fn live(programs: Rc<Programs>, program: Rc<Program>) {
     let folder = program.folder.clone();
     let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
     if let Ok(Err(error)) = removed {
-        log::warn!("a program's folder cannot be deleted folder={} error={error}", program.folder.display());
+        log::warn!("cannot delete the folder of a program folder={} error={error}", program.folder.display());
     }
     programs.forget(&program);
 }
 
-/// Fetches, unpacks, starts.
+/// Fetches and unpacks the package, and starts the program.
 async fn begin(programs: &Programs, program: &Program) -> Result<(Option<Child>, Started), ProgramReport> {
     let refused = |error: ProgramError| program.last(ProgramState::Refused, Timestamp::now(), Some(error), None);
     let spawn = |message: String| refused(refusal(ProgramErrorKind::Spawn, message));
@@ -96,16 +96,16 @@ async fn begin(programs: &Programs, program: &Program) -> Result<(Option<Child>,
         record.phase = Phase::Launching;
         record.clone()
     };
-    record.write(&program.folder).await.map_err(|e| spawn(format!("its record cannot be written: {e}")))?;
+    record.write(&program.folder).await.map_err(|e| spawn(format!("cannot write the record of the program: {e}")))?;
     let (child, said) =
-        launch(&programs.settings.inner.launcher, program).await.map_err(|e| spawn(format!("the launcher does not start: {e}")))?;
+        launch(&programs.settings.inner.launcher, program).await.map_err(|e| spawn(format!("cannot start the launcher: {e}")))?;
     if let Some(why) = said.refused {
         let kind = if said.is_missing { ProgramErrorKind::NotFound } else { ProgramErrorKind::Spawn };
         return Err(refused(refusal(kind, why)));
     }
     match launch::read::<Started>(&program.folder, STATE) {
         Ok(Some(started)) => Ok((Some(child), started)),
-        // The launcher says its line last: without the file it died, or its disk is full.
+        // The launcher prints its line last: without the file, it died or its disk is full.
         _ => Err(lost(program).await),
     }
 }
@@ -127,7 +127,7 @@ struct Said {
 async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Child, Said)> {
     let (own, arguments) = launcher.split_first().ok_or(std::io::ErrorKind::NotFound)?;
     let mut command = Command::new(own);
-    // Not the agent's environment: it may hold its token, and whoever runs as the same user can read it.
+    // Without the agent's environment: it may hold the token, and processes of the same user can read it.
     command.args(arguments).arg(&program.folder).env_clear();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).kill_on_drop(false);
     let mut child = command.spawn()?;
@@ -136,14 +136,14 @@ async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Chil
         while let Some(line) = lines.next_line().await? {
             match serde_json::from_str::<Said>(&line) {
                 Ok(said) if said.pid.is_some() || said.refused.is_some() => return Ok((child, said)),
-                _ => log::warn!("a launcher says folder={} text={line}", program.folder.display()),
+                _ => log::warn!("launcher output folder={} text={line}", program.folder.display()),
             }
         }
     }
     Ok((child, Said::default()))
 }
 
-/// Finds a program that an earlier agent has started, or perhaps was about to.
+/// Finds a program that an earlier agent started, or was about to start.
 async fn find(program: &Program) -> Result<(Option<Child>, Started), ProgramReport> {
     let folder = &program.folder;
     let is_ours = program.record.borrow().boot != launch::proc::boot_id() || matches!(launch::claim(folder), Ok(Claim::Ours));
@@ -171,21 +171,21 @@ async fn over_or_lost(program: &Program) -> Result<(Option<Child>, Started), Pro
     }
 }
 
-/// What the launcher wrote at the end, if it has come to that.
+/// The launcher's final report, if it exists.
 fn ended(program: &Program) -> Option<ProgramReport> {
     let ended: Ended = launch::read(&program.folder, EXIT).ok()??;
     Some(program.last(ProgramState::Exited, ended.at, None, Some(ended.exit)))
 }
 
-/// Nobody watched over it: what may still be there of it is killed.
+/// The launcher is gone: kills the remaining processes of the program.
 async fn lost(program: &Program) -> ProgramReport {
     let of = program.record.borrow().order.program;
     let _ = tokio::task::spawn_blocking(move || launch::kill_marked(&of)).await;
-    let error = refusal(ProgramErrorKind::Lost, "the agent or the launcher was ended, and how the program ended is not known");
+    let error = refusal(ProgramErrorKind::Lost, "the agent or the launcher stopped, and the exit status of the program is unknown");
     program.last(ProgramState::Lost, Timestamp::now(), Some(error), None)
 }
 
-/// Passes on its output and the order to end, until it is over.
+/// Forwards its output and the order to end, until it has ended.
 async fn carry(program: &Program, teller: &mut Teller, mut child: Option<Child>, started: Started) -> ProgramReport {
     let mut told: Option<u64> = None;
     let mut ticks: u32 = 0;
@@ -194,7 +194,7 @@ async fn carry(program: &Program, teller: &mut Teller, mut child: Option<Child>,
         if let Some(order) = order.filter(|order| told.is_none_or(|grace| order.grace_ms < grace)) {
             match launch::write_durable(&program.folder, END, &order) {
                 Ok(()) => told = Some(order.grace_ms),
-                Err(error) => log::error!("the order to end a program cannot be written folder={} error={error}", program.folder.display()),
+                Err(error) => log::error!("cannot write the order to end a program folder={} error={error}", program.folder.display()),
             }
         }
         teller.tell();
@@ -203,7 +203,7 @@ async fn carry(program: &Program, teller: &mut Teller, mut child: Option<Child>,
         }
         ticks = ticks.wrapping_add(1);
         if ticks.is_multiple_of(TICKS_OF_LIFE) && !started.launcher.is_alive() {
-            // It may have written its last file between the two looks.
+            // It may have written its last file between the two checks.
             return match ended(program) {
                 Some(last) => last,
                 None => lost(program).await,
@@ -220,7 +220,7 @@ async fn carry(program: &Program, teller: &mut Teller, mut child: Option<Child>,
             () = tokio::time::sleep(TICK) => {}
             () = launcher_ended => {
                 child = None;
-                // Looked at at once.
+                // Check at once.
                 ticks = TICKS_OF_LIFE - 1;
             }
         }

@@ -1,13 +1,12 @@
-//! Programs that a broker has started here.
+//! Programs that a broker started on this machine.
 //!
-//! It owns the folder `programs` in the data directory, and the kept packages beside it. It promises that a program is
-//! started at most once, that its end is told until the broker has taken it, that its lines come before its end and each
-//! with its number, and that nothing that it started outlives it. It runs nothing unless the agent's own settings allow
-//! it, and then within their limits.
+//! It owns the folder `programs` in the data directory, and the cached packages beside it. It promises to start a program at most once,
+//! to repeat the report of its end until the broker acknowledges it, to send its numbered lines before its end, and that nothing that it
+//! started outlives it. It runs nothing unless the agent's own settings allow it, and then within their limits.
 //!
-//! The way of a program: [`Programs::start`] checks the order and writes the `record`; its task (`life`) fetches the
-//! `package`, makes the folder (`prepare`), starts the launcher (`launch`), passes its output on (`tell`), and forgets it
-//! when the broker has settled it.
+//! The path of a program: [`Programs::start`] checks the order and writes the `record`; its task (`life`) fetches the `package`, makes
+//! the folder (`prepare`), starts the launcher (`launch`), forwards its output (`forwarder`), and forgets it when the broker has
+//! acknowledged the end.
 
 mod forwarder;
 pub mod launch;
@@ -35,30 +34,30 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-/// Beyond a program's grace, for its launcher to see that it is gone.
+/// Time beyond a program's grace for its launcher to notice the end.
 const AFTER_GRACE: Duration = Duration::from_secs(2);
 
 /// All programs of the agent.
 pub struct Programs {
     settings: ProgramSettings,
-    /// Where they lie; none: there is no place for them.
+    /// The folder of the programs; `None` without a data directory.
     home: Option<PathBuf>,
     packages: Packages,
     by_ref: RefCell<BTreeMap<ProgramRef, Rc<Program>>>,
-    /// Orders that were not taken, with what was answered: said again, they get the same answer.
+    /// Rejected orders with their reports: a repeated order gets the same report.
     refused_by_ref: RefCell<BTreeMap<ProgramRef, ProgramReport>>,
-    /// Where messages go while there is a session.
+    /// Where to send messages during a session.
     outbox: RefCell<Option<UnboundedSender<FromNode>>>,
     /// Counts the sessions from 1.
     sessions: Cell<u64>,
-    /// Why nothing new is taken, once that is so.
+    /// Why no new programs are accepted, once that is so.
     closed: RefCell<Option<String>>,
     last_end: Cell<Instant>,
     changed: Notify,
 }
 
 impl Programs {
-    /// None yet; see [`Self::find`].
+    /// An empty set; see [`Self::find`].
     #[must_use]
     pub fn new(config: &AgentConfig) -> Rc<Self> {
         let data_dir = config.data_dir.clone().map(|dir| std::path::absolute(&dir).unwrap_or(dir));
@@ -77,18 +76,22 @@ impl Programs {
         })
     }
 
-    /// Finds what earlier agents have started here, also if nothing may be started any more.
+    /// Finds programs that earlier agents started, even if new ones are no longer allowed.
     pub fn find(self: &Rc<Self>) {
         let Some(home) = &self.home else { return };
         if self.settings.are_allowed {
             self.packages.clean();
         }
-        // Users of programs go through it to what is theirs.
+        // Users of programs must pass through it to their own folders.
         if self.settings.users.is_empty() {
             private::keep(home);
         }
         for record in record::load(home) {
-            log::info!("a program of an earlier agent run_id={} instance={}", record.order.program.identity, record.order.program.instance);
+            log::info!(
+                "found a program of an earlier agent run_id={} instance={}",
+                record.order.program.identity,
+                record.order.program.instance
+            );
             let folder = record::folder(home, &record.order.program);
             let program = Rc::new(Program::new(record, folder));
             let of = program.report.borrow().program;
@@ -101,12 +104,12 @@ impl Programs {
         self.by_ref.borrow().get(program).cloned()
     }
 
-    /// An order to start. One that came before is answered with what became of it.
+    /// Handles an order to start. A repeated order gets the current report.
     pub fn start(self: &Rc<Self>, order: ProgramOrder) {
         let of = order.program;
         if let Some(program) = self.get(&of) {
             if program.is_over() {
-                // Behind its lines.
+                // The report comes after its lines.
                 program.said_in.set(0);
                 program.changed.notify_one();
             } else {
@@ -119,14 +122,14 @@ impl Programs {
             Some(report) => report,
             None => match self.check(&order) {
                 Ok(home) => {
-                    // In the list at once: the order may be said again while its record is written, and places are counted.
+                    // Listed at once: the order may be repeated while its record is being written, and slots are counted.
                     let program = Rc::new(Program::new(Record::new(order), record::folder(&home, &of)));
                     self.by_ref.borrow_mut().insert(of, Rc::clone(&program));
                     actix_rt::spawn(Rc::clone(self).accept(program));
                     return;
                 }
                 Err(error) => {
-                    log::warn!("program refused run_id={} instance={} reason={}", of.identity, of.instance, error.message);
+                    log::warn!("program rejected run_id={} instance={} reason={}", of.identity, of.instance, error.message);
                     over(of, ProgramState::Refused, error)
                 }
             },
@@ -135,10 +138,10 @@ impl Programs {
         self.send(FromNode::Programs(vec![report]));
     }
 
-    /// Whether the agent's own settings let this order be carried out.
+    /// Checks that the agent's own settings allow this order.
     fn check(&self, order: &ProgramOrder) -> Result<PathBuf, ProgramError> {
         if !self.settings.are_allowed {
-            return Err(refusal(ProgramErrorKind::Forbidden, "this agent starts no programs: its setting `applications` is off"));
+            return Err(refusal(ProgramErrorKind::Forbidden, "this agent does not start programs: its setting `applications` is off"));
         }
         let Some(home) = &self.home else { return Err(refusal(ProgramErrorKind::Forbidden, "this agent has no data directory")) };
         if let Some(why) = &*self.closed.borrow() {
@@ -149,12 +152,15 @@ impl Programs {
             self.packages.check(package)?;
         }
         if self.at_work() >= self.settings.max_programs as usize {
-            return Err(refusal(ProgramErrorKind::Busy, format!("{} programs run here already", self.settings.max_programs)));
+            return Err(refusal(
+                ProgramErrorKind::Busy,
+                format!("all slots are used: {} programs run on this agent", self.settings.max_programs),
+            ));
         }
         Ok(home.clone())
     }
 
-    /// Takes an order: its record is on disk before anything is answered.
+    /// Accepts an order: its record is on disk before any reply.
     async fn accept(self: Rc<Self>, program: Rc<Program>) {
         let of = program.report.borrow().program;
         let record = program.record.borrow().clone();
@@ -164,7 +170,7 @@ impl Programs {
         };
         if let Err(error) = written {
             self.by_ref.borrow_mut().remove(&of);
-            let why = refusal(ProgramErrorKind::Spawn, format!("its record cannot be written: {error}"));
+            let why = refusal(ProgramErrorKind::Spawn, format!("cannot write the record of the program: {error}"));
             let report = over(of, ProgramState::Refused, why);
             self.refused_by_ref.borrow_mut().insert(of, report.clone());
             self.send(FromNode::Programs(vec![report]));
@@ -175,7 +181,7 @@ impl Programs {
         life::live(self, program).await;
     }
 
-    /// An order to end. Of one that is not known there is nothing left but to say so.
+    /// Handles an order to end. An unknown program is reported as lost.
     pub fn exit(&self, of: ProgramRef, grace_ms: u64, reason: &str) {
         match self.get(&of) {
             Some(program) if program.is_over() => {
@@ -183,18 +189,18 @@ impl Programs {
                 program.changed.notify_one();
             }
             Some(program) => {
-                log::info!("a program is told to end run_id={} instance={} reason={reason}", of.identity, of.instance);
+                log::info!("broker ordered a program to end run_id={} instance={} reason={reason}", of.identity, of.instance);
                 program.end(grace_ms, "exit");
             }
             None => {
-                let unknown = || over(of, ProgramState::Lost, refusal(ProgramErrorKind::Lost, "this agent knows no such program"));
+                let unknown = || over(of, ProgramState::Lost, refusal(ProgramErrorKind::Lost, "this program is unknown to this agent"));
                 let report = self.refused_by_ref.borrow().get(&of).cloned().unwrap_or_else(unknown);
                 self.send(FromNode::Programs(vec![report]));
             }
         }
     }
 
-    /// The broker has on disk what became of these; those that are over are forgotten.
+    /// The broker has stored the reports of these programs; those that have ended are forgotten.
     pub fn settled(&self, programs: &[ProgramRef]) {
         for of in programs {
             self.refused_by_ref.borrow_mut().remove(of);
@@ -206,7 +212,7 @@ impl Programs {
         self.changed.notify_waiters();
     }
 
-    /// The broker has the lines before this one on disk.
+    /// The broker has stored the lines before this one.
     pub fn taken(&self, of: &ProgramRef, next: u64) {
         if let Some(program) = self.get(of) {
             program.taken.set(program.taken.get().max(next));
@@ -214,7 +220,7 @@ impl Programs {
         }
     }
 
-    /// A session has begun: all is said again.
+    /// A session has begun: all reports are sent again.
     pub fn connected(&self, outbox: UnboundedSender<FromNode>) {
         *self.outbox.borrow_mut() = Some(outbox);
         self.sessions.set(self.sessions.get() + 1);
@@ -230,19 +236,19 @@ impl Programs {
         }
     }
 
-    /// The session is over.
+    /// The session has ended.
     pub fn disconnected(&self) {
         *self.outbox.borrow_mut() = None;
     }
 
-    /// The number of the session; none if there is none.
+    /// The number of the session; `None` without one.
     fn session(&self) -> Option<u64> {
         self.outbox.borrow().as_ref().map(|_| self.sessions.get())
     }
 
     fn send(&self, message: FromNode) {
         if let Some(outbox) = &*self.outbox.borrow() {
-            // What goes into a session that is about to end is said again in the next.
+            // A message lost with an ending session is sent again in the next.
             let _ = outbox.send(message);
         }
     }
@@ -265,24 +271,24 @@ impl Programs {
         self.changed.notify_waiters();
     }
 
-    /// All that run, or whose end the broker has not taken.
+    /// All programs that run, or whose end the broker has not acknowledged.
     #[must_use]
     pub fn list(&self) -> Vec<ProgramRef> {
         self.by_ref.borrow().keys().chain(self.refused_by_ref.borrow().keys()).copied().collect()
     }
 
-    /// How many are not over.
+    /// Number of programs that have not ended.
     #[must_use]
     pub fn at_work(&self) -> usize {
         self.by_ref.borrow().values().filter(|program| !program.is_over()).count()
     }
 
-    /// From now on nothing new is taken.
+    /// Accepts no new programs from now on.
     pub fn close(&self, why: &str) {
         self.closed.borrow_mut().get_or_insert_with(|| why.to_owned());
     }
 
-    /// Tells all to end, within their own graces.
+    /// Asks all programs to end, each within its own grace.
     pub fn end_all(&self) {
         for program in self.by_ref.borrow().values().filter(|program| !program.is_over()) {
             let grace = program.record.borrow().order.grace;
@@ -290,13 +296,13 @@ impl Programs {
         }
     }
 
-    /// Whether they go on when the agent ends.
+    /// Whether programs keep running when the agent stops.
     #[must_use]
     pub fn are_kept(&self) -> bool {
         self.settings.at_stop == AtStop::Keep
     }
 
-    /// The longest that it takes until all are over that were told to end.
+    /// The longest time until all programs that were asked to end have ended.
     #[must_use]
     pub fn longest_grace(&self) -> Duration {
         let by_ref = self.by_ref.borrow();
@@ -304,18 +310,18 @@ impl Programs {
         graces.max().map_or(Duration::ZERO, |ms| Duration::from_millis(ms) + AFTER_GRACE)
     }
 
-    /// When the last one ended.
+    /// When the last program ended.
     #[must_use]
     pub fn last_end(&self) -> Instant {
         self.last_end.get()
     }
 
-    /// Waits until none is at work.
+    /// Waits until no program is running.
     pub async fn all_over(&self) {
         self.until(|| self.at_work() == 0).await;
     }
 
-    /// Waits until the broker has taken the end of every one.
+    /// Waits until the broker has acknowledged the end of every program.
     pub async fn all_settled(&self) {
         self.until(|| self.list().is_empty()).await;
     }
@@ -335,7 +341,7 @@ fn over(program: ProgramRef, state: ProgramState, error: ProgramError) -> Progra
     ProgramReport { program, state, at: Timestamp::now(), error: Some(error), pid: None, exit: None }
 }
 
-/// A folder that nobody else may look into: programs and their orders may have secrets.
+/// Creates a folder that other users may not read: programs and their orders may contain secrets.
 fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let Some(home) = folder.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
@@ -347,7 +353,7 @@ fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
     launch::sync_dir(home)
 }
 
-/// The packages alone.
+/// Only the packages.
 #[cfg(test)]
 pub fn packages_for_tests(config: &AgentConfig, data_dir: &std::path::Path) -> Packages {
     Packages::new(config, data_dir)

@@ -1,4 +1,4 @@
-//! A program as the agent knows it.
+//! A program in the agent's memory.
 
 use super::launch::EndOrder;
 use super::record::Record;
@@ -8,28 +8,28 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use tokio::sync::Notify;
 
-/// One program. What happens to it is written here by the rooms of the agent, and looked at by its own task.
+/// One program. Other modules of the agent write its fields, and its own task reads them.
 pub struct Program {
-    /// What is kept of it.
+    /// Its record on disk.
     pub record: RefCell<Record>,
-    /// Where it lies.
+    /// Its folder.
     pub folder: PathBuf,
-    /// Where it is.
+    /// Its current report.
     pub report: RefCell<ProgramReport>,
     /// The order to end, once there is one.
     pub ending: RefCell<Option<EndOrder>>,
-    /// The first line of its output that the broker does not have.
+    /// The first line of its output that the broker has not stored.
     pub taken: Cell<u64>,
-    /// The session in which its end was said; 0: in none.
+    /// The session in which its end was reported; 0: none.
     pub said_in: Cell<u64>,
-    /// The broker has taken its end.
+    /// Whether the broker has acknowledged its end.
     pub is_settled: Cell<bool>,
-    /// Something of this has changed.
+    /// Signals a change of this state.
     pub changed: Notify,
 }
 
 impl Program {
-    /// As its record has it.
+    /// From its record.
     pub fn new(record: Record, folder: PathBuf) -> Self {
         let accepted = ProgramReport {
             program: record.order.program,
@@ -51,12 +51,12 @@ impl Program {
         }
     }
 
-    /// Whether it is over, or will never be.
+    /// Whether it has ended, or will never start.
     pub fn is_over(&self) -> bool {
         matches!(self.report.borrow().state, ProgramState::Exited | ProgramState::Refused | ProgramState::Lost)
     }
 
-    /// Wants it to end. Only a shorter grace than before makes a difference.
+    /// Requests its end. Only a shorter grace than before has an effect.
     pub fn end(&self, grace_ms: u64, by: &str) {
         let mut ending = self.ending.borrow_mut();
         match &mut *ending {
@@ -66,7 +66,7 @@ impl Program {
         self.changed.notify_one();
     }
 
-    /// Waits for the order to end.
+    /// Waits for an order to end.
     pub async fn asked_to_end(&self) -> EndOrder {
         loop {
             if let Some(order) = self.ending.borrow().clone() {
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// The report of a program that is over.
+    /// The report of a program that has ended.
     pub fn last(&self, state: ProgramState, at: Timestamp, error: Option<ProgramError>, exit: Option<ProgramExit>) -> ProgramReport {
         let report = self.report.borrow();
         ProgramReport { program: report.program, state, at, error, pid: report.pid, exit }

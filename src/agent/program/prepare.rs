@@ -1,4 +1,4 @@
-//! From an order to a folder with all that the launcher needs: the unpacked package, the order's files, the environment.
+//! Builds the folder that the launcher needs from an order: the unpacked package, the order's files, the environment.
 
 use super::launch::{self, SPEC, Spec, WORK, write_whole};
 use super::package::{Bounds, refusal, relative, unpack};
@@ -12,11 +12,11 @@ use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What programs get of the agent's own environment; nothing else, since that may hold its token.
+/// The variables that programs inherit from the agent; no others, because they may hold its token.
 const KEPT: [&str; 3] = ["LANG", "LC_ALL", "TZ"];
 const EXECUTE: u32 = 0o111;
 
-/// The user to run as; none: as the agent does.
+/// The user to run as; `None`: the agent's user.
 ///
 /// # Errors
 /// The agent does not allow it.
@@ -37,22 +37,22 @@ pub fn user(order: &ProgramOrder, settings: &ProgramSettings) -> Result<Option<S
     }
 }
 
-/// The agent itself runs as this user.
+/// Whether the agent itself runs as this user.
 fn is_own(user: &str) -> bool {
     User::from_name(user).ok().flatten().is_some_and(|user| user.uid == Uid::effective())
 }
 
-/// Makes the working folder and the launcher's spec. Blocks.
+/// Creates the working folder and the launcher's spec. Blocks.
 ///
 /// # Errors
-/// The package is bad, or there is no such program, or the disk does not take it.
+/// The package is bad, the program does not exist, or the disk rejects it.
 pub fn prepare(order: &ProgramOrder, settings: &ProgramSettings, folder: &Path, package: Option<&Path>) -> Result<(), ProgramError> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |e: io::Error| refusal(ProgramErrorKind::Spawn, format!("{what}: {e}"))
     };
     let work = folder.join(WORK);
-    // An earlier agent may have come as far.
+    // Left by an earlier agent.
     if work.exists() {
         std::fs::remove_dir_all(&work).map_err(failed("working folder"))?;
     }
@@ -65,7 +65,7 @@ pub fn prepare(order: &ProgramOrder, settings: &ProgramSettings, folder: &Path, 
         None => std::fs::create_dir(&work).map_err(failed("working folder"))?,
     }
     for (name, text) in &order.files {
-        let Some(path) = relative(name)? else { return Err(refusal(ProgramErrorKind::PackageUnsafe, "a file has no name")) };
+        let Some(path) = relative(name)? else { return Err(refusal(ProgramErrorKind::PackageUnsafe, "a file in the order has no name")) };
         write_file(&work, &path, text).map_err(failed(&format!("file `{name}`")))?;
     }
     let user = user(order, settings)?;
@@ -88,7 +88,7 @@ pub fn prepare(order: &ProgramOrder, settings: &ProgramSettings, folder: &Path, 
     write_whole(folder, SPEC, &spec).map_err(failed("spec"))
 }
 
-/// A file of the order, in place of one of the package. No link of the package is followed.
+/// Writes a file of the order, replacing one of the package. It follows no link of the package.
 fn write_file(work: &Path, path: &Path, text: &str) -> io::Result<()> {
     let mut parent = work.to_owned();
     for part in path.parent().into_iter().flat_map(Path::components) {
@@ -111,11 +111,11 @@ fn write_file(work: &Path, path: &Path, text: &str) -> io::Result<()> {
 fn resolve(application: &str, work: &Path, search: &str) -> Result<PathBuf, ProgramError> {
     let path = find(application, work, search)?;
     let mut magic = [0; 4];
-    // One that may be executed and not read is left to the system.
+    // A file that may be executed but not read is left to the system.
     let read = File::open(&path).and_then(|mut file| file.read(&mut magic));
     if read.is_ok() && !magic.starts_with(b"#!") && magic != *b"\x7fELF" {
-        // Handed to the system, it would be run by a shell.
-        let why = format!("`{application}` is no program: neither an executable nor a script that begins with `#!`");
+        // Otherwise the system would run it with a shell.
+        let why = format!("`{application}` is not a program: expected an executable or a script that begins with `#!`");
         return Err(refusal(ProgramErrorKind::Spawn, why));
     }
     Ok(path)
@@ -125,16 +125,16 @@ fn find(application: &str, work: &Path, search: &str) -> Result<PathBuf, Program
     let missing = |why: &str| refusal(ProgramErrorKind::NotFound, format!("`{application}` {why}"));
     let path = Path::new(application);
     if path.is_absolute() {
-        return if path.is_file() { Ok(path.to_owned()) } else { Err(missing("is no program of this machine")) };
+        return if path.is_file() { Ok(path.to_owned()) } else { Err(missing("is not a program on this machine")) };
     }
     let Some(within) = relative(application).map_err(|e| refusal(ProgramErrorKind::NotFound, e.message))? else {
-        return Err(missing("is no program"));
+        return Err(missing("is not a program"));
     };
     let file = work.join(&within);
     if let Ok(meta) = file.metadata()
         && meta.is_file()
     {
-        // A zip that was made on Windows knows no permission to execute.
+        // A zip that was made on Windows has no execute permissions.
         if meta.permissions().mode() & EXECUTE == 0 {
             let _ = std::fs::set_permissions(&file, Permissions::from_mode(meta.permissions().mode() | 0o755));
         }
@@ -145,7 +145,7 @@ fn find(application: &str, work: &Path, search: &str) -> Result<PathBuf, Program
     }
     let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & EXECUTE != 0);
     let found = std::env::split_paths(search).filter(|folder| folder.is_absolute()).map(|folder| folder.join(&within)).find(is_program);
-    found.ok_or_else(|| missing("is neither in the package nor a program of this machine"))
+    found.ok_or_else(|| missing("is neither in the package nor a program on this machine"))
 }
 
 fn environment(order: &ProgramOrder, work: &Path, user: Option<&str>) -> Result<BTreeMap<String, String>, ProgramError> {
@@ -161,7 +161,10 @@ fn environment(order: &ProgramOrder, work: &Path, user: Option<&str>) -> Result<
     }
     for (name, value) in &order.environment {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(refusal(ProgramErrorKind::Spawn, format!("`{}` is no name for a variable", name.escape_debug())));
+            return Err(refusal(
+                ProgramErrorKind::Spawn,
+                format!("`{}` is not a valid name of an environment variable", name.escape_debug()),
+            ));
         }
         environment.insert(name.clone(), value.clone());
     }
@@ -193,11 +196,11 @@ fn least(asked: &ProgramLimits, most: &ProgramLimits) -> ProgramLimits {
 
 fn give_to(user: &str, folder: &Path, work: &Path) -> io::Result<()> {
     let user = User::from_name(user)?.ok_or_else(|| io::Error::other(format!("there is no user `{user}`")))?;
-    // It may go through the program's folder to its own, and see nothing on the way.
+    // The user may pass through these folders but not list them.
     for folder in [folder.parent(), Some(folder)].into_iter().flatten() {
         std::fs::set_permissions(folder, Permissions::from_mode(0o711))?;
     }
-    // What is in there may be secret to other users.
+    // The files may be secret to other users.
     std::fs::set_permissions(work, Permissions::from_mode(0o700))?;
     let (uid, gid) = (Some(user.uid.as_raw()), Some(user.gid.as_raw()));
     let mut open = vec![work.to_owned()];

@@ -1,5 +1,5 @@
-//! What the agent keeps of a program from before it is started until the broker has settled it: by this no program is
-//! started twice, and none is forgotten.
+//! The stored record of a program, from before its start until the broker has acknowledged its end: it prevents a second start and a lost
+//! report.
 
 use super::launch::{self, read, write_durable};
 use crate::domain::ids::Identity;
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "programs";
 const FILE: &str = "program.json";
-/// What nobody has settled for so long is of no interest to any broker.
+/// Records that no broker has acknowledged for this long are deleted.
 const MOST_AGE_MS: i64 = 7 * 86_400_000;
 
-/// How far a program has come, as far as it must not be forgotten.
+/// The progress of a program, as far as it must survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
@@ -28,30 +28,30 @@ pub enum Phase {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// What was ordered.
+    /// The order.
     pub order: ProgramOrder,
-    /// How far it came.
+    /// The progress.
     pub phase: Phase,
-    /// The life of the machine in which it was written: no process outlives that.
+    /// The boot id of the machine when it was written: no process survives a reboot.
     pub boot: String,
-    /// If it is over: the last word.
+    /// The final report, once it has ended.
     pub last: Option<ProgramReport>,
 }
 
 impl Record {
-    /// Of a new order.
+    /// A record for a new order.
     #[must_use]
     pub fn new(order: ProgramOrder) -> Self {
         Self { order, phase: Phase::Accepted, boot: launch::proc::boot_id(), last: None }
     }
 
-    /// Writes it; it is durable when this returns.
+    /// Writes the record; it is durable when this returns.
     ///
     /// # Errors
-    /// The file system does not take it.
+    /// The file system rejects it.
     pub async fn write(&self, folder: &Path) -> io::Result<()> {
         let (record, folder) = (self.clone(), folder.to_owned());
-        // A disk may be slow, and the agent has more to do.
+        // On a blocking thread: a disk may be slow.
         let written = tokio::task::spawn_blocking(move || write_durable(&folder, FILE, &record)).await;
         written.unwrap_or_else(|e| Err(io::Error::other(e)))
     }
@@ -69,21 +69,21 @@ pub fn folder(home: &Path, program: &ProgramRef) -> PathBuf {
     home.join(format!("{}-{}-{}", program.identity, program.instance, program.attempt))
 }
 
-/// Whether a folder has a name as [`folder`] gives it.
+/// Whether a folder name has the form that [`folder`] makes.
 fn is_ours(name: &str) -> bool {
     let mut parts = name.splitn(3, '-');
     let mut next = || parts.next().unwrap_or_default();
     next().parse::<Identity>().is_ok() && next().parse::<u32>().is_ok() && next().parse::<u32>().is_ok()
 }
 
-/// All records of earlier agents. Folders without one are of orders that nobody was told of as taken; they go, and so do
-/// those that are over since long ago.
+/// Loads all records of earlier agents. Folders without a record belong to orders that were never accepted; they are deleted, and so are
+/// programs that ended long ago.
 #[must_use]
 pub fn load(home: &Path) -> Vec<Record> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(home).into_iter().flatten().flatten() {
         let path = entry.path();
-        // The data directory is the working directory unless said: what else lies there is not ours.
+        // By default the data directory is the working directory: leave other files in it alone.
         if !entry.file_name().to_str().is_some_and(is_ours) {
             continue;
         }
@@ -92,8 +92,8 @@ pub fn load(home: &Path) -> Vec<Record> {
                 records.push(record);
             }
             Ok(_) => drop(std::fs::remove_dir_all(&path)),
-            // Kept for a person to look at.
-            Err(error) => log::error!("a record of a program cannot be read folder={} error={error}", path.display()),
+            // Kept for inspection.
+            Err(error) => log::error!("cannot read the record of a program folder={} error={error}", path.display()),
         }
     }
     records

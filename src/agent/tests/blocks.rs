@@ -1,4 +1,4 @@
-//! Blocks as a whole: order, parallelism, requests and settings that make no sense.
+//! Whole blocks: order, parallelism, invalid requests and settings.
 
 use super::site::{Gate, Site, answer};
 use super::{config, until};
@@ -102,7 +102,7 @@ async fn thread_num_is_kept_and_used() {
             4.. => too_many.open(),
             _ => {}
         }
-        // Nobody leaves before three have met, and these give a fourth time to show itself.
+        // No request returns before three have met, and these wait a while for a fourth to appear.
         assert!(full.wait(Duration::from_secs(20)), "three never met");
         if hit.nth < 3 {
             too_many.wait(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! A broker that does as the test says.
+//! A broker that the test controls.
 
 use super::{config, until};
 use crate::agent::{AgentError, run};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What the broker has seen, and what it is to do.
+/// What the broker has received, and how it should respond.
 #[derive(Default)]
 pub struct Seen {
     pub queries: Vec<BTreeMap<String, String>>,
@@ -25,12 +25,12 @@ pub struct Seen {
     pub closed: usize,
     pub packs: Vec<(pack::Index, Option<String>)>,
     pub sessions: Vec<actix::Addr<Session>>,
-    /// What the next reports are answered; 200 when there is nothing here.
+    /// Statuses for the next reports; 200 when this is empty.
     pub answers: VecDeque<u16>,
     pub upgrade: Option<u16>,
     pub programs: Vec<ProgramReport>,
     pub outputs: Vec<ProgramOutput>,
-    /// Leave lines and ends unanswered.
+    /// Whether lines and ends are left unacknowledged.
     pub is_silent: bool,
 }
 
@@ -181,7 +181,7 @@ impl Broker {
     }
 }
 
-/// An agent at work; `stop` ends it.
+/// A running agent; `stop` ends it.
 pub struct Running {
     pub stop: oneshot::Sender<()>,
     pub ended: actix_rt::task::JoinHandle<Result<(), AgentError>>,

@@ -1,4 +1,4 @@
-//! Changes of the address, by a real program.
+//! Changes of the IP address, by a real program.
 
 use super::site::{Gate, Site, answer};
 use super::{config, get, kind, rules};
@@ -60,7 +60,7 @@ async fn a_change_waits_for_the_downloads_under_way() {
             std::fs::write(&under_way, "").expect("written");
             slow_by_site.open();
             assert!(asked_by_site.wait(Duration::from_secs(20)));
-            // Time enough for a program that does not wait to show itself.
+            // Time for a program that does not wait to run too early.
             let deadline = Instant::now() + Duration::from_millis(300);
             while !log.exists() && Instant::now() < deadline {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Content codings: names, order, several of them, bombs, and bodies that are not what they are called.
+//! Content codings: names, order, several of them, bombs, and bodies that do not match their declared coding.
 
 use super::site::{Reply, Site, answer};
 use super::{fetch, kind};
@@ -70,7 +70,7 @@ async fn what_cannot_be_undone_is_an_error() {
         "/half-known" => encoded("gzip, rot13", &noise),
         "/many" => encoded("gzip, gzip, gzip, gzip", gzip(&gzip(&gzip(&noise)))),
         "/bomb" => encoded("gzip, gzip", &bomb),
-        // The layer below is small; the one between is not.
+        // The inner layer is small; the one between is not.
         "/hidden-bomb" => encoded("deflate, gzip", gzip(&[bare_deflate(b"words"), vec![0; 100 << 20]].concat())),
         "/wrong" => encoded("br, gzip", &noise),
         "/not-twice" => encoded("gzip, gzip", &noise),

@@ -1,4 +1,4 @@
-//! What comes of a request: answers of all sorts, errors of all kinds, tries.
+//! Outcomes of requests: all sorts of responses, all kinds of errors, retries.
 
 use super::site::{Gate, Reply, Site, answer, raw};
 use super::{config, fetch, get, kind, rules};
@@ -49,7 +49,7 @@ async fn every_kind_of_error_is_told_from_the_others() {
             raw("")
         }
         "/stalled" => {
-            // The head goes out with the next reply's bytes never following: the connection stays open.
+            // The head is sent and the body never follows: the connection stays open.
             Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".to_vec(), false)
         }
         "/announced" => Reply(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", LIMIT + 1).into_bytes(), false),
@@ -94,7 +94,7 @@ async fn every_kind_of_error_is_told_from_the_others() {
     gate.open();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port that is closed again");
     let elsewhere = [
-        // An empty label: no resolver takes such a name any further.
+        // An empty label: no resolver accepts such a name.
         ("http://a..b/".to_owned(), Kind::Dns, 1),
         (format!("http://{closed}/"), Kind::Connect, 1),
         (format!("https://{}/", site.address), Kind::Tls, 1),

@@ -20,7 +20,7 @@ use std::time::Duration;
 const PACE: Pace = Pace { site: String::new(), delay: 20, jitter: 0, connections: 1, not_before: 0, right: 60_000 };
 
 fn of(pace: Pace, urls: impl IntoIterator<Item = String>) -> Block {
-    // The pace is what counts, and not the time between two requests of the run.
+    // The pace counts, not the run's time between two requests.
     let settings = DownloadSettings { sleep_time: 3_600_000, thread_num: 50, ..DownloadSettings::default() };
     Block { parts: true, pace: Some(pace), ..block(settings, &requests(urls)) }
 }
@@ -61,8 +61,8 @@ async fn tries_and_redirects_keep_the_delay() {
     assert_eq!(results.iter().map(|result| result.entry.tries).sum::<u32>(), 5);
 }
 
-/// A site that answers its first requests only when this number of them has arrived, and waits a little for one more than that. Also
-/// gives the most requests that it had at once.
+/// A site that responds to its first requests only when this number of them has arrived, and waits a little for one more. Also returns
+/// the maximum number of concurrent requests.
 fn crowded(size: usize) -> (Site, Arc<AtomicUsize>) {
     let (now, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let most_at_site = most.clone();
@@ -184,7 +184,7 @@ async fn without_a_word_from_the_broker_nothing_begins() {
 async fn what_lay_in_a_buffer_while_the_agent_stood_still_is_no_news() {
     let site = Site::new(|_| answer(200, "", ""));
     let downloader = Downloader::new(&config());
-    // The block and a frame after it are read, long after the agent was last known to have read all.
+    // The block and a frame after it are read, long after the agent was last known to have read everything.
     let long_ago = tokio::time::Instant::now();
     tokio::time::sleep(Duration::from_millis(50)).await;
     downloader.hearing.hear(long_ago);
@@ -226,7 +226,7 @@ async fn a_site_with_a_pace_takes_no_place_and_reports_what_is_old() {
         let seen = broker.seen();
         let (part, _) = &seen.packs[0];
         assert!(part.part && part.results.len() == 1 && part.block_id == paced.block_id, "{part:?}");
-        // It waited some two seconds, and so did the request that is under way.
+        // It waited some two seconds, and so did the request in progress.
         assert!(part.site.as_ref().and_then(|site| site.last_began).is_some_and(|ms| ms >= 1_000), "{part:?}");
         let holding = seen.heartbeats.last().and_then(|beat| beat.holding.clone()).expect("a list");
         assert_eq!(holding.len(), 2);
@@ -234,7 +234,7 @@ async fn a_site_with_a_pace_takes_no_place_and_reports_what_is_old() {
     gate.open();
     until("the rest is reported", || broker.seen().packs.len() == 2).await;
     assert!(!broker.seen().packs[1].0.part);
-    // One that is dropped is stopped.
+    // A dropped block is stopped.
     let again = of(Pace { delay: 3_600_000, ..PACE }, urls(&site, &["/2", "/3"]));
     session.do_send(as_binary(&again));
     until("it began", || site.hits().iter().any(|hit| hit.path == "/2")).await;

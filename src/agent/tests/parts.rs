@@ -1,4 +1,4 @@
-//! Reports in parts, and the memory that they free.
+//! Reports in parts, and the memory that they release.
 
 use super::blocks::{block, requests, worked};
 use super::broker::{Broker, Running};
@@ -27,7 +27,7 @@ fn urls(site: &Site, count: usize) -> Vec<String> {
     (0..count).map(|n| site.url(&format!("/{n}"))).collect()
 }
 
-/// Each request stands in one of them, once; all but the last are parts.
+/// Each request is in exactly one of them; all but the last are parts.
 fn covers<'a>(indexes: impl IntoIterator<Item = &'a Index>, urls: &[String]) {
     let indexes: Vec<&Index> = indexes.into_iter().collect();
     let last = indexes.len() - 1;
@@ -49,13 +49,13 @@ async fn a_block_is_reported_in_parts_of_some_megabytes() {
         assert!((4 * MB..6 * MB).contains(&bytes), "{bytes}");
         assert_eq!((index.node_id, index.attempt, index.epoch), (node, Some(2), Some(3)));
     }
-    // What is small goes as a whole.
+    // A small block is reported as a whole.
     let small = Site::new(|_| answer(200, "", "small"));
     let urls: Vec<String> = (0..50).map(|n| small.url(&format!("/{n}"))).collect();
     let reports = worked(&Downloader::new(&config()), node, &of(2, &urls), None).await;
     assert_eq!(reports.len(), 1);
     covers([&reports[0].0], &urls);
-    // And a broker that does not ask for parts gets none.
+    // A broker that does not ask for parts gets none.
     let urls = self::urls(&site, 4);
     assert_eq!(worked(&Downloader::new(&config()), node, &Block { parts: false, ..of(2, &urls) }, None).await.len(), 1);
 }
@@ -69,7 +69,7 @@ async fn a_slow_request_keeps_only_itself() {
         answer(200, "", vec![7; MB])
     });
     let broker = Broker::start();
-    // The third is asked for twice: the broker has not said its last word on it.
+    // The third request happens twice: the broker has not sent its final response.
     broker.seen().answers.extend([200, 503]);
     let running = Running::start(broker.config());
     let urls = urls(&site, 13);
@@ -119,7 +119,7 @@ async fn a_part_that_is_refused_for_good_ends_the_block() {
 async fn many_large_bodies_share_a_small_memory() {
     let site = Site::new(|hit| {
         let size = if hit.path == "/3" { 5 * MB } else { 900 << 10 };
-        // Some do not say how long they are.
+        // Some do not declare their length.
         if hit.nth % 2 == 0 {
             return answer(200, "", vec![7; size]);
         }

@@ -1,4 +1,4 @@
-//! Where the agent makes requests to, and what it sends where.
+//! The targets that the agent may reach, and what it sends to each.
 
 use super::site::{Hit, Site, answer};
 use super::{config, get, kind, rules};
@@ -61,7 +61,7 @@ async fn a_run_reaches_what_is_not_public_only_where_it_began() {
         assert_eq!((kind(&redirected), redirected.tries, redirected.answer.status), (Some(Kind::Refused), 1, 302), "{url}");
     }
     assert!(inner.hits().is_empty(), "nothing was sent there: {:?}", inner.hits());
-    // A redirect that stays where the run began is followed.
+    // A redirect to the origin of the run is followed.
     let back = agent.fetch(&rules, &get(&site.url(&format!("/to/http://localhost:{own}/x")))).await;
     assert_eq!((kind(&back), back.answer.head.target_url), (None, Some(format!("http://localhost:{own}/x"))));
 }
@@ -82,13 +82,13 @@ async fn the_owner_of_the_agent_allows_and_denies() {
 
 #[actix_rt::test]
 async fn a_name_is_judged_by_where_it_leads() {
-    // The one name that certainly leads somewhere inside, and is not called localhost: this machine's.
+    // A name that certainly resolves to an internal address and is not `localhost`: this machine's.
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     let inside = std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 1)).map(|mut found| found.next()).ok().flatten();
     let Some(inside) = inside.filter(|address| !crate::domain::download_targets::is_public(address.ip())) else { return };
     let outcome = downloader(&[], &[]).fetch(&rules(origins(["http://127.0.0.9/"])), &get(&format!("http://{name}:1/"))).await;
     assert_eq!((kind(&outcome), outcome.tries), (Some(Kind::Refused), 1), "{name} {inside}: {:?}", outcome.answer);
-    // What is tried again is what may pass: a refusal does not.
+    // Only errors that may pass are retried; a rejection is not.
     let began_there = rules(origins([&format!("http://{name}:1/")]));
     let outcome = downloader(&[], &[]).fetch(&began_there, &get(&format!("http://{name}:1/"))).await;
     assert_eq!(kind(&outcome), Some(Kind::Connect), "there is nobody, but it is asked: {:?}", outcome.answer);
@@ -124,7 +124,7 @@ async fn a_proxy_that_is_not_public_needs_the_owners_word() {
         let outcome = agent.fetch(&rules(settings.clone()), &get(url)).await;
         assert_eq!(kind(&outcome), Some(Kind::Refused), "what can be seen without a resolver is judged: {url}");
     }
-    // One request may have its own; what cannot be spoken to is never gone round.
+    // A request may have its own proxy; an unreachable proxy is never bypassed.
     let own = serde_json::json!({ "url": "http://far.example/own", "proxy": proxy.url("") }).to_string();
     let plain = Rules { settings: origins(["http://far.example/"]), ..rules(DownloadSettings::default()) };
     assert_eq!(&agent.fetch(&plain, &own).await.answer.body[..], b"http://far.example/own");
@@ -188,7 +188,7 @@ async fn cookies_and_headers_of_a_job_go_where_it_began() {
 async fn what_a_request_carries_stays_with_its_origin() {
     let (site, other) = (redirecting(), redirecting());
     let agent = downloader(&["127.0.0.0/8"], &[]);
-    // Also with a broker that does not say where the run began.
+    // Also with a broker that does not send the origins of the run.
     for settings in [origins([&site.url("/")]), DownloadSettings::default()] {
         let (before, there) = (site.hits().len(), other.hits().len());
         let back = format!("/to/{}", other.url(&format!("/to/{}", site.url("/end"))));
@@ -202,7 +202,7 @@ async fn what_a_request_carries_stays_with_its_origin() {
         assert_eq!(secrets(&own[1]), 0, "nor does another site send them back");
         assert_eq!(others[0].header("accept"), Some("text/html"));
     }
-    // Within an origin they go along.
+    // Within an origin they are sent along.
     let json = serde_json::json!({ "url": site.url("/to/next"), "headers": { "Authorization": "Bearer secret" } });
     agent.fetch(&rules(origins([&site.url("/")])), &json.to_string()).await;
     assert_eq!(site.hits().last().and_then(|hit| hit.header("authorization")), Some("Bearer secret"));

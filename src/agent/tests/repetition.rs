@@ -1,4 +1,4 @@
-//! What is sent more than once, and what is not.
+//! Which requests are sent again, and which are not.
 
 use super::site::{Site, answer, raw};
 use super::{config, kind, rules};

@@ -1,4 +1,4 @@
-//! The whole agent against a broker that does as the test says.
+//! The whole agent against a broker that the test controls.
 
 use super::blocks::{block, requests};
 use super::broker::{Broker, Running, Say, Shared};
@@ -238,7 +238,7 @@ async fn a_broker_that_was_gone_gets_the_results() {
     back.server.stop(false).await;
 }
 
-/// The same port once more; the old listener may take a moment to be gone.
+/// Binds the same port again; the old listener may take a moment to close.
 fn rebind(port: u16) -> TcpListener {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     loop {

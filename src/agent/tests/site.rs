@@ -1,4 +1,4 @@
-//! A site that answers with any bytes.
+//! A site that responds with any bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// A request as the site sees it.
+/// A request as received by the site.
 #[derive(Debug, Clone)]
 pub struct Hit {
     /// Number of the connection, from 0.
     pub connection: usize,
     /// Number of the request, over all connections, from 0.
     pub nth: usize,
-    /// Head, in lower case but for the values' sake as it came.
+    /// The head as received.
     pub head: String,
-    /// What is asked for.
+    /// The requested path.
     pub path: String,
     /// The body.
     pub body: Vec<u8>,
-    /// When it came.
+    /// When it arrived.
     pub at: Instant,
 }
 
@@ -33,10 +33,10 @@ impl Hit {
     }
 }
 
-/// Bytes to answer with, and whether the connection is closed then.
+/// The bytes of a response, and whether the connection is closed afterwards.
 pub struct Reply(pub Vec<u8>, pub bool);
 
-/// A whole answer; the connection stays open.
+/// A complete response; the connection stays open.
 pub fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reply {
     let body = body.as_ref();
     let mut bytes = format!("HTTP/1.1 {status} Word\r\n{headers}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
@@ -44,12 +44,12 @@ pub fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reply {
     Reply(bytes, false)
 }
 
-/// Bytes as they are, then the end of the connection.
+/// These bytes, then the end of the connection.
 pub fn raw(bytes: impl AsRef<[u8]>) -> Reply {
     Reply(bytes.as_ref().to_vec(), true)
 }
 
-/// Something that threads wait for.
+/// A gate that threads wait at.
 #[derive(Default)]
 pub struct Gate(Mutex<bool>, Condvar);
 
@@ -60,7 +60,7 @@ impl Gate {
         self.1.notify_all();
     }
 
-    /// Waits; false after a while in vain.
+    /// Waits for the gate; false after a timeout.
     pub fn wait(&self, limit: Duration) -> bool {
         let guard = self.0.lock().expect("unpoisoned");
         let (guard, _) = self.1.wait_timeout_while(guard, limit, |is_open| !*is_open).expect("unpoisoned");
@@ -76,7 +76,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site that answers each request with `reply`, which may block.
+    /// A site that responds to each request with `reply`, which may block.
     pub fn new(reply: impl Fn(&Hit) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -115,7 +115,7 @@ fn serve(mut stream: TcpStream, connection: usize, reply: &dyn Fn(&Hit) -> Reply
                 _ => return,
             }
             if buffer.first() == Some(&0x16) {
-                // Somebody speaks TLS here.
+                // The client speaks TLS.
                 let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                 return;
             }

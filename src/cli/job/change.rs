@@ -1,4 +1,4 @@
-//! Making and changing jobs.
+//! Creates and changes jobs.
 
 use super::find::{JobRef, find, find_deleted};
 use super::input::JobFlags;
@@ -19,7 +19,7 @@ const IMPORTED: [Column; 3] = [Column::text("ACTION", "action"), Column::text("N
 /// Flags of `job create`.
 #[derive(Debug, ClapArgs)]
 pub struct CreateArgs {
-    /// Only check it, and show what it would be
+    /// Only check the job, and show the result
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -42,12 +42,12 @@ pub struct UpdateArgs {
     job: JobRef,
     #[command(flatten)]
     flags: JobFlags,
-    /// It runs by hand only from now on
+    /// Remove the schedule: the job then only runs when it is triggered
     #[arg(long, conflicts_with_all = ["cron", "every", "at"], help_heading = "When it runs")]
     no_schedule: bool,
 }
 
-/// Changes a job. Whoever else changes it meanwhile is noticed.
+/// Changes a job. A concurrent change by another caller is detected.
 pub async fn update(shell: &Shell, mut args: UpdateArgs) -> Result<ExitCode, Failure> {
     let id = find(&shell.client, &args.job.job).await?;
     args.flags.settle_package(shell, false).await?;
@@ -57,7 +57,7 @@ pub async fn update(shell: &Shell, mut args: UpdateArgs) -> Result<ExitCode, Fai
         input["schedule"] = json!({});
     }
     if input.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Err(Failure::Usage("nothing is to be changed; `webloom job update --help` lists what can be".to_owned()));
+        return Err(Failure::Usage("there is nothing to change; `webloom job update --help` lists what can be".to_owned()));
     }
     if input["version"].is_null() {
         input["version"] = job["version"].clone();
@@ -73,14 +73,14 @@ pub async fn delete(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
     shell.show(&answer, |_| format!("deleted {id}; `webloom job restore {id}` brings it back"))
 }
 
-/// Brings a job back.
+/// Restores a deleted job.
 pub async fn restore(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
     let id = find_deleted(&shell.client, &job.job).await?;
     let answer = shell.client.post(&["jobs", &id, "restore"], &[], &json!({})).await?;
     shell.show(&answer, |job| format!("{}; it is disabled", said("restored", job)))
 }
 
-/// Takes a job away for good.
+/// Removes a job for good.
 pub async fn purge(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
     let id = find_deleted(&shell.client, &job.job).await?;
     let answer = shell.client.post(&["jobs", &id, "purge"], &[], &json!({})).await?;
@@ -99,10 +99,10 @@ pub async fn enable(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
 pub struct DisableArgs {
     #[command(flatten)]
     job: JobRef,
-    /// Why, for people
+    /// The reason, for people
     #[arg(long)]
     reason: Option<String>,
-    /// Stop its runs too; else what is at work goes on
+    /// Also stop its runs; otherwise runs in progress continue
     #[arg(long)]
     stop: bool,
 }
@@ -123,19 +123,19 @@ pub async fn disable(shell: &Shell, args: DisableArgs) -> Result<ExitCode, Failu
 pub struct TriggerArgs {
     #[command(flatten)]
     job: JobRef,
-    /// What its worker is told, instead of the job's own
+    /// Arguments for its worker, instead of the job's own
     #[arg(long, allow_hyphen_values = true)]
     arguments: Option<String>,
-    /// What the function of a task gets, as JSON, instead of the job's own
+    /// Payload for the function of a task, as JSON, instead of the job's own
     #[arg(long, value_name = "JSON", value_parser = super::task_flags::json_value, allow_hyphen_values = true, conflicts_with = "arguments")]
     payload: Option<serde_json::Value>,
-    /// Instead of the job's own
+    /// The priority, instead of the job's own
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
-    /// The instant that it was planned for: one instant makes one run, however often it is told
+    /// The scheduled time: triggers with the same time make one run
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     fire_time: Option<Timestamp>,
-    /// Told twice under one key, a trigger makes one run
+    /// Triggers with the same key make one run
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Follow the run until it ends, and exit as `webloom run watch` does
@@ -162,15 +162,15 @@ pub async fn trigger(shell: &Shell, args: TriggerArgs) -> Result<ExitCode, Failu
 /// Flags of `job export`.
 #[derive(Debug, ClapArgs)]
 pub struct ExportArgs {
-    /// Only those whose name contains this, without case
+    /// Only jobs whose name contains this, ignoring case
     #[arg(long, value_name = "PART")]
     name: Option<String>,
-    /// Only those of this group
+    /// Only jobs of this group
     #[arg(long)]
     group: Option<String>,
 }
 
-/// Prints jobs for a file.
+/// Prints jobs as a file.
 pub async fn export(shell: &Shell, args: ExportArgs) -> Result<ExitCode, Failure> {
     let media_type = if Look::get().format == Format::Json { "application/json" } else { "application/yaml" };
     let query = [("name", args.name), ("group", args.group)];
@@ -185,12 +185,12 @@ pub struct ImportArgs {
     /// Jobs as YAML or JSON, as `job export` prints them; `-`: standard input
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Creates and changes jobs as a file says.
+/// Creates and changes jobs from a file.
 pub async fn import(shell: &Shell, args: ImportArgs) -> Result<ExitCode, Failure> {
     let text = read(&args.file)?;
     let media_type = if is_json(&text) { "application/json" } else { "application/yaml" };

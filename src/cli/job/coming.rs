@@ -1,4 +1,4 @@
-//! When jobs and schedules run next.
+//! Shows when jobs and schedules run next.
 
 use super::input::ScheduleFlags;
 use super::next;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What can be read as a cron expression is one; everything else is the name of a job, if the broker knows it.
+/// A text that parses as a cron expression is one; any other text is the name of a job, if the broker has it.
 pub fn next(remote: Remote, args: next::Args) -> Result<ExitCode, Failure> {
     let is_cron = Cron::parse(&args.cron, Dialect::Crontab).is_ok() || Cron::parse(&args.cron, Dialect::Quartz).is_ok();
-    // Several short words of the letters that expressions are written in, and a digit among them.
+    // Several short words of the letters of cron expressions, with a digit among them.
     let is_alike = |text: &str| {
         text.split_whitespace().count() > 1
             && text.contains(|c: char| c.is_ascii_digit())
@@ -48,7 +48,7 @@ pub struct PreviewArgs {
     /// A file with a job or a schedule as YAML or JSON; `-`: standard input. Flags go before it
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Show fires after this instant [default: now]
+    /// Show fires after this time [default: now]
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     after: Option<Timestamp>,
     /// How many to show
@@ -58,7 +58,7 @@ pub struct PreviewArgs {
     schedule: ScheduleFlags,
 }
 
-/// Shows what a schedule would do.
+/// Shows the fires of a schedule.
 pub async fn preview(shell: &Shell, args: PreviewArgs) -> Result<ExitCode, Failure> {
     let mut body = json!({ "schedule": schedule_of(&args)?, "count": args.count });
     if let Some(after) = args.after {
@@ -81,7 +81,7 @@ fn schedule_of(args: &PreviewArgs) -> Result<Map<String, Value>, Failure> {
     Ok(schedule)
 }
 
-/// A preview: the fires, and what is to be known of them.
+/// The text of a preview: the fires, and notes about them.
 fn describe(preview: &Value) -> String {
     let texts = |key: &str| preview[key].as_array().cloned().unwrap_or_default().into_iter().filter_map(|v| v.as_str().map(plain));
     let mut lines: Vec<String> = texts("understood").map(|cron| format!("# understood as {cron}")).collect();

@@ -1,4 +1,4 @@
-//! Which job is meant: by its id, by digits of it, or by its name.
+//! Resolves a job: by its id, by digits of it, or by its name.
 
 use crate::cli::client::Client;
 use crate::cli::failure::Failure;
@@ -12,18 +12,18 @@ pub struct JobRef {
     pub job: String,
 }
 
-/// The id of the job that is meant.
+/// The id of the job.
 ///
 /// # Errors
-/// There is none, or there are several.
+/// No job matches, or several do.
 pub async fn find(client: &Client, name: &str) -> Result<String, Failure> {
     crate::cli::find::find(client, JOB, name).await
 }
 
-/// As [`find`], among the deleted jobs.
+/// Same as [`find`], among the deleted jobs.
 ///
 /// # Errors
-/// There is none, or there are several.
+/// No job matches, or several do.
 pub async fn find_deleted(client: &Client, name: &str) -> Result<String, Failure> {
     crate::cli::find::find(client, DELETED_JOB, name).await
 }

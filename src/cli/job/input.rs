@@ -1,4 +1,4 @@
-//! From flags to a job as the API takes it.
+//! Builds the API's job from flags.
 
 use super::task_flags::TaskFlags;
 use crate::cli::failure::Failure;
@@ -14,57 +14,57 @@ use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
-/// Flags that say when a job runs.
+/// Flags that set the schedule of a job.
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "When it runs")]
 pub struct ScheduleFlags {
-    /// A cron expression of 5 fields, 6 (seconds first) or 7 (years last), or @daily and its like; may be repeated
+    /// A cron expression of 5 fields, 6 (seconds first) or 7 (years last), or @daily and similar; may be repeated
     #[arg(long, value_name = "EXPRESSION", allow_hyphen_values = true)]
     cron: Vec<String>,
     /// An interval: 500ms, 30s, 5m, 2h, 1d; 0: once, then the job is disabled. May be repeated
     #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
     every: Vec<u64>,
-    /// The intervals count from the end of the last run, not from the time of creation
+    /// Count the intervals from the end of the last run, not from the time of creation
     #[arg(long, requires = "every")]
     after_end: bool,
-    /// One instant: RFC 3339, a date (its midnight in --zone), or +2h from now; may be repeated
+    /// One time: RFC 3339, a date (its midnight in --zone), or +2h from now; may be repeated
     #[arg(long, value_name = "INSTANT", allow_hyphen_values = true)]
     at: Vec<When>,
-    /// The IANA name of the time zone that cron is meant in [default: UTC]
+    /// The time zone of cron, by its IANA name [default: UTC]
     #[arg(long, value_name = "ZONE", value_parser = zone)]
     zone: Option<String>,
-    /// How weekdays are counted
+    /// How weekdays are numbered
     #[arg(long, value_parser = words::<Dialect>())]
     dialect: Option<String>,
-    /// What becomes of a local time that the zone leaves out
+    /// The rule for a local time that does not exist in the zone
     #[arg(long, value_parser = words::<GapRule>())]
     gap: Option<String>,
-    /// What becomes of a local time that comes twice
+    /// The rule for a local time that occurs twice
     #[arg(long, value_parser = words::<FoldRule>())]
     fold: Option<String>,
-    /// Nothing before this instant
+    /// No fires before this time
     #[arg(long, value_name = "INSTANT", allow_hyphen_values = true)]
     start_at: Option<When>,
-    /// Nothing after this instant
+    /// No fires after this time
     #[arg(long, value_name = "INSTANT", allow_hyphen_values = true)]
     end_at: Option<When>,
-    /// No more runs than this by plan
+    /// Maximum number of scheduled runs
     #[arg(long, value_name = "N")]
     max_fires: Option<u64>,
-    /// It runs at the latest so long after its last run, whatever a run asked for
+    /// Run at the latest this long after the last run, whatever a run requested
     #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
     longest_silence: Option<u64>,
 }
 
 impl ScheduleFlags {
-    /// Puts what the flags say into a schedule. Triggers replace all triggers that were there.
+    /// Applies the flags to a schedule. Triggers replace all existing triggers.
     pub fn apply(&self, schedule: &mut Map<String, Value>) {
         let mut triggers: Vec<Value> = self.cron.iter().map(|cron| json!({ "cron": cron })).collect();
         let every = |ms: &u64| if self.after_end { json!({ "every": ms, "afterEnd": true }) } else { json!({ "every": ms }) };
         triggers.extend(self.every.iter().map(every));
         put(schedule, "zone", self.zone.as_ref());
         let zone = schedule.get("zone").and_then(Value::as_str).map(str::to_owned);
-        // A date is checked before, and midnight is within the range of all dates that are written in four digits.
+        // A date was checked before, and midnight is in the valid range for all dates with four-digit years.
         let at = |when: &When| when.at(zone.as_deref()).map_or_else(|_| Value::Null, |at| json!(at));
         triggers.extend(self.at.iter().map(|when| json!({ "at": at(when) })));
         if !triggers.is_empty() {
@@ -80,17 +80,18 @@ impl ScheduleFlags {
     }
 }
 
-/// Flags that say what an application job runs, and where.
+/// Flags that set what an application job runs, and where.
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The program of an application job")]
 pub struct ProgramFlags {
-    /// A program of the nodes with its arguments, as one line; no shell reads it. Makes it an application job without a package
+    /// A program of the nodes with its arguments, as one line; it is not passed to a shell. Makes it an application job without a package
     #[arg(long, value_name = "LINE", conflicts_with_all = ["application", "package", "arguments", "class", "handler", "url"])]
     command: Option<String>,
-    /// Where it comes from: http://…, https://…, what `webloom package push` prints, or a zip or tar.gz here: it is handed to the broker
+    /// The source of the program: http://…, https://…, what `webloom package push` prints, or a local zip or tar.gz, which is uploaded to
+    /// the broker
     #[arg(long, value_name = "URL|FILE")]
     package: Option<String>,
-    /// The program: a path in the package, or the name of one that is on the nodes; makes it an application job
+    /// The program: a path in the package, or the name of a program on the nodes; makes it an application job
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["class", "handler", "url"])]
     application: Option<String>,
     /// How many nodes run it [default: 1]
@@ -114,37 +115,37 @@ impl ProgramFlags {
     }
 }
 
-/// Flags that say what a job is, of `job create` and `job update`.
+/// Flags that set the properties of a job, for `job create` and `job update`.
 #[derive(Debug, Default, ClapArgs)]
 pub struct JobFlags {
-    /// A file with the job as YAML or JSON, as the API takes it; `-`: standard input. Flags go before it
+    /// A file with the job as YAML or JSON, in the API's format; `-`: standard input. Flags take precedence
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// At most 50 characters, unique
+    /// The name: at most 50 characters, unique
     #[arg(long)]
     name: Option<String>,
-    /// What kind of work it is; of a new job it follows from the flags, and is block if none says otherwise
+    /// The kind of work; for a new job it follows from the flags, and is block by default
     #[arg(long, value_parser = words::<JobKind>())]
     kind: Option<String>,
-    /// The class whose worker carries out a block job
+    /// The class of a block job, which its workers watch
     #[arg(long)]
     class: Option<String>,
-    /// What its worker is told
+    /// Arguments for its worker
     #[arg(long, allow_hyphen_values = true)]
     arguments: Option<String>,
-    /// For people
+    /// A text for people
     #[arg(long)]
     description: Option<String>,
-    /// The group that it belongs to; it is made if there is none of that name
+    /// The group of the job; it is created if it does not exist
     #[arg(long)]
     group: Option<String>,
-    /// Higher goes first
+    /// Jobs with a higher priority go first
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
-    /// Anything else: ThreadNum=4. May be repeated; an empty value takes a property away
+    /// Any other property: ThreadNum=4. May be repeated; an empty value removes a property
     #[arg(long = "property", short, value_name = "KEY=VALUE", value_parser = property)]
     properties: Vec<(String, String)>,
-    /// It does not run until it is enabled
+    /// Do not run the job until it is enabled
     #[arg(long)]
     disabled: bool,
 
@@ -154,41 +155,41 @@ pub struct JobFlags {
     #[command(flatten)]
     task: TaskFlags,
 
-    /// A fire that finds another run of the job not over
+    /// The rule for a fire while another run of the job is open
     #[arg(long, value_parser = words::<Overlap>(), help_heading = "What becomes of it")]
     overlap: Option<String>,
-    /// Planned instants that passed while nobody looked
+    /// The rule for scheduled times that passed while no broker ran
     #[arg(long, value_parser = words::<MisfirePolicy>(), help_heading = "What becomes of it")]
     misfire: Option<String>,
-    /// What is older is missed, whatever --misfire says
+    /// Older fires are missed, whatever --misfire is
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     misfire_window: Option<u64>,
-    /// Attempts after the first
+    /// Retries after the first attempt
     #[arg(long, value_name = "N", help_heading = "What becomes of it")]
     retry: Option<u32>,
-    /// The time before the second attempt; it doubles with each
+    /// The delay before the second attempt; it doubles with each
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     retry_delay: Option<u64>,
-    /// An attempt that takes longer is ended as failed
+    /// A longer attempt is ended as failed
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     timeout: Option<u64>,
-    /// After so many failures in a row the job is disabled
+    /// Disable the job after this many consecutive failures
     #[arg(long, value_name = "N", help_heading = "What becomes of it")]
     max_failures: Option<u32>,
-    /// A run that begins later than this is worth an alert
+    /// Send an alert for a run that begins later than this
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     late_after: Option<u64>,
-    /// So long without a run that ended well is worth an alert
+    /// Send an alert after this long without a successful run
     #[arg(long, value_name = "DURATION", value_parser = duration_ms, help_heading = "What becomes of it")]
     silent_after: Option<u64>,
 
     #[command(flatten)]
     program: ProgramFlags,
 
-    /// The address that is called; makes it a callback job
+    /// The URL to call; makes it a callback job
     #[arg(long, help_heading = "The request of a callback job")]
     url: Option<String>,
-    /// The method [default: POST if there is a body, else GET]
+    /// The HTTP method [default: POST if there is a body, else GET]
     #[arg(long, help_heading = "The request of a callback job")]
     method: Option<String>,
     /// A header, as `Name: value`; may be repeated
@@ -200,13 +201,13 @@ pub struct JobFlags {
     /// A status that counts as success [default: 200 to 299]; may be repeated
     #[arg(long, value_name = "STATUS", help_heading = "The request of a callback job")]
     expect: Vec<u16>,
-    /// Each request is signed with it; @FILE reads it from a file
+    /// The key that signs each request; @FILE reads it from a file
     #[arg(long, help_heading = "The request of a callback job")]
     secret: Option<String>,
 }
 
 impl JobFlags {
-    /// What the file and the flags say, put over the job as it is: what they do not say stays.
+    /// Applies the file and the flags to the job; everything else stays unchanged.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -259,10 +260,10 @@ impl JobFlags {
         Ok(Value::Object(input))
     }
 
-    /// Hands a package that is a file here to the broker, and goes on with its address there.
+    /// Uploads a package that is a local file to the broker, and replaces it with its address there.
     ///
     /// # Errors
-    /// It is no package, or the broker refuses it.
+    /// It is not a package, or the broker rejects it.
     pub async fn settle_package(&mut self, shell: &Shell, is_dry: bool) -> Result<(), Failure> {
         if let Some(package) = &mut self.program.package {
             *package = address_of(shell, package, is_dry).await?;
@@ -270,7 +271,7 @@ impl JobFlags {
         Ok(())
     }
 
-    /// The kind that some flags mean by themselves.
+    /// The kind that some flags imply.
     fn kind_by_flags(&self) -> Option<String> {
         let program = self.program.application.as_ref().or(self.program.command.as_ref()).map(|_| "application");
         let task = self.task.handler.as_ref().map(|_| "task");
@@ -300,7 +301,7 @@ fn put<T: serde::Serialize>(map: &mut Map<String, Value>, key: &str, value: Opti
     }
 }
 
-/// A part of the input, which begins as the file has it, or else as the job has it; left out if the flags do not touch it.
+/// A part of the input. It begins with the file's value, or else with the job's; it is omitted if no flag changes it.
 fn part(input: &mut Map<String, Value>, job: &Value, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
     let before = input.get(key).or_else(|| job.get(key)).and_then(Value::as_object).cloned().unwrap_or_default();
     let mut after = before.clone();

@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Shows jobs.
 
 use super::{JobRef, find};
 use crate::cli::failure::Failure;
@@ -28,28 +28,28 @@ const SORTS: [&str; 8] = ["name", "-name", "creationTime", "-creationTime", "upd
 /// Flags of `job list`.
 #[derive(Debug, ClapArgs)]
 pub struct ListArgs {
-    /// Only those whose name contains this, without case
+    /// Only jobs whose name contains this, ignoring case
     #[arg(long, value_name = "PART")]
     name: Option<String>,
-    /// Only those of this kind
+    /// Only jobs of this kind
     #[arg(long, value_parser = words::<JobKind>())]
     kind: Option<String>,
-    /// Only those of this group
+    /// Only jobs of this group
     #[arg(long)]
     group: Option<String>,
-    /// Only those that are enabled
+    /// Only enabled jobs
     #[arg(long, conflicts_with = "disabled")]
     enabled: bool,
-    /// Only those that are disabled
+    /// Only disabled jobs
     #[arg(long)]
     disabled: bool,
-    /// Those that were deleted instead
+    /// Only deleted jobs
     #[arg(long)]
     deleted: bool,
-    /// In which order; `-` in front: the other way round
+    /// The order; a leading `-` reverses it
     #[arg(long, default_value = "name", allow_hyphen_values = true, value_parser = one_of(&SORTS))]
     sort: String,
-    /// At most so many
+    /// Maximum number of jobs
     #[arg(long, default_value_t = 100, value_parser = crate::cli::limit())]
     limit: u32,
 }
@@ -76,7 +76,7 @@ pub async fn show(shell: &Shell, job: &JobRef) -> Result<ExitCode, Failure> {
     shell.show(&answer, describe)
 }
 
-/// A job, line by line.
+/// The text of a job, line by line.
 pub fn describe(job: &Value) -> String {
     let reason = some(job, "disabledReason").map(|reason| format!(": {reason}")).unwrap_or_default();
     let mut rows = vec![

@@ -31,51 +31,51 @@ pub struct Args {
 enum JobCommand {
     /// List jobs
     List(look::ListArgs),
-    /// Show a job, and how it stands with its plan
+    /// Show a job, with its schedule and its last runs
     Show(JobRef),
     /// Create a job
     Create(Box<change::CreateArgs>),
-    /// Change a job; what no flag says stays as it is
+    /// Change a job; settings without a flag stay as they are
     Update(Box<change::UpdateArgs>),
-    /// Delete a job; its past stays, and `restore` brings it back
+    /// Delete a job; its history stays, and `restore` brings it back
     Delete(JobRef),
-    /// Bring a deleted job back, disabled
+    /// Restore a deleted job; it is disabled afterwards
     Restore(JobRef),
-    /// Take a deleted job out of the tables, for good
+    /// Remove a deleted job from the database for good
     Purge(JobRef),
-    /// Let a job run when it is due or triggered
+    /// Enable a job: it runs when it is due or triggered
     Enable(JobRef),
-    /// Let a job run no more
+    /// Disable a job
     Disable(change::DisableArgs),
     /// Run a job now
     Trigger(change::TriggerArgs),
-    /// Show when a job runs next, or when a cron expression fires next (that needs no broker)
+    /// Show when a job runs next, or when a cron expression fires next (which needs no broker)
     Next(next::Args),
-    /// Show when a schedule would run that is not stored
+    /// Preview the fires of a schedule that is not stored
     Preview(coming::PreviewArgs),
-    /// List the planned instants of a job that have passed, and what became of each
+    /// List the past scheduled times of a job, with their outcomes
     Fires(past::FiresArgs),
-    /// Say why a job ran or did not run at an instant
+    /// Explain why a job ran or did not run at a time
     Why(past::WhyArgs),
     /// List the changes of a job: who, when, what
     History(past::HistoryArgs),
-    /// Run the instants of a past time that made no run
+    /// Create the missing runs for scheduled times of a past range
     Backfill(past::BackfillArgs),
-    /// Run again what failed
+    /// Repeat failed runs
     Redrive(past::RedriveArgs),
-    /// What the last run of a job left for the next one
+    /// Data that the last run of a job stored for the next one
     #[command(subcommand)]
     Data(data::DataCommand),
-    /// Print jobs as YAML (with --json as JSON), to be kept in a file
+    /// Print jobs as YAML (with --json as JSON), to store in a file
     Export(change::ExportArgs),
-    /// Create and change jobs as a file says; jobs are known by their names
+    /// Create and change jobs from a file; jobs are identified by their names
     Import(change::ImportArgs),
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached, or the command line makes no sense.
+/// The broker rejects the call or cannot be reached, or the command line is invalid.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let remote = args.remote;
     match args.command {

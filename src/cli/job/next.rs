@@ -1,7 +1,7 @@
 //! `webloom job next`: the next fires of a cron expression.
 //!
-//! Standard output has the fires alone, one a line, the instant first: it is for scripts. What was understood, what is
-//! skipped and what is wrong is told on standard error.
+//! Standard output has only the fires, one per line, the time first, for use in scripts. The parsed expression, skipped times and errors
+//! go to standard error.
 
 use crate::domain::cron::{Cron, Dialect, Occurrence, PreviewLine};
 use crate::domain::time::Timestamp;
@@ -14,19 +14,20 @@ use std::process::ExitCode;
 /// Flags of `webloom job next`.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// A job's name or id, or an expression in quotes: 5 fields as in crontab(5), 6 with seconds first, 7 with the year last, or @daily and its kin
+    /// A job's name or id, or an expression in quotes: 5 fields as in crontab(5), 6 with seconds first, 7 with the year last, or @daily
+    /// and similar
     #[arg(value_name = "JOB|CRON", allow_hyphen_values = true)]
     pub(super) cron: String,
     /// Time zone, by its IANA name
     #[arg(long, short, default_value = "UTC")]
     zone: Zone,
-    /// Show fires after this instant: RFC 3339, a local time of the zone, or milliseconds since 1970 [default: now]
+    /// Show fires after this time: RFC 3339, a local time of the zone, or milliseconds since 1970 [default: now]
     #[arg(long, short, value_name = "INSTANT", allow_hyphen_values = true)]
     pub(super) after: Option<String>,
     /// How many to show
     #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) count: u32,
-    /// How weekdays are counted: crontab (0 and 7 are Sunday) or quartz (1 is Sunday)
+    /// How weekdays are numbered: crontab (0 and 7 are Sunday) or quartz (1 is Sunday)
     #[arg(long, default_value = "crontab")]
     dialect: Dialect,
     /// When the local time is missing: skip, after (first instant after the gap) or shift (by the gap) [default: skip if the hour begins with *, else after]
@@ -37,7 +38,7 @@ pub struct Args {
     fold: Option<FoldRule>,
 }
 
-/// What is printed, and how the program ends.
+/// The output, and the exit code.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     out: String,
@@ -45,10 +46,10 @@ struct Answer {
     code: u8,
 }
 
-/// Shows the fires. Exit code 1 if there is none, 2 if the expression or the instant is not valid.
+/// Shows the fires. Exit code 1 if there are none, 2 if the expression or the time is not valid.
 pub fn run(args: &Args, json: bool) -> ExitCode {
     let answer = answer(args, json, Timestamp::now());
-    // A reader that has seen enough (`head`) closes the pipe; that is no fault.
+    // A reader that has seen enough (`head`) closes the pipe; that is not an error.
     let _ = std::io::stderr().write_all(answer.err.as_bytes());
     let _ = std::io::stdout().write_all(answer.out.as_bytes());
     ExitCode::from(answer.code)

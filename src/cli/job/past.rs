@@ -1,4 +1,4 @@
-//! What became of the planned instants of a job, and of the job itself.
+//! Outcomes of the past scheduled times of a job, and the history of the job itself.
 
 use super::find::{JobRef, find};
 use crate::cli::failure::Failure;
@@ -40,16 +40,16 @@ const BACKFILLED: [Column; 2] = [Column::exact("PLANNED", "plannedAt"), Column::
 pub struct FiresArgs {
     #[command(flatten)]
     job: JobRef,
-    /// Only those of this instant and later: RFC 3339, or -2h
+    /// Only entries at this time or later: RFC 3339, or -2h
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     from: Option<Timestamp>,
-    /// Only those of this instant and earlier
+    /// Only entries at this time or earlier
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     to: Option<Timestamp>,
-    /// Only those of which this became
+    /// Only entries with this verdict
     #[arg(long, value_parser = one_of(&["fired", "skipped", "missed", "merged"]))]
     verdict: Option<String>,
-    /// At most so many
+    /// Maximum number of entries
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
     limit: u32,
 }
@@ -68,12 +68,12 @@ pub async fn fires(shell: &Shell, args: FiresArgs) -> Result<ExitCode, Failure> 
 pub struct WhyArgs {
     #[command(flatten)]
     job: JobRef,
-    /// The instant that is asked about: RFC 3339, or -2h [default: now]
+    /// The time to explain: RFC 3339, or -2h [default: now]
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     at: Option<Timestamp>,
 }
 
-/// Says why.
+/// Explains a fire.
 pub async fn why(shell: &Shell, args: WhyArgs) -> Result<ExitCode, Failure> {
     let id = find(&shell.client, &args.job.job).await?;
     let at = args.at.unwrap_or_else(Timestamp::now);
@@ -81,11 +81,11 @@ pub async fn why(shell: &Shell, args: WhyArgs) -> Result<ExitCode, Failure> {
     shell.show(&answer, explain)
 }
 
-/// A reason, sentence by sentence.
+/// The text of an explanation, one sentence per line.
 pub fn explain(why: &Value) -> String {
     let mut lines = vec![format!("{}: {} ({})", cell(why, "subject"), cell(why, "verdict"), cell(why, "rule"))];
     lines.extend(why["because"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain));
-    // What is said of a run need not name it again.
+    // The run is not named again if the subject already names it.
     let run = some(why, "identity").filter(|run| !cell(why, "subject").contains(run.as_str()));
     lines.extend(run.map(|run| format!("its run: {run}")));
     lines.join("\n")
@@ -96,7 +96,7 @@ pub fn explain(why: &Value) -> String {
 pub struct HistoryArgs {
     #[command(flatten)]
     job: JobRef,
-    /// At most so many
+    /// Maximum number of changes
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
     limit: u32,
 }
@@ -107,7 +107,7 @@ pub async fn history(shell: &Shell, args: HistoryArgs) -> Result<ExitCode, Failu
     let answer = shell.client.list(&["jobs", &id, "history"], &[], args.limit as usize).await?;
     shell.show(&answer, |changes| {
         let (mut shown, changes) = (changes.clone(), items(changes));
-        // The newest comes first: the one before it in time is the next of the list.
+        // Newest first: the previous version is the next entry of the list.
         let changed = |i: usize| changes.get(i + 1).map(|before| differences(&before["job"], &changes[i]["job"]));
         for (i, change) in shown["items"].as_array_mut().into_iter().flatten().enumerate() {
             change["changed"] = changed(i).into();
@@ -116,7 +116,7 @@ pub async fn history(shell: &Shell, args: HistoryArgs) -> Result<ExitCode, Failu
     })
 }
 
-/// The names of the parts in which two versions differ.
+/// The names of the parts that differ between two versions.
 fn differences(before: &Value, after: &Value) -> String {
     let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return String::new() };
     let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
@@ -131,27 +131,27 @@ fn differences(before: &Value, after: &Value) -> String {
 pub struct BackfillArgs {
     #[command(flatten)]
     job: JobRef,
-    /// The first instant that is meant: RFC 3339, or -2d
+    /// The first time of the range: RFC 3339, or -2d
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     from: Timestamp,
-    /// The last instant that is meant
+    /// The last time of the range
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true, default_value = "now")]
     to: Timestamp,
-    /// At most so many runs
+    /// Maximum number of runs
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// Only say which
+    /// Only list the times
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Runs what made no run.
+/// Creates the missing runs.
 pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Failure> {
     let id = find(&shell.client, &args.job.job).await?;
     let body = json!({ "from": args.from, "to": args.to, "limit": args.limit, "dryRun": args.dry_run });
     let answer = shell.client.post(&["jobs", &id, "backfill"], &[], &body).await?;
     shell.show(&answer, |done| {
-        let mut lines = vec![table(&done["fires"], "nothing is to be made up for", &BACKFILLED)];
+        let mut lines = vec![table(&done["fires"], "there are no missing runs", &BACKFILLED)];
         let already = done["already"].as_u64().unwrap_or(0);
         lines.extend((already > 0).then(|| format!("{already} instants of this time had made a run before")));
         lines.extend((done["more"] == true).then(|| "there are more instants than --limit".to_owned()));
@@ -164,23 +164,23 @@ pub async fn backfill(shell: &Shell, args: BackfillArgs) -> Result<ExitCode, Fai
 pub struct RedriveArgs {
     #[command(flatten)]
     job: JobRef,
-    /// Only say which
+    /// Only list the runs
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Runs again what failed.
+/// Repeats failed runs.
 pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failure> {
     let id = find(&shell.client, &args.job.job).await?;
     let answer = shell.client.post(&["jobs", &id, "redrive"], &[], &json!({ "dryRun": args.dry_run })).await?;
     shell.show(&answer, |done| {
-        let (list, would) = if args.dry_run { ("dead", " would be run again") } else { ("runs", "") };
+        let (list, would) = if args.dry_run { ("dead", " would be repeated") } else { ("runs", "") };
         let runs = done[list].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut lines: Vec<String> = runs.map(|run| format!("run {run}{would}")).collect();
         if lines.is_empty() {
-            lines.push("there is nothing to run again".to_owned());
+            lines.push("there are no dead runs".to_owned());
         }
-        lines.extend((done["more"] == true).then(|| "there are more: say it again".to_owned()));
+        lines.extend((done["more"] == true).then(|| "there are more: run the command again".to_owned()));
         lines.join("\n")
     })
 }

@@ -1,4 +1,4 @@
-//! Flags that say what the task of a job is.
+//! Flags for the task of a task job.
 
 use crate::cli::value::duration_ms;
 use crate::cli::words::words;
@@ -6,28 +6,28 @@ use crate::domain::task::Strategy;
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
 
-/// Arguments as JSON.
+/// Parses an argument as JSON.
 pub fn json_value(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|e| format!("it is not JSON ({e}); [1, 2], \"text\" or {{\"key\": 1}} are"))
+    serde_json::from_str(text).map_err(|e| format!("it is not JSON ({e}); expected for example [1, 2], \"text\" or {{\"key\": 1}}"))
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The task of a task job")]
 pub struct TaskFlags {
-    /// The name that workers watch; makes it a task job
+    /// The handler name, which workers watch; makes it a task job
     #[arg(long, value_name = "NAME", conflicts_with_all = ["class", "url"])]
     pub handler: Option<String>,
-    /// What the function gets, as JSON
+    /// The arguments of the function, as JSON
     #[arg(long, value_name = "JSON", value_parser = json_value, allow_hyphen_values = true)]
     payload: Option<Value>,
-    /// Which worker gets it [default: round-robin]
+    /// How a worker is chosen [default: round-robin]
     #[arg(long, value_parser = words::<Strategy>())]
     strategy: Option<String>,
-    /// What is hashed: a JSON pointer into the arguments
+    /// The value to hash: a JSON pointer into the arguments
     #[arg(long, value_name = "POINTER")]
     key: Option<String>,
-    /// Parts of the strategy shard; 0: one for each worker
+    /// Number of shards of the strategy shard; 0: one for each worker
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// Only workers of this group
@@ -39,16 +39,16 @@ pub struct TaskFlags {
     /// Only workers with this tag. May be repeated
     #[arg(long = "worker-tag", value_name = "TAG")]
     worker_tags: Vec<String>,
-    /// Without a word of it for so long, an attempt counts as lost [default: 10s]
+    /// An attempt without any sign of life for this long counts as lost [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration_ms)]
     lease: Option<u64>,
-    /// Where nobody watches its name, a run waits instead of failing
+    /// If no worker watches the handler, let a run wait instead of failing
     #[arg(long)]
     wait_for_worker: bool,
 }
 
 impl TaskFlags {
-    /// Puts what is said into the task.
+    /// Applies the flags to the task.
     pub fn apply(&self, task: &mut Map<String, Value>) {
         let said = [
             ("handler", self.handler.as_ref().map(|name| json!(name))),

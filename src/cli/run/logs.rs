@@ -1,4 +1,4 @@
-//! `webloom run logs`: what was said of a run.
+//! `webloom run logs`: the log of a run.
 
 use super::RunRef;
 use crate::cli::failure::Failure;
@@ -12,9 +12,9 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Lines in one answer.
+/// Lines per response.
 const PAGE: usize = 1_000;
-/// Seconds that one question for more waits.
+/// Seconds that one call waits for more lines.
 const WAIT: u32 = 20;
 
 /// Flags of `run logs`.
@@ -22,22 +22,22 @@ const WAIT: u32 = 20;
 pub struct LogsArgs {
     #[command(flatten)]
     run: RunRef,
-    /// Go on until the run ends
+    /// Continue until the run ends
     #[arg(long, short)]
     follow: bool,
     /// Only lines of this level and above
     #[arg(long, value_parser = one_of(&["trace", "debug", "info", "warning", "error", "critical"]))]
     level: Option<String>,
-    /// Only lines that contain this
+    /// Only lines that contain this text
     #[arg(long)]
     text: Option<String>,
-    /// Only lines of this instant and later: RFC 3339, or -10m
+    /// Only lines at this time or later: RFC 3339, or -10m
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     since: Option<Timestamp>,
-    /// Only lines of this instant and earlier
+    /// Only lines at this time or earlier
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     until: Option<Timestamp>,
-    /// At most so many lines
+    /// Maximum number of lines
     #[arg(long, default_value_t = 10_000, value_parser = crate::cli::limit())]
     limit: u32,
 }
@@ -84,7 +84,7 @@ pub async fn logs(shell: &Shell, args: LogsArgs) -> Result<ExitCode, Failure> {
 /// A line of the log, for people.
 pub fn line(entry: &Value) -> String {
     let text = entry["text"].as_str().unwrap_or_default();
-    // Lines stay lines: a stack trace is to be read.
+    // Line breaks are kept, so that stack traces stay readable.
     let text: Vec<String> = text.lines().map(plain).collect();
     format!("{} {:<8} {}  {}", exact_time(entry, "at"), cell(entry, "level"), cell(entry, "source"), text.join("\n    "))
 }

@@ -1,4 +1,4 @@
-//! Looking at runs, ending and repeating them.
+//! Shows, stops and repeats runs.
 
 use super::RunRef;
 use crate::cli::failure::Failure;
@@ -70,7 +70,7 @@ const STATUSES: [Column; 7] = [
     Column::time("LAST REPORT", "updateTime"),
 ];
 
-/// Where a run is, and that it is paused.
+/// The state of a run, and whether it is paused.
 fn state(run: &Value) -> String {
     let paused = if run.get("pausedAt").is_some() { ", paused" } else { "" };
     format!("{}{paused}", cell(run, "state"))
@@ -79,28 +79,28 @@ fn state(run: &Value) -> String {
 /// Flags of `run list`.
 #[derive(Debug, ClapArgs)]
 pub struct ListArgs {
-    /// Only those in this state
+    /// Only runs in this state
     #[arg(long, value_parser = words::<RunState>())]
     state: Option<String>,
-    /// Only those of this job, by its name or id
+    /// Only runs of this job, by its name or id
     #[arg(long)]
     job: Option<String>,
-    /// Only those of this kind
+    /// Only runs of this kind
     #[arg(long, value_parser = words::<JobKind>())]
     kind: Option<String>,
-    /// Only those of jobs of this group
+    /// Only runs of jobs of this group
     #[arg(long)]
     group: Option<String>,
-    /// Only those of this W3C trace: 32 hexadecimal digits
+    /// Only runs of this W3C trace: 32 hexadecimal digits
     #[arg(long, value_name = "TRACE_ID")]
     trace: Option<TraceId>,
-    /// Only those made at this instant and later: RFC 3339, or -2h
+    /// Only runs created at this time or later: RFC 3339, or -2h
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     from: Option<Timestamp>,
-    /// Only those made at this instant and earlier
+    /// Only runs created at this time or earlier
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     to: Option<Timestamp>,
-    /// At most so many
+    /// Maximum number of runs
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
     limit: u32,
 }
@@ -132,7 +132,7 @@ pub async fn show(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     shell.show(&answer, describe)
 }
 
-/// A run, line by line.
+/// The text of a run, line by line.
 pub fn describe(run: &Value) -> String {
     let is_block = run["kind"] == "block";
     let counters = || format!("{} of {} answered well, {} not, {} left", run["success"], run["total"], run["error"], run["left"]);
@@ -172,21 +172,21 @@ pub fn describe(run: &Value) -> String {
     ])
 }
 
-/// Ends a run.
+/// Stops a run.
 pub async fn stop(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.post(&["runs", &id, "stop"], &[], &json!({})).await?;
     shell.show(&answer, |run| format!("run {id} is {}", cell(run, "state")))
 }
 
-/// Runs it again.
+/// Repeats a run.
 pub async fn retry(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.post(&["runs", &id, "retry"], &[], &json!({})).await?;
     shell.show(&answer, |run| format!("run {} is {}, and repeats {id}", cell(run, "identity"), cell(run, "state")))
 }
 
-/// Says why it is as it is.
+/// Explains the state of a run.
 pub async fn why(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.get(&["runs", &id, "why"], &[]).await?;
@@ -212,7 +212,7 @@ pub async fn sites(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure>
 pub struct BlocksArgs {
     #[command(flatten)]
     run: RunRef,
-    /// At most so many
+    /// Maximum number of entries
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
     limit: u32,
 }
@@ -224,9 +224,9 @@ pub async fn blocks(shell: &Shell, args: BlocksArgs) -> Result<ExitCode, Failure
     shell.show(&answer, |blocks| table(blocks, "the run has no blocks", &BLOCKS))
 }
 
-/// Shows what each node did for a run.
+/// Shows the statistics of each node for a run.
 pub async fn status(shell: &Shell, run: &RunRef) -> Result<ExitCode, Failure> {
     let id = run.find(shell).await?;
     let answer = shell.client.get(&["runs", &id, "status"], &[]).await?;
-    shell.show(&answer, |rows| table(rows, "no node has done anything for it", &STATUSES))
+    shell.show(&answer, |rows| table(rows, "no node has worked for the run", &STATUSES))
 }

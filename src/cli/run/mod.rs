@@ -29,31 +29,31 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum RunCommand {
-    /// List runs, the newest first
+    /// List runs, newest first
     List(look::ListArgs),
     /// Show a run
     Show(RunRef),
-    /// End a run
+    /// Stop a run
     Stop(RunRef),
-    /// Pause a block run: it hands out no more blocks
+    /// Pause a block run: it dispatches no more blocks
     Pause(RunRef),
-    /// Resume a block run that was paused
+    /// Resume a paused block run
     Resume(RunRef),
-    /// Run again what a run did
+    /// Repeat a run
     Retry(RunRef),
-    /// Run again what failed for good, of one job or of many
+    /// Repeat dead runs, which failed for good, of one job or of many
     Redrive(redrive::RedriveArgs),
-    /// Say why a run is as it is: what it waits for, why it failed
+    /// Explain the state of a run: what it waits for, why it failed
     Why(RunRef),
-    /// Say where a URL is in a block run, and why it has no result
+    /// Explain where a URL is in a block run, and why it has no result
     WhyUrl(requests::WhyUrlArgs),
-    /// List the requests of a block run that failed
+    /// List the failed requests of a block run
     Requests(requests::RequestsArgs),
-    /// Queue failed requests of a block run that is under way once more
+    /// Queue failed requests of a block run in progress again
     Requeue(requests::RequeueArgs),
     /// Discard requests of a block run that wait for a node: each gets a failure of the kind `discarded`
     Discard(requests::DiscardArgs),
-    /// Print what was said of a run
+    /// Print the log of a run
     Logs(logs::LogsArgs),
     /// Follow a run until it ends; exit code 0 if it succeeded, 3 if it failed, 4 if it was stopped
     Watch(RunRef),
@@ -61,9 +61,9 @@ enum RunCommand {
     Blocks(look::BlocksArgs),
     /// List the instances of a run on several nodes or workers
     Instances(look::BlocksArgs),
-    /// List the sites of a block run: what waits for each, and when it may be asked next
+    /// List the sites of a block run: their waiting requests, and when each may be requested next
     Sites(look::BlocksArgs),
-    /// Show what each node did for a run
+    /// Show the statistics of each node for a run
     Status(RunRef),
 }
 
@@ -79,7 +79,7 @@ pub struct RunRef {
 }
 
 impl RunRef {
-    /// Which run is meant.
+    /// The id of the run.
     ///
     /// # Errors
     /// There is none.
@@ -103,7 +103,7 @@ impl RunRef {
 /// Runs the command.
 ///
 /// # Errors
-/// The broker refuses it or cannot be reached, or the command line makes no sense.
+/// The broker rejects the call or cannot be reached, or the command line is invalid.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let command = args.command;
     args.remote.run(async |shell| match command {

@@ -1,4 +1,4 @@
-//! `webloom run redrive`: what failed for good, once more.
+//! `webloom run redrive`: repeats dead runs, which failed for good.
 
 use crate::cli::failure::Failure;
 use crate::cli::job;
@@ -16,27 +16,27 @@ const COLUMNS: [Column; 4] =
 /// Flags of `run redrive`.
 #[derive(Debug, ClapArgs)]
 pub struct RedriveArgs {
-    /// Only those of this job, by its name or id
+    /// Only runs of this job, by its name or id
     #[arg(long)]
     job: Option<String>,
-    /// Only those of jobs of this group
+    /// Only runs of jobs of this group
     #[arg(long)]
     group: Option<String>,
-    /// Only those made at this instant and later: RFC 3339, or -2h
+    /// Only runs created at this time or later: RFC 3339, or -2h
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     from: Option<Timestamp>,
-    /// Only those made at this instant and earlier
+    /// Only runs created at this time or earlier
     #[arg(long, value_name = "INSTANT", value_parser = instant, allow_hyphen_values = true)]
     to: Option<Timestamp>,
-    /// At most so many
+    /// Maximum number of runs
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// Only say which
+    /// Only list the runs
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Runs dead runs again.
+/// Repeats dead runs.
 pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failure> {
     let mut input = json!({ "limit": args.limit, "dryRun": args.dry_run });
     if let Some(name) = &args.job {
@@ -49,7 +49,7 @@ pub async fn redrive(shell: &Shell, args: RedriveArgs) -> Result<ExitCode, Failu
     }
     let answer = shell.client.post(&["runs", "redrive"], &[], &input).await?;
     shell.show(&answer, |done| {
-        let rows = table(&done["runs"], "nothing failed for good that was not run again", &COLUMNS);
+        let rows = table(&done["runs"], "there are no dead runs", &COLUMNS);
         if items(&done["runs"]).is_empty() {
             return rows;
         }

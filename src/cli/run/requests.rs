@@ -1,4 +1,4 @@
-//! Requests of a block run: those that failed, once more, and where a URL is.
+//! Requests of a block run: lists failed ones, queues them again, and finds a URL.
 
 use super::RunRef;
 use crate::cli::failure::Failure;
@@ -34,16 +34,16 @@ const PENDING: [Column; 7] = [
     Column::id("REQUEST", "requestId").wide(),
 ];
 
-/// Which failed requests.
+/// Selects failed requests.
 #[derive(Debug, ClapArgs)]
 struct Which {
-    /// Only those to this host or site
+    /// Only requests to this host or site
     #[arg(long)]
     site: Option<String>,
-    /// Only those that failed for this reason
+    /// Only requests that failed for this reason
     #[arg(long, value_parser = words::<FetchErrorKind>())]
     kind: Option<String>,
-    /// Only those with this HTTP status; 0: those without an answer
+    /// Only requests with this HTTP status; 0: those without a response
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=999))]
     status: Option<u16>,
 }
@@ -54,10 +54,10 @@ struct Which {
 pub struct RequestsArgs {
     #[command(flatten)]
     run: RunRef,
-    /// Those that failed
+    /// Failed requests
     #[arg(long)]
     failed: bool,
-    /// Those that have no result yet
+    /// Requests that have no result yet
     #[arg(long)]
     pending: bool,
     /// Only those to this host or site
@@ -71,12 +71,12 @@ pub struct RequestsArgs {
     status: Option<u16>,
     #[command(flatten)]
     which: WhichPending,
-    /// At most so many
+    /// Maximum number of requests
     #[arg(long, default_value_t = 50, value_parser = crate::cli::limit())]
     limit: u32,
 }
 
-/// Which pending requests.
+/// Selects pending requests.
 #[derive(Debug, ClapArgs)]
 struct WhichPending {
     /// Only pending ones whose URL has this part; `*` stands for any characters, `$` at the end for the end of the URL
@@ -127,7 +127,7 @@ pub struct DiscardArgs {
     /// All that are pending
     #[arg(long, conflicts_with_all = ["site", "url", "min_depth", "max_depth"])]
     all: bool,
-    /// At most so many
+    /// Maximum number of requests
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Only count them
@@ -159,7 +159,7 @@ pub struct RequeueArgs {
     run: RunRef,
     #[command(flatten)]
     which: Which,
-    /// At most so many
+    /// Maximum number of requests
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
     /// Only count them
@@ -167,7 +167,7 @@ pub struct RequeueArgs {
     dry_run: bool,
 }
 
-/// Queues failed requests of a run once more.
+/// Queues failed requests of a run again.
 pub async fn requeue(shell: &Shell, args: RequeueArgs) -> Result<ExitCode, Failure> {
     let id = args.run.find(shell).await?;
     let Which { site, kind, status } = args.which;
@@ -195,7 +195,7 @@ pub struct WhyUrlArgs {
     url: String,
 }
 
-/// Says where a URL is in a run.
+/// Explains where a URL is in a run.
 pub async fn why_url(shell: &Shell, args: WhyUrlArgs) -> Result<ExitCode, Failure> {
     let id = RunRef { run: Some(args.run), job: None }.find(shell).await?;
     let answer = shell.client.get(&["runs", &id, "why-url"], &[("url", Some(args.url))]).await?;

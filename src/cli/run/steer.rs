@@ -1,4 +1,4 @@
-//! Steering a block run that is under way.
+//! Controls a block run in progress.
 
 use super::RunRef;
 use crate::cli::failure::Failure;
@@ -21,7 +21,7 @@ async fn set_paused(shell: &Shell, run: &RunRef, word: &str) -> Result<ExitCode,
     let id = run.find(shell).await?;
     let answer = shell.client.post(&["runs", &id, word], &[], &json!({})).await?;
     shell.show(&answer, |run| match some_time(run, "pausedAt") {
-        Some(since) => format!("run {id} is paused since {since}; {} blocks are at nodes and come back", run["blocks"]["using"]),
+        Some(since) => format!("run {id} is paused since {since}; {} blocks at nodes still finish", run["blocks"]["using"]),
         None => format!("run {id} is not paused"),
     })
 }

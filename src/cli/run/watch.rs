@@ -1,4 +1,4 @@
-//! `webloom run watch`: a run, until it ends.
+//! `webloom run watch`: follows a run until it ends.
 
 use super::logs::line;
 use super::look::describe;
@@ -14,16 +14,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two questions: soon at first, since most runs are short.
+/// The first poll interval: short, because most runs are short.
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(1);
-/// A broker that is restarted is waited for.
+/// How long a restarting broker is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Follows a run to its end: what is logged as it comes, and on a terminal a bar, else a line for each change.
+/// Follows a run to its end: prints its log, and on a terminal a progress bar, otherwise a line for each change.
 ///
 /// # Errors
-/// There is no such run, or the broker is gone for long.
+/// There is no such run, or the broker is unreachable for long.
 pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
     let is_quiet = shell.is_document || !std::io::stderr().is_terminal() || !std::io::stdout().is_terminal();
     let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()) };
@@ -73,13 +73,13 @@ pub async fn follow(shell: &Shell, id: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The log of a run, as far as it was shown.
+/// The log of a run, as far as it was printed.
 struct Log {
     after: Option<i64>,
 }
 
 impl Log {
-    /// What was logged since. A log that cannot be read is no reason to stop following the run: the next question tells more.
+    /// The new log lines. An unreadable log does not stop the command: the next call will show more.
     async fn news(&mut self, shell: &Shell, id: &str) -> Vec<Value> {
         let mut lines = Vec::new();
         loop {
@@ -96,7 +96,7 @@ impl Log {
     }
 }
 
-/// What `run watch` ends with.
+/// The exit code of `run watch`.
 fn code(run: &Value) -> u8 {
     match run["state"].as_str() {
         Some("success") => 0,

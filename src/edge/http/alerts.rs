@@ -13,7 +13,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/alerts")
@@ -32,10 +32,10 @@ pub fn routes() -> Vec<Resource> {
                     .with_header("Location", "The address of the channel.")
                     .may_fail(&[409, 422])
             }),
-        // Before the channels, whose ids are not words.
+        // Before the channels: `events` is not an id.
         resource("/api/v1/alerts/events").get(events, |op| {
             op.named("listAlertEvents")
-                .says("Lists what happened, newest first, and whom it was sent to.")
+                .says("Lists alert events, newest first, and the channels that they were sent to.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<AlertEventOutput>>(200, "A page of events.")
@@ -54,9 +54,9 @@ pub fn routes() -> Vec<Resource> {
             .delete(delete, |op| op.named("deleteAlert").says("Removes a channel.").needs(Need::Admin).answers_nothing(204, "It is gone.")),
         resource("/api/v1/alerts/{id}/test").post(test, |op| {
             op.named("testAlert")
-                .says("Sends a test event at once, and says what came of it.")
+                .says("Sends a test event at once and returns the result.")
                 .needs(Need::Admin)
-                .answers::<AlertTestOutput>(200, "What came of it.")
+                .answers::<AlertTestOutput>(200, "The result.")
                 .may_fail(&[409, 422])
         }),
     ]
@@ -106,10 +106,10 @@ pub async fn test(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9]{1,18}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }

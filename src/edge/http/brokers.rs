@@ -7,11 +7,11 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::brokers::BrokerOutput;
 use actix_web::{HttpResponse, web};
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/brokers").get(list, |op| {
         op.named("listBrokers")
-            .says("Lists the brokers of the database: who leads, and who stands by.")
+            .says("Lists the brokers of the database: the leader and the standbys.")
             .needs(Need::Read)
             .answers::<Vec<BrokerOutput>>(200, "The brokers, in the order of their starts.")
     })]

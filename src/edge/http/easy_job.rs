@@ -18,12 +18,12 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/group/insert").ignoring_parameters().post(insert_group, |op| {
             op.named("easyInsertGroup")
-                .says("Makes a group, as easy-job does.")
+                .says("Creates a group, in the format of easy-job.")
                 .needs(Need::Admin)
                 .body::<GroupBody>()
                 .answers::<Group>(200, "The group.")
@@ -31,10 +31,10 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/group/query").ignoring_parameters().get(query_groups, |op| {
             op.named("easyQueryGroups")
-                .says("All groups by their names, as easy-job lists them.")
+                .says("Lists all groups by name, in the format of easy-job.")
                 .needs(Need::Read)
                 .query::<GroupQuery>()
-                .answers::<Vec<Group>>(200, "The groups: of one that is named, it alone.")
+                .answers::<Vec<Group>>(200, "The groups, or only the requested one.")
                 .may_fail(&[404, 409])
         }),
         resource("/work/register")
@@ -53,17 +53,16 @@ pub fn routes() -> Vec<Resource> {
                 .answers::<Work>(200, "The work.")
                 .may_fail(&[404, 409, 422])
             }),
-        resource("/work/disable")
-            .ignoring_parameters()
-            .also_at("/worker/disable")
-            .post(disable_work, |op| work_op(op.named("easyDisableWork").says("Gives a work nothing new. What it has it may finish."))),
+        resource("/work/disable").ignoring_parameters().also_at("/worker/disable").post(disable_work, |op| {
+            work_op(op.named("easyDisableWork").says("Stops sending new tasks to a work. It may finish its current tasks."))
+        }),
         resource("/work/enable")
             .ignoring_parameters()
             .also_at("/worker/enable")
-            .post(enable_work, |op| work_op(op.named("easyEnableWork").says("Gives a work tasks again."))),
+            .post(enable_work, |op| work_op(op.named("easyEnableWork").says("Sends tasks to a work again."))),
         resource("/task/register").ignoring_parameters().also_at("/task/insert").post(register_task, |op| {
             op.named("easyRegisterTask")
-                .says("Makes a task, as easy-job does: a task job.")
+                .says("Creates a task, in the format of easy-job: a task job.")
                 .needs(Need::Admin)
                 .body::<TaskBody>()
                 .answers::<Task>(200, "The task.")
@@ -71,12 +70,10 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/task/disable")
             .ignoring_parameters()
-            .post(disable_task, |op| task_op(op.named("easyDisableTask").says("A task runs no more. A run that is at work goes on."))),
-        resource("/task/enable")
-            .ignoring_parameters()
-            .post(enable_task, |op| task_op(op.named("easyEnableTask").says("A task runs again."))),
+            .post(disable_task, |op| task_op(op.named("easyDisableTask").says("Disables a task. A run in progress continues."))),
+        resource("/task/enable").ignoring_parameters().post(enable_task, |op| task_op(op.named("easyEnableTask").says("Enables a task."))),
         resource("/task/retry").ignoring_parameters().post(retry_task, |op| {
-            named(op.named("easyRetryTask").says("Runs a task now, beside its plan. One that is disabled is refused."))
+            named(op.named("easyRetryTask").says("Runs a task now, in addition to its schedule. A disabled task is rejected."))
                 .query::<TaskQuery>()
                 .body_or_nothing::<TaskRef>()
                 .answers::<TaskLog>(200, "The run.")
@@ -96,16 +93,16 @@ fn task_op(op: Operation) -> Operation {
     named(op).query::<TaskQuery>().body_or_nothing::<TaskRef>().answers::<Task>(200, "The task.")
 }
 
-/// Which group is meant.
+/// Selects groups.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupQuery {
-    /// Only the one of this number or id.
+    /// Only the group with this number or id.
     #[serde(alias = "group_id")]
     group_id: Option<Named<GroupId>>,
 }
 
-/// Which work is meant, unless the body says so.
+/// Selects a work, unless the body does.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkQuery {
@@ -114,7 +111,7 @@ pub struct WorkQuery {
     work_id: Option<Named<WorkerId>>,
 }
 
-/// Which task is meant, unless the body says so.
+/// Selects a task, unless the body does.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskQuery {
@@ -129,7 +126,7 @@ type Answered = Result<HttpResponse, Failure>;
 pub async fn insert_group(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: GroupBody = json(&request, payload).await?;
     let made = edge.service.create_group(GroupInput { name: body.group_name, ..GroupInput::default() }, caller.name).await;
-    // The member has another name here.
+    // The member has a different name in this dialect.
     let group = made.map_err(|problem| if problem.field.is_some() { problem.at("groupName") } else { problem })?;
     Ok(HttpResponse::Ok().json(Group::from(group)))
 }
@@ -159,7 +156,7 @@ async fn group_named(edge: &Edge, group: Option<Named<GroupId>>) -> Result<Optio
     Ok(Some(edge.service.group(&id.to_string()).await.map_err(at)?.name))
 }
 
-/// The number of the group of this name, if it is there: a worker may say one that nobody has made.
+/// The number of the group of this name, if it exists: a worker may report a group that was never created.
 async fn number_of(edge: &Edge, group: Option<&str>) -> Result<Option<Number>, Failure> {
     let Some(name) = group else { return Ok(None) };
     match edge.service.group(name).await {
@@ -175,7 +172,7 @@ async fn work(edge: &Edge, worker: WorkerOutput) -> Answered {
 }
 
 async fn task(edge: &Edge, job: JobOutput) -> Answered {
-    // With what its runs came to.
+    // Read again with the counters of its runs.
     let job = edge.service.job(job.job.id).await?;
     let group = number_of(edge, job.job.group.as_deref()).await?;
     Ok(HttpResponse::Ok().json(Task::of(job, group)))
@@ -184,7 +181,7 @@ async fn task(edge: &Edge, job: JobOutput) -> Answered {
 /// `POST /work/register`
 pub async fn register_work(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Answered {
     let body: WorkBody = json(&request, payload).await?;
-    // That is an operator's word. Clients that always send their flag do not mean one by 0.
+    // Only an operator may set this. Clients that always send their flag do not mean "enable" by 0.
     let switch = match body.disable {
         Some(Flag(false)) if caller.may(Need::Admin) => Some(WorkerOrder::Enable),
         None | Some(Flag(false)) => None,
@@ -202,7 +199,7 @@ pub async fn register_work(edge: web::Data<Edge>, caller: Caller, request: HttpR
     work(&edge, edge.service.register_work(id, facts, body.bean_names, switch, caller.name).await?).await
 }
 
-/// What is meant: the address says so, or the body does.
+/// The id from the query, or else from the body.
 async fn meant<T: Copy, B: serde::de::DeserializeOwned + Default>(
     request: &HttpRequest,
     payload: web::Payload,
@@ -211,8 +208,7 @@ async fn meant<T: Copy, B: serde::de::DeserializeOwned + Default>(
     field: &str,
 ) -> Result<NumberOr<T>, Failure> {
     let body: B = json_or_default(request, payload).await?;
-    let named =
-        of_query.or_else(|| of_body(body)).ok_or_else(|| Problem::invalid(field, "it is required, in the address or in the body"))?;
+    let named = of_query.or_else(|| of_body(body)).ok_or_else(|| Problem::invalid(field, "it is required, in the query or in the body"))?;
     Ok(named.0)
 }
 
@@ -258,12 +254,12 @@ pub async fn register_task(edge: web::Data<Edge>, caller: Caller, request: HttpR
     task(&edge, edge.service.create_job(body.input(group)?, caller.name).await?).await
 }
 
-/// The task that is meant. A job of another kind is none.
+/// The requested task. A job of another kind does not count as a task.
 async fn the_task(edge: &Edge, request: &HttpRequest, of_query: &TaskQuery, payload: web::Payload) -> Result<JobId, Failure> {
     let named = meant(request, payload, of_query.task_id, |body: TaskRef| body.task_id, "taskId").await?;
     let id: JobId = edge.service.meant(named).await?;
     let job = edge.service.job(id).await?.job;
-    if job.job_type == JobKind::Task { Ok(id) } else { Err(Problem::not_found(format!("the job {id} is no task")).into()) }
+    if job.job_type == JobKind::Task { Ok(id) } else { Err(Problem::not_found(format!("job {id} is not a task job")).into()) }
 }
 
 /// `POST /task/disable`

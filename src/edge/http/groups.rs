@@ -12,10 +12,10 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What stands for a group in an address.
+/// How a path names a group.
 const KEY: &str = "The group's id, or its name.";
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/groups")
@@ -29,7 +29,7 @@ pub fn routes() -> Vec<Resource> {
             })
             .post(create, |op| {
                 op.named("createGroup")
-                    .says("Makes a group.")
+                    .says("Creates a group.")
                     .needs(Need::Admin)
                     .body::<GroupInput>()
                     .answers::<GroupOutput>(201, "The group.")
@@ -41,7 +41,7 @@ pub fn routes() -> Vec<Resource> {
             .get(read, |op| op.named("readGroup").says("A group.").needs(Need::Read).answers::<GroupOutput>(200, "The group."))
             .put(update, |op| {
                 op.named("updateGroup")
-                    .says("Changes a group. Its jobs go by its new name from then on.")
+                    .says("Changes a group. Its jobs refer to it by the new name from then on.")
                     .needs(Need::Admin)
                     .body::<GroupInput>()
                     .answers::<GroupOutput>(200, "The group as it is now.")
@@ -49,16 +49,16 @@ pub fn routes() -> Vec<Resource> {
             })
             .delete(delete, |op| {
                 op.named("deleteGroup")
-                    .says("Takes a group away that no job is in.")
+                    .says("Deletes a group that has no jobs.")
                     .needs(Need::Admin)
-                    .answers_nothing(204, "It is gone.")
+                    .answers_nothing(204, "The group is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/groups/{id}/enable").text("id", KEY).post(enable, |op| {
             op.named("enableGroup")
                 .says("Enables all jobs of a group.")
                 .needs(Need::Admin)
-                .answers::<GroupSwitched>(200, "How many.")
+                .answers::<GroupSwitched>(200, "The number of jobs.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/groups/{id}/disable").text("id", KEY).post(disable, |op| {
@@ -66,7 +66,7 @@ pub fn routes() -> Vec<Resource> {
                 .says("Disables all jobs of a group.")
                 .needs(Need::Admin)
                 .body_or_nothing::<DisableInput>()
-                .answers::<GroupSwitched>(200, "How many.")
+                .answers::<GroupSwitched>(200, "The number of jobs.")
                 .may_fail(&[409, 422])
         }),
     ]
@@ -76,9 +76,9 @@ pub fn routes() -> Vec<Resource> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/jobs/{id}/data`: what the last run of a job left for the next one.
+//! `/api/v1/jobs/{id}/data`: data that the last run of a job stored for the next one.
 
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
@@ -8,19 +8,19 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::management::{JobDataInput, JobDataOutput};
 use actix_web::{HttpRequest, HttpResponse, web};
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/{id}/data")
             .get(read, |op| {
                 op.named("readJobData")
-                    .says("What the last run of a job left for the next one. 404 if there is nothing.")
+                    .says("The data that the last run of a job stored for the next one. 404 if there is none.")
                     .needs(Need::Read)
-                    .answers::<JobDataOutput>(200, "The data, and which run left it.")
+                    .answers::<JobDataOutput>(200, "The data, and the run that stored it.")
             })
             .put(put, |op| {
                 op.named("putJobData")
-                    .says("Leaves something else for the next run. Runs that are at work have theirs already.")
+                    .says("Replaces the data for the next run. Runs in progress keep the data that they have.")
                     .needs(Need::Admin)
                     .body::<JobDataInput>()
                     .answers_nothing(204, "It is stored.")
@@ -28,9 +28,9 @@ pub fn routes() -> Vec<Resource> {
             })
             .delete(clear, |op| {
                 op.named("clearJobData")
-                    .says("Leaves nothing for the next run.")
+                    .says("Deletes the data for the next run.")
                     .needs(Need::Admin)
-                    .answers_nothing(204, "Nothing is left.")
+                    .answers_nothing(204, "The data is deleted.")
             }),
     ]
 }

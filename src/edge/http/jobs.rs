@@ -17,20 +17,20 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     let mut all = stored();
     all.extend(acts());
     all
 }
 
-/// Jobs as they are stored.
+/// Routes for stored jobs.
 fn stored() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs")
             .get(list, |op| {
                 op.named("listJobs")
-                    .says("Lists jobs, oldest first unless told otherwise.")
+                    .says("Lists jobs, by default oldest first.")
                     .needs(Need::Read)
                     .query::<Query>()
                     .answers::<Page<JobOutput>>(200, "A page of jobs.")
@@ -44,7 +44,7 @@ fn stored() -> Vec<Resource> {
                     .body::<JobInput>()
                     .answers::<JobOutput>(201, "The job.")
                     .with_header("Location", "The address of the job.")
-                    .answers::<JobOutput>(200, "The job as it would be: nothing was written.")
+                    .answers::<JobOutput>(200, "The job as it would be created; nothing was written.")
                     .may_fail(&[409, 422])
             }),
         resource("/api/v1/jobs/{id}")
@@ -59,41 +59,41 @@ fn stored() -> Vec<Resource> {
             })
             .delete(delete, |op| {
                 op.named("deleteJob")
-                    .says("Deletes a job: it is marked, and neither triggered nor planned any more. Its past stays.")
+                    .says("Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays.")
                     .needs(Need::Admin)
                     .answers_nothing(204, "It is deleted.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/jobs/{id}/restore").post(restore, |op| {
             op.named("restoreJob")
-                .says("Takes a deletion back. The job is disabled then.")
+                .says("Restores a deleted job. It is disabled afterwards.")
                 .needs(Need::Admin)
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/jobs/{id}/purge").post(purge, |op| {
             op.named("purgeJob")
-                .says("Takes a deleted job out of the store for good, when all its runs are over.")
+                .says("Removes a deleted job from the store for good. All its runs must have ended.")
                 .needs(Need::Admin)
-                .answers_nothing(204, "It is gone.")
+                .answers_nothing(204, "The job is removed.")
                 .may_fail(&[409])
         }),
     ]
 }
 
-/// What can be done with a job.
+/// Routes for actions on a job.
 fn acts() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/{id}/enable").post(enable, |op| {
             op.named("enableJob")
-                .says("Lets plan and triggers start a job.")
+                .says("Enables a job: its schedule and triggers start runs.")
                 .needs(Need::Admin)
                 .answers::<JobOutput>(200, "The job.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/jobs/{id}/disable").post(disable, |op| {
             op.named("disableJob")
-                .says("Keeps plan and triggers from starting a job.")
+                .says("Disables a job: its schedule and triggers start no runs.")
                 .needs(Need::Admin)
                 .body_or_nothing::<DisableInput>()
                 .answers::<JobOutput>(200, "The job.")
@@ -101,25 +101,24 @@ fn acts() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/trigger")
             .get(trigger, |op| {
-                makes_a_run(op.named("triggerJobByGet").only_leader().says("Triggers a job, for schedulers whose callback is a GET."))
+                makes_a_run(op.named("triggerJobByGet").only_leader().says("Triggers a job, for schedulers that call back with a GET."))
             })
             .post(trigger, |op| {
                 makes_a_run(
-                    op.named("triggerJob")
-                        .says("Triggers a job. One `fireTime` or `Idempotency-Key` makes one run, told as often as it may be."),
+                    op.named("triggerJob").says("Triggers a job. Calls with the same `fireTime` or `Idempotency-Key` make one run."),
                 )
             }),
         resource("/api/v1/jobs/{id}/backfill").post(backfill, |op| {
             op.named("backfillJob")
-                .says("Makes runs for the instants of a past range of the plan that made none.")
+                .says("Creates the missing runs for the scheduled times of a past range.")
                 .needs(Need::Admin)
                 .body::<BackfillInput>()
-                .answers::<BackfillOutput>(200, "The instants and their runs.")
+                .answers::<BackfillOutput>(200, "The scheduled times and their runs.")
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/jobs/{id}/redrive").post(redrive, |op| {
             op.named("redriveJob")
-                .says("Runs the dead runs of a job again: those that failed for good and that nobody has run again.")
+                .says("Repeats the dead runs of a job: those that failed for good and that were not repeated yet.")
                 .needs(Need::Admin)
                 .body_or_nothing::<RedriveJobInput>()
                 .answers::<RedriveOutput>(200, "The new runs.")
@@ -131,7 +130,7 @@ fn acts() -> Vec<Resource> {
 fn makes_a_run(op: Operation) -> Operation {
     op.needs(Need::Admin)
         .body_or_nothing::<TriggerInput>()
-        .answers::<RunOutput>(202, "The run, which has failed already if nobody watches its class.")
+        .answers::<RunOutput>(202, "The run. It has already failed if no worker watches its class.")
         .with_header("Location", "The address of the run.")
         .may_fail(&[409, 422])
 }
@@ -142,7 +141,7 @@ fn makes_a_run(op: Operation) -> Operation {
 pub struct Query {
     /// Only those whose id begins or ends with these 4 to 32 digits.
     id: Option<IdPart>,
-    /// Only those whose name contains this, without case.
+    /// Only those whose name contains this, ignoring case.
     name: Option<String>,
     /// Only those that are enabled, or those that are not.
     enabled: Option<bool>,
@@ -150,15 +149,15 @@ pub struct Query {
     kind: Option<JobKind>,
     /// Only those of this group.
     group: Option<String>,
-    /// Those that were deleted instead.
+    /// Only deleted jobs.
     #[serde(default)]
     deleted: bool,
-    /// `creationTime`, `updateTime`, `name` or `nextFire`; `-` in front: the other way round.
+    /// `creationTime`, `updateTime`, `name` or `nextFire`; a leading `-` reverses the order.
     sort: Option<String>,
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9a-f]{32}-.+$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -175,7 +174,7 @@ pub async fn list(edge: web::Data<Edge>, caller: Caller, query: web::Query<Query
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateQuery {
-    /// Only check it, and say what it would be.
+    /// Only check the job and return it as it would be created.
     #[serde(default)]
     dry_run: bool,
 }
@@ -208,7 +207,7 @@ fn if_match(request: &HttpRequest) -> Result<Option<i64>, Failure> {
     match version.map(|text| (text, text.parse())) {
         Some(("*", _)) => Ok(None),
         Some((_, Ok(version))) => Ok(Some(version)),
-        _ => Err(Problem::malformed("`If-Match` holds no version").at("If-Match").into()),
+        _ => Err(Problem::malformed("`If-Match` must be the version of the job, a whole number").at("If-Match").into()),
     }
 }
 
@@ -249,7 +248,7 @@ pub async fn disable(edge: web::Data<Edge>, caller: Caller, request: HttpRequest
     Ok(HttpResponse::Ok().json(edge.service.disable_job(id(&edge, &request, "id").await?, input, caller.name).await?))
 }
 
-/// The trace that a caller is in: the second part of a W3C `traceparent`.
+/// The trace id of the caller: the second part of a W3C `traceparent`.
 pub(super) fn trace_of(request: &HttpRequest) -> Option<String> {
     let text = request.headers().get("traceparent")?.to_str().ok()?;
     let trace = text.split('-').nth(1)?;
@@ -257,7 +256,7 @@ pub(super) fn trace_of(request: &HttpRequest) -> Option<String> {
     is_trace.then(|| trace.to_ascii_lowercase())
 }
 
-/// `POST` or `GET /api/v1/jobs/{id}/trigger`: an outside scheduler's callback may be either.
+/// `POST` or `GET /api/v1/jobs/{id}/trigger`: callbacks of external schedulers use either.
 pub async fn trigger(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let job = id(&edge, &request, "id").await?;
     let mut input: TriggerInput = json_or_default(&request, payload).await?;

@@ -1,4 +1,4 @@
-//! `/api/v1/runs/{id}/logs/stream`: the log of a run while it grows, as server-sent events.
+//! `/api/v1/runs/{id}/logs/stream`: follows the log of a run, as server-sent events.
 
 use crate::actors::service::{LogEvent, LogFilter};
 use crate::edge::Edge;
@@ -21,17 +21,15 @@ use std::time::Duration;
 
 /// The media type of server-sent events.
 const EVENTS: &str = "text/event-stream";
-/// Seconds after which one who asked for a limit is let go at most.
+/// The longest `wait` of a client, in seconds.
 const MOST_WAIT: f64 = 86_400.0;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/runs/{id}/logs/stream").get(follow, |op| {
         op.named("followLogs")
             .only_leader()
-            .says(
-                "The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes on after that line.",
-            )
+            .says("Follows the log of a run, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` continues after that line.")
             .needs(Need::Read)
             .query::<Query>()
             .answers_as(200, EVENTS, "The events, until the run is over.")
@@ -39,18 +37,18 @@ pub fn routes() -> Vec<Resource> {
     })]
 }
 
-/// The query of a log that is followed.
+/// The query of a followed log.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// Only what follows the line of this id; the header `Last-Event-ID` says the same and goes before it.
+    /// Only lines after the one with this id; the header `Last-Event-ID` means the same and takes precedence.
     after: Option<i64>,
     /// Only this level and worse: trace, debug, info, warning, error, critical, or 0 to 5.
     #[schemars(regex(pattern = "^([0-5]|trace|debug|info|warning|error|critical)$"))]
     level: Option<String>,
-    /// Only lines that contain this, without case.
+    /// Only lines that contain this text, ignoring case.
     text: Option<String>,
-    /// Seconds after which the answer ends, also if the run does not; 0: it ends with what there is now.
+    /// Seconds until the response ends even if the run has not; 0: it ends after the lines that exist now.
     #[schemars(range(min = 0.0, max = MOST_WAIT))]
     wait: Option<f64>,
 }
@@ -61,9 +59,9 @@ pub async fn follow(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
     let most = match wait {
         None => None,
         Some(seconds) if (0.0..=MOST_WAIT).contains(&seconds) => Some(Duration::from_secs_f64(seconds)),
-        Some(_) => return Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
+        Some(_) => return Err(Problem::invalid("wait", format!("must be 0 to {MOST_WAIT} seconds")).into()),
     };
-    // What is no number is another server's: the log is sent from its beginning.
+    // Not a number: the id comes from another server, so the log is sent from its beginning.
     let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let filter = LogFilter { after: last.or(after), level, text, ..LogFilter::default() };
     let events = edge.service.follow_logs(id(&edge, &request, "id").await?, filter, most).await?;
@@ -71,7 +69,7 @@ pub async fn follow(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
     Ok(HttpResponse::Ok()
         .content_type(EVENTS)
         .insert_header((CACHE_CONTROL, "no-store"))
-        // A proxy that gathers answers would keep the lines from who waits for them.
+        // A buffering proxy would hold the lines back.
         .insert_header(("X-Accel-Buffering", "no"))
         .streaming(body))
 }
@@ -89,13 +87,13 @@ fn written(event: &LogEvent) -> Bytes {
 }
 
 fn write_line(out: &mut String, line: &LogLine) {
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "id: {}", line.id);
     write_event(out, "line", line);
 }
 
 fn write_event(out: &mut String, name: &str, data: &impl Serialize) {
-    // JSON has no line ends of its own.
+    // Compact JSON has no line breaks.
     let data = serde_json::to_string(data).unwrap_or_default();
     let _ = write!(out, "event: {name}\ndata: {data}\n\n");
 }

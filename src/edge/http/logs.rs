@@ -19,27 +19,27 @@ use std::time::Duration;
 
 /// Seconds that a call may wait for a line.
 const MOST_WAIT: f64 = 30.0;
-/// The largest body: a thousand of the longest lines, and what JSON makes of them.
+/// The largest body: a thousand lines of full length, with the overhead of JSON.
 const MOST_BODY: usize = 10 * MAX_JSON;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs/{id}/logs")
             .get(read, |op| {
                 op.named("readLogs")
-                    .says("What was said of a run, in the order in which it came. It can be waited for.")
+                    .says("The log of a run, in the order of arrival. The call can wait for new lines.")
                     .needs(Need::Read)
                     .query::<Query>()
-                    .answers::<LogPage>(200, "The lines, and where they go on.")
+                    .answers::<LogPage>(200, "The lines, and the position to continue at.")
                     .may_fail(&[422])
             })
             .post(append, |op| {
                 op.named("appendLogs")
-                    .says("A worker has something to say of a run.")
+                    .says("A worker appends lines to the log of a run.")
                     .needs(Need::Worker)
                     .body::<Vec<LogInput>>()
-                    .answers::<LogAccepted>(200, "How much is kept.")
+                    .answers::<LogAccepted>(200, "The number of stored lines.")
                     .may_fail(&[409, 422])
             }),
     ]
@@ -49,21 +49,21 @@ pub fn routes() -> Vec<Resource> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// Only what follows the line of this id.
+    /// Only lines after the one with this id.
     after: Option<i64>,
     /// Only this level and worse: trace, debug, info, warning, error, critical, or 0 to 5.
     #[schemars(regex(pattern = "^([0-5]|trace|debug|info|warning|error|critical)$"))]
     level: Option<String>,
-    /// Only lines that contain this, without case.
+    /// Only lines that contain this text, ignoring case.
     text: Option<String>,
-    /// Only lines of this instant and later.
+    /// Only lines at this time or later.
     since: Option<Timestamp>,
-    /// Only lines of this instant and earlier.
+    /// Only lines at this time or earlier.
     until: Option<Timestamp>,
-    /// Seconds to wait for a line if there is none and the run is not over, at most 30.
+    /// Seconds to wait for a line if there is none and the run has not ended, at most 30.
     #[schemars(range(min = 0.0, max = MOST_WAIT))]
     wait: Option<f64>,
-    /// At most so many; 50 unless said.
+    /// Maximum number of lines, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -74,7 +74,7 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest, query: web::Query
     let wait = match wait {
         None => Duration::ZERO,
         Some(seconds) if (0.0..=MOST_WAIT).contains(&seconds) => Duration::from_secs_f64(seconds),
-        Some(_) => return Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
+        Some(_) => return Err(Problem::invalid("wait", format!("must be 0 to {MOST_WAIT} seconds")).into()),
     };
     let filter = LogFilter { after, level, text, since, until, limit: limit(asked)?, wait };
     Ok(HttpResponse::Ok().json(edge.service.logs(id(&edge, &request, "id").await?, filter).await?))

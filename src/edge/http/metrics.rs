@@ -1,4 +1,4 @@
-//! `/metrics`, and how late the fires of a job are.
+//! `/metrics`, and the lateness of a job's fires.
 
 use crate::edge::Edge;
 use crate::edge::auth::Need;
@@ -9,19 +9,19 @@ use crate::protocol::exposition::Exposition;
 use crate::protocol::management::Lateness;
 use actix_web::{HttpRequest, HttpResponse, web};
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/metrics").get(metrics, |op| {
-            op.named("readMetrics").says("Numbers in the text format of Prometheus.").needs(Need::Read).answers_as(
+            op.named("readMetrics").says("Metrics in the text format of Prometheus.").needs(Need::Read).answers_as(
                 200,
                 "text/plain",
-                "The numbers.",
+                "The metrics.",
             )
         }),
         resource("/api/v1/jobs/{id}/lateness").get(lateness, |op| {
             op.named("readLateness")
-                .says("How late the latest planned runs of a job began.")
+                .says("The lateness of the most recent scheduled runs of a job.")
                 .needs(Need::Read)
                 .answers::<Lateness>(200, "In milliseconds.")
         }),

@@ -1,4 +1,4 @@
-//! HTTP, by noun.
+//! HTTP handlers, one module per resource.
 
 pub mod alerts;
 pub mod brokers;
@@ -28,16 +28,16 @@ pub mod workers;
 use super::error::Failure;
 use crate::protocol::problem::Problem;
 
-/// Items of a page, if the caller does not say.
+/// Items per page by default.
 const PAGE: usize = 50;
-/// Items of a page at most.
+/// Largest number of items per page.
 const MOST: usize = 1_000;
 
-/// The limit of a list.
+/// The page size of a list.
 fn limit(asked: Option<usize>) -> Result<usize, Failure> {
     match asked {
         None => Ok(PAGE),
         Some(n) if (1..=MOST).contains(&n) => Ok(n),
-        Some(_) => Err(Problem::invalid("limit", format!("1 to {MOST} is expected")).into()),
+        Some(_) => Err(Problem::invalid("limit", format!("must be 1 to {MOST}")).into()),
     }
 }

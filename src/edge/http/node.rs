@@ -1,4 +1,4 @@
-//! `/node/heartbeat` and `/node/block`: the seeds' road for nodes.
+//! `/node/heartbeat` and `/node/block`: the HTTP transport of the seeds for nodes without a socket.
 
 use crate::actors::service::NodeMeeting;
 use crate::domain::ids::{NodeId, PeerId};
@@ -21,28 +21,28 @@ use bytes::Bytes;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The longest texts that a node's facts may hold, in characters.
+/// The longest text in a node's facts, in characters.
 const MOST: usize = 50;
-/// Blocks that a node without a socket holds at once, since it does not say how many it takes.
+/// Blocks that a node without a socket holds at once; it does not report a capacity.
 const HTTP_NODE_BLOCKS: u32 = 5;
 
-/// Bytes from which on a report is large.
+/// Reports of at least this many bytes count as large.
 const LARGE_REPORT: usize = 1 << 20;
-/// Large reports that are taken at a time, in KiB; one that is larger than all of it is taken alone.
+/// Large reports that are accepted at a time, in KiB; a report larger than that is accepted alone.
 const LARGE_REPORTS_KIB: u32 = 64 << 10;
-/// How long a large report waits for others, before its node is asked to come again.
+/// How long a large report waits for others; then its node must retry later.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 static LARGE_REPORTS: Semaphore = Semaphore::const_new(LARGE_REPORTS_KIB as usize);
-/// How many times the size of a report in JSON it takes to make a pack of it.
+/// Memory for packing a JSON report, as a multiple of its size.
 const PACKING: usize = 2;
 
-/// This room's part of the route table: the seeds' addresses, with the prefix of 002's code and without.
+/// Routes of this module: the addresses of the seeds, with the prefix of 002's code and without.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/node/heartbeat").also_at("/api/node/heartbeat").post(heartbeat, |op| {
             op.named("beat")
-                .says("A node without a socket says who and how it is, and gets a block or nothing.")
+                .says("Heartbeat of a node without a socket: it sends its facts and gets a block or nothing.")
                 .needs(Need::Agent)
                 .body::<HeartbeatCall>()
                 .answers::<Block>(200, "A block to download.")
@@ -51,32 +51,32 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/node/block").also_at("/api/node/block").post(block, |op| {
             op.named("reportBlock")
-                .says("A node reports what became of a block. The answer is given when it is on disk.")
+                .says("A node reports the result of a block. The response comes when the report is on disk.")
                 .needs(Need::Agent)
                 .body_or_bulk::<BlockReport>()
-                .answers::<Reported>(200, "It is taken.")
+                .answers::<Reported>(200, "The report is stored.")
                 .may_fail(&[404, 409, 422])
         }),
     ]
 }
 
-/// Checks what a node says of itself.
+/// Checks the facts that a node reports about itself.
 ///
 /// # Errors
-/// Names the fact that is too long.
+/// A fact is too long; the problem names it.
 pub fn check_facts(facts: &NodeFacts) -> Result<(), Problem> {
     let texts =
         [("nodeType", &facts.node_type), ("ip", &facts.ip_address), ("group", &facts.group), ("operatingSystem", &facts.operating_system)];
     if facts.name.as_deref().is_some_and(|name| !is_name(name)) {
-        return Err(Problem::invalid("name", format!("a node's name has 1 to {MOST_NAME} characters, none of them a control character")));
+        return Err(Problem::invalid("name", format!("must be 1 to {MOST_NAME} characters without control characters")));
     }
     match texts.iter().find(|(_, text)| text.chars().count() > MOST) {
-        Some((name, _)) => Err(Problem::invalid(*name, format!("at most {MOST} characters are taken"))),
+        Some((name, _)) => Err(Problem::invalid(*name, format!("must be at most {MOST} characters"))),
         None => Ok(()),
     }
 }
 
-/// Where a call came from.
+/// The address of the caller.
 #[must_use]
 pub fn address_of(request: &HttpRequest) -> String {
     request.peer_addr().map_or_else(String::new, |addr| addr.ip().to_string())
@@ -97,7 +97,7 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
         memory: call.memory.unwrap_or(0),
         max_process_count: HTTP_NODE_BLOCKS,
         max_sites: None,
-        // A program is told to a node, and this one only calls.
+        // Programs are sent over a socket, which this node does not have.
         max_programs: Some(0),
     };
     check_facts(&facts)?;
@@ -112,7 +112,7 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
 /// `POST /node/block`
 pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let caller = allow(&edge, &request, Need::Agent)?;
-    // Held until it is answered: till then its bytes are in memory.
+    // Held until the call is answered: its bytes are in memory until then.
     let _room = room_for(&request).await?;
     let bulk = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|kind| kind.starts_with(BULK));
     let body = read(&request, payload, if bulk { MAX_REPORT } else { MAX_JSON_REPORT }).await?;
@@ -125,7 +125,7 @@ pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Pa
     Ok(HttpResponse::Ok().json(edge.service.report(index, pack).await?))
 }
 
-/// Waits until there is memory for a report that says that it is large; small ones do not wait.
+/// Waits until there is memory for a report that declares a large size; small reports do not wait.
 async fn room_for(request: &HttpRequest) -> Result<Option<SemaphorePermit<'static>>, Problem> {
     let length: usize = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok()).unwrap_or(0);
     if length < LARGE_REPORT {
@@ -134,11 +134,11 @@ async fn room_for(request: &HttpRequest) -> Result<Option<SemaphorePermit<'stati
     let kib = u32::try_from(length >> 10).unwrap_or(u32::MAX).min(LARGE_REPORTS_KIB);
     match tokio::time::timeout(PATIENCE, LARGE_REPORTS.acquire_many(kib)).await {
         Ok(Ok(permit)) => Ok(Some(permit)),
-        _ => Err(Problem::busy("other large reports are being taken")),
+        _ => Err(Problem::busy("other large reports are being processed; retry later")),
     }
 }
 
-/// Makes a pack of a report in JSON.
+/// Packs a JSON report.
 fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
     let report: BlockReport = read_object(body)?;
     let index = Index {
@@ -158,7 +158,7 @@ fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
                 .map_err(|e| Problem::invalid(format!("results[{i}].content"), format!("not base64: {e}")))?,
             (None, Some(text)) => text.into_bytes(),
             (None, None) => Vec::new(),
-            (Some(_), Some(_)) => return Err(Problem::invalid(format!("results[{i}]"), "a body is either content or text")),
+            (Some(_), Some(_)) => return Err(Problem::invalid(format!("results[{i}]"), "must have either `content` or `text`, not both")),
         };
         let entry = Entry {
             request_id: result.request_id,
@@ -179,10 +179,10 @@ fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
     Ok((index, Bytes::from(builder.finish())))
 }
 
-/// A node's id, for who has only the text.
+/// Parses the id of a node.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a node id.
 pub fn node_id(text: &str) -> Result<NodeId, Problem> {
     text.parse().map_err(|e: crate::domain::ids::InvalidId| Problem::malformed(e.to_string()).at("nodeid"))
 }

@@ -15,15 +15,15 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What the path takes for a node.
+/// How a path names a node.
 const NODE: &str = "The node: its id, its number, its name, or digits that its id begins or ends with (at least 4).";
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/nodes").get(list, |op| {
             op.named("listNodes")
-                .says("Lists all nodes that were ever there.")
+                .says("Lists all nodes ever seen.")
                 .needs(Need::Read)
                 .answers::<Page<NodeOutput>>(200, "The nodes.")
         }),
@@ -32,21 +32,21 @@ pub fn routes() -> Vec<Resource> {
             .get(read, |op| op.named("readNode").says("A node.").needs(Need::Read).answers::<NodeOutput>(200, "The node."))
             .delete(remove, |op| {
                 op.named("removeNode")
-                    .says("Forgets a node and all that it said. One that is there is refused, or told to end if `force` says so.")
+                    .says("Removes a node and its status history. A connected node is not removed unless `force` is set, which also shuts it down.")
                     .needs(Need::Admin)
                     .query::<RemoveQuery>()
-                    .answers_nothing(204, "It is gone.")
+                    .answers_nothing(204, "The node is removed.")
                     .may_fail(&[409])
             }),
         resource("/api/v1/nodes/{id}/enable").text("id", NODE).post(enable, |op| {
             op.named("enableNode")
-                .says("Gives a node work again, whatever it was told before.")
+                .says("Enables a node: it gets work again, whatever order it had before.")
                 .needs(Need::Admin)
                 .answers::<NodeOutput>(200, "The node.")
         }),
         resource("/api/v1/nodes/{id}/disable").text("id", NODE).post(disable, |op| {
             op.named("disableNode")
-                .says("Gives a node no more work. It finishes what it has.")
+                .says("Stops sending work to a node. It finishes its current work.")
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
@@ -54,7 +54,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/drain").text("id", NODE).post(drain, |op| {
             op.named("drainNode")
-                .says("Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing.")
+                .says("Stops sending work to a node. It finishes its current work and exits. It gets no work until it is enabled.")
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
@@ -62,7 +62,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/exit").text("id", NODE).post(exit, |op| {
             op.named("exitNode")
-                .says("Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled.")
+                .says("Shuts down a node's agent and its programs. The order is repeated at every connection until the node is enabled.")
                 .needs(Need::Admin)
                 .body_or_nothing::<Reason>()
                 .answers::<NodeOutput>(200, "The node.")
@@ -70,7 +70,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/nodes/{id}/statuses").text("id", NODE).also_at("/api/v1/nodes/{id}/status").get(statuses, |op| {
             op.named("listNodeStatuses")
-                .says("What a node said in its heartbeats, newest first.")
+                .says("Lists the status of a node from its heartbeats, newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<NodeStatusOutput>>(200, "The statuses.")
@@ -79,7 +79,7 @@ pub fn routes() -> Vec<Resource> {
     ]
 }
 
-/// The node that the path means.
+/// The node that the path names.
 async fn node(edge: &Edge, request: &HttpRequest) -> Result<NodeId, Failure> {
     let text = request.match_info().get("id").unwrap_or_default();
     Ok(edge.service.node_meant(text).await.map_err(|problem| problem.at("id"))?)
@@ -99,7 +99,7 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveQuery {
-    /// Also if it is there.
+    /// Also remove a connected node.
     #[serde(default)]
     force: bool,
 }
@@ -112,17 +112,17 @@ pub async fn remove(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Why.
+/// The body of an order.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
-    /// For people.
+    /// A text for people.
     #[serde(default)]
     #[schemars(length(max = MOST_REASON))]
     reason: Option<String>,
 }
 
-/// Characters of a reason.
+/// The longest reason, in characters.
 const MOST_REASON: usize = 500;
 
 async fn set_work(
@@ -134,7 +134,7 @@ async fn set_work(
 ) -> Result<HttpResponse, Failure> {
     let Reason { reason } = json_or_default(&request, payload).await?;
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MOST_REASON) {
-        return Err(Problem::invalid("reason", format!("at most {MOST_REASON} characters are taken")).into());
+        return Err(Problem::invalid("reason", format!("must be at most {MOST_REASON} characters")).into());
     }
     Ok(HttpResponse::Ok().json(edge.service.set_node_work(node(&edge, &request).await?, work, reason, caller.name).await?))
 }
@@ -163,11 +163,11 @@ pub async fn exit(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, p
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// Only those of this instant and later.
+    /// Only statuses at this time or later.
     from: Option<Timestamp>,
-    /// Only those of this instant and earlier.
+    /// Only statuses at this time or earlier.
     to: Option<Timestamp>,
-    /// How many; 50 unless said.
+    /// Maximum number of statuses, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }

@@ -20,28 +20,30 @@ use std::io::{self, Read};
 
 /// Bytes of a file that are read or written at once.
 const PIECE: usize = 256 * 1024;
-/// Characters of a name and of a media type.
+/// The longest name and the longest media type, in characters.
 const NAME: usize = 200;
-/// The media type of what says none.
+/// The default media type.
 const BYTES: &str = "application/octet-stream";
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/packages")
             .get(list, |op| {
-                op.named("listPackages")
-                    .says("Lists the packages that the broker keeps, the newest first.")
-                    .needs(Need::Read)
-                    .answers::<Page<PackageOutput>>(200, "The packages.")
+                op.named("listPackages").says("Lists the packages that the broker stores, newest first.").needs(Need::Read).answers::<Page<
+                    PackageOutput,
+                >>(
+                    200,
+                    "The packages.",
+                )
             })
             .post(push, |op| {
                 op.named("pushPackage")
-                    .says("Keeps a package: a zip or a tar.gz, its bytes as the body. The same bytes again change nothing.")
+                    .says("Stores a package: a zip or a tar.gz, as the body. Sending the same bytes again changes nothing.")
                     .needs(Need::Admin)
                     .query::<Query>()
                     .body_as_bytes()
-                    .answers::<PackageOutput>(200, "It is kept.")
+                    .answers::<PackageOutput>(200, "The package is stored.")
                     .may_fail(&[400, 413, 422])
             }),
         resource("/api/v1/packages/{sha256}")
@@ -51,9 +53,9 @@ pub fn routes() -> Vec<Resource> {
             })
             .delete(remove, |op| {
                 op.named("removePackage")
-                    .says("Forgets a package that no job and no open run uses.")
+                    .says("Deletes a package that no job and no open run uses.")
                     .needs(Need::Admin)
-                    .answers_nothing(204, "It is gone.")
+                    .answers_nothing(204, "The package is deleted.")
                     .may_fail(&[409])
             }),
     ]
@@ -63,7 +65,7 @@ pub fn routes() -> Vec<Resource> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// What it is called, for people.
+    /// A name for people.
     #[schemars(length(max = NAME))]
     name: Option<String>,
 }
@@ -85,10 +87,10 @@ pub async fn push(
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let media_type = header(CONTENT_TYPE).unwrap_or(BYTES).to_owned();
     if name.as_ref().is_some_and(|name| name.chars().count() > NAME || name.chars().any(char::is_control)) {
-        return Err(Problem::invalid("name", format!("at most {NAME} characters, none of them a control character, are taken")).into());
+        return Err(Problem::invalid("name", format!("must be at most {NAME} characters without control characters")).into());
     }
     if media_type.len() > NAME {
-        return Err(Problem::invalid("content-type", format!("at most {NAME} characters are taken")).into());
+        return Err(Problem::invalid("content-type", format!("must be at most {NAME} characters")).into());
     }
     let declared = header(CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if declared.is_some_and(|length| length > MAX_PACKAGE) {
@@ -105,7 +107,7 @@ pub async fn push(
         }
     }
     if is_empty {
-        return Err(Problem::malformed("the body is the package: it is empty").into());
+        return Err(Problem::malformed("the body is empty: send the bytes of the package").into());
     }
     let incoming = incoming.take(piece.freeze()).await?;
     Ok(HttpResponse::Ok().json(edge.service.keep_package(incoming, name, media_type, caller.name).await?))
@@ -127,16 +129,16 @@ pub async fn remove(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpR
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// What stands in the path; anything but a hash is the name of no package, and of no file either.
+/// The hash in the path; any other text names no package, and so no file either.
 fn hash(request: &HttpRequest) -> Result<&str, Problem> {
     let text = request.match_info().get("sha256").unwrap_or_default();
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Problem::not_found(format!("there is no package {text}: its SHA-256 is 64 hexadecimal digits")));
+        return Err(Problem::not_found(format!("there is no package {text}: a package is named by its SHA-256, 64 hexadecimal digits")));
     }
     Ok(text)
 }
 
-/// A file, piece by piece; each is read beside the server's threads.
+/// Streams a file piece by piece; each piece is read outside the server threads.
 fn pieces(file: File) -> impl futures_util::Stream<Item = Result<Bytes, io::Error>> {
     stream::unfold(Some(file), |file| async move {
         let mut file = file?;
@@ -148,7 +150,7 @@ fn pieces(file: File) -> impl futures_util::Stream<Item = Result<Bytes, io::Erro
             Ok(Ok((piece, _))) if piece.is_empty() => None,
             Ok(Ok((piece, file))) => Some((Ok(Bytes::from(piece)), Some(file))),
             Ok(Err(error)) => Some((Err(error), None)),
-            Err(_) => Some((Err(io::Error::other("the reading of a file panicked")), None)),
+            Err(_) => Some((Err(io::Error::other("reading the file panicked")), None)),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/jobs/…` as far as it speaks of time: previews, the ledger, reasons, changes.
+//! `/api/v1/jobs/…` about schedules: previews, the fire history, explanations, changes.
 
 use super::limit;
 use crate::actors::service::FireFilter;
@@ -16,28 +16,28 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/preview").post(preview, |op| {
             op.named("previewSchedule")
-                .says("What a schedule that is not stored would do.")
+                .says("Previews the fires of a schedule without storing it.")
                 .needs(Need::Read)
                 .body::<PreviewInput>()
-                .answers::<PreviewOutput>(200, "The fires that would come.")
+                .answers::<PreviewOutput>(200, "The fires that the schedule would make.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/jobs/{id}/next").get(next, |op| {
             op.named("listNextFires")
-                .says("What the plan of a job will do, as things stand.")
+                .says("Lists the next fires of a job, as its schedule stands now.")
                 .needs(Need::Read)
                 .query::<NextQuery>()
-                .answers::<PreviewOutput>(200, "The fires that come.")
+                .answers::<PreviewOutput>(200, "The next fires.")
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/jobs/{id}/fires").get(fires, |op| {
             op.named("listFires")
-                .says("The ledger of a job: what became of each planned instant, the newest first.")
+                .says("The ledger of a job: the outcome of each scheduled time, newest first.")
                 .needs(Need::Read)
                 .query::<FiresQuery>()
                 .answers::<Page<FireOutput>>(200, "A page of rows.")
@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/why").get(why, |op| {
             op.named("explainFire")
-                .says("Why an instant made a run of a job, or none.")
+                .says("Explains why a time made a run of a job, or none.")
                 .needs(Need::Read)
                 .query::<WhyQuery>()
                 .answers::<WhyOutput>(200, "The reason.")
@@ -53,7 +53,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/{id}/history").get(history, |op| {
             op.named("listChangesOfJob")
-                .says("The changes of a job, the newest first: who, when, what to.")
+                .says("The changes of a job, newest first: who, when, and the new values.")
                 .needs(Need::Read)
                 .query::<PageQuery>()
                 .answers::<Page<JobChange>>(200, "A page of changes.")
@@ -61,7 +61,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/changes").get(changes, |op| {
             op.named("listChanges")
-                .says("The changes of all jobs, the newest first.")
+                .says("The changes of all jobs, newest first.")
                 .needs(Need::Read)
                 .query::<PageQuery>()
                 .answers::<Page<JobChange>>(200, "A page of changes.")
@@ -74,10 +74,10 @@ pub fn routes() -> Vec<Resource> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextQuery {
-    /// At most so many, 1 to 1,000; 5 if absent.
+    /// Maximum number of fires, 1 to 1,000; 5 if absent.
     #[schemars(range(min = 1, max = 1_000))]
     count: Option<usize>,
-    /// Fires after this instant.
+    /// Only fires after this time.
     after: Option<Timestamp>,
 }
 
@@ -86,7 +86,7 @@ pub async fn next(edge: web::Data<Edge>, request: HttpRequest, query: web::Query
     Ok(HttpResponse::Ok().json(edge.service.next_fires(id(&edge, &request, "id").await?, query.count, query.after).await?))
 }
 
-/// `POST /api/v1/jobs/preview`: it changes nothing, so whoever may look may ask.
+/// `POST /api/v1/jobs/preview`: it changes nothing, so read permission is enough.
 pub async fn preview(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.service.preview(json(&request, payload).await?)?))
 }
@@ -95,16 +95,16 @@ pub async fn preview(edge: web::Data<Edge>, request: HttpRequest, payload: web::
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FiresQuery {
-    /// Only those of this instant and later.
+    /// Only entries at this time or later.
     from: Option<Timestamp>,
-    /// Only those of this instant and earlier.
+    /// Only entries at this time or earlier.
     to: Option<Timestamp>,
-    /// Only fired, skipped, missed or merged ones.
+    /// Only entries with this verdict: fired, skipped, missed or merged.
     verdict: Option<String>,
-    /// The `nextCursor` of the page before: milliseconds since 1970.
+    /// `nextCursor` of the previous page: milliseconds since 1970.
     #[schemars(regex(pattern = "^-?[0-9]{1,15}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -116,17 +116,17 @@ pub async fn fires(edge: web::Data<Edge>, request: HttpRequest, query: web::Quer
     Ok(HttpResponse::Ok().json(edge.service.fires(id(&edge, &request, "id").await?, filter).await?))
 }
 
-/// The query of a reason.
+/// The query of an explanation.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhyQuery {
-    /// The instant that is asked about; it has to be there.
+    /// The time to explain; required.
     at: Option<Timestamp>,
 }
 
 /// `GET /api/v1/jobs/{id}/why`
 pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<WhyQuery>) -> Result<HttpResponse, Failure> {
-    let at = query.at.ok_or_else(|| Problem::invalid("at", "which instant is meant?"))?;
+    let at = query.at.ok_or_else(|| Problem::invalid("at", "it is required: the time to explain"))?;
     Ok(HttpResponse::Ok().json(edge.service.why(id(&edge, &request, "id").await?, at).await?))
 }
 
@@ -134,10 +134,10 @@ pub async fn why(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PageQuery {
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }

@@ -1,7 +1,7 @@
-//! The portal: pages on which people look at jobs, runs, workers and nodes, and manage them.
+//! The portal: web pages to view and manage jobs, runs, workers and nodes.
 //!
-//! It is a client of the public API like any other: what is served here is the same for everybody and says nothing of the
-//! broker. What the pages show they ask for, with the token that their reader gives them.
+//! It is an ordinary client of the public API: the files served here are the same for everybody and contain no data of the broker. The
+//! pages load their data with the token that their user enters.
 
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
@@ -15,8 +15,8 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
-/// Nothing but what comes from here is loaded, no script stands in a page, and no text becomes HTML: names, arguments and
-/// logs are other people's.
+/// Only files of this server are loaded, pages contain no inline script, and text never becomes HTML: names, arguments and logs come from
+/// other people.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -60,17 +60,17 @@ static FILES: [File; 23] = files![
     "workers.js" SCRIPT,
 ];
 
-/// This room's part of the route table; the page itself is at `/`, which nodes' sockets share.
+/// Routes of this module; the page itself is at `/`, which is also the address of nodes' sockets.
 pub fn routes() -> Vec<Resource> {
     vec![resource("/portal/{file}").text("file", "The name of a file of the portal: `main.js`.").get(file, |op| {
         op.named("readPortalFile")
             .is_public()
-            .says("A file of the pages at `/`: a script, the style, the icon. They say nothing of the broker, so no token is asked for.")
+            .says("A file of the pages at `/`: a script, the style, the icon. They contain no data of the broker, so no token is needed.")
             .answers_as(200, "text/javascript", "The file.")
             .or_as("text/css")
             .or_as(IMAGE)
             .with_header("ETag", "Changes with the file.")
-            .answers_nothing(304, "It is the one that `If-None-Match` names.")
+            .answers_nothing(304, "The file matches `If-None-Match`.")
     })]
 }
 
@@ -92,7 +92,7 @@ fn answer(request: &HttpRequest, file: &File) -> HttpResponse {
     let known = request.headers().get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let is_known = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag || one.trim() == "*"));
     let mut out = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
-    // Asked for each time, so that a newer broker's pages are seen at once and no two versions of them meet.
+    // The browser revalidates each time, so that pages of a newer broker show at once and two versions are never mixed.
     out.insert_header((ETAG, etag)).insert_header((CACHE_CONTROL, "no-cache"));
     out.insert_header(("Content-Security-Policy", POLICY)).insert_header(("X-Content-Type-Options", "nosniff"));
     out.insert_header(("Referrer-Policy", "no-referrer")).insert_header(("Cross-Origin-Resource-Policy", "same-origin"));
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// The policy of the page stops it, but where it is written nobody should have to count on that.
+    /// The Content-Security-Policy blocks it, but the source should not rely on that.
     #[test]
     fn nothing_becomes_html() {
         for file in FILES.iter().chain([&PAGE]) {

@@ -26,14 +26,14 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The longest that a call is kept waiting.
+/// The longest time a call may wait, in seconds.
 pub(super) const MOST_WAIT: f64 = 60.0;
-/// Blocks in one answer at most.
+/// Largest number of blocks in one response.
 const MOST_BLOCKS: usize = 64;
-/// Bytes of an answer in plain JSON; a block that is larger comes alone.
+/// Bytes of a plain JSON response; a larger block is sent alone.
 const MOST_PLAIN: usize = 1 << 20;
 
-/// This room's part of the route table: the seeds' addresses, with the prefix of 002's code and without.
+/// Routes of this module: the addresses of the seeds, with the prefix of 002's code and without.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/requestqueue/{identity}")
@@ -41,35 +41,35 @@ pub fn routes() -> Vec<Resource> {
             .get(poll, |op| {
                 op.named("pollBlocks")
                     .only_leader()
-                    .says("Takes finished blocks of a run. The bulk form is described in docs/protocol.md.")
+                    .says("Delivers finished blocks of a run. The bulk form is described in docs/protocol.md.")
                     .needs(Need::Worker)
                     .query::<Query>()
                     .answers_or_bulk::<Polled>(200, "A block, or several if `max` is given.")
                     .with_header(RUN_STATE_HEADER, "The state of the run.")
-                    .answers_nothing(204, "None was finished in the time.")
-                    .with_header(RUN_STATE_HEADER, "The state of the run: when it is over, none will come.")
+                    .answers_nothing(204, "No block was finished within the wait time.")
+                    .with_header(RUN_STATE_HEADER, "The state of the run. If the run has ended, no more blocks come.")
                     .may_fail(&[409, 422])
             })
             .post(push, |op| {
                 op.named("pushRequests")
-                    .says("Pushes requests into the queue of a run. One that the run has seen is not taken twice.")
+                    .says("Pushes requests into the queue of a run. A request that the run has already seen is not added again.")
                     .needs(Need::Worker)
                     .body::<PushInput>()
-                    .answers::<Pushed>(200, "They are on disk.")
+                    .answers::<Pushed>(200, "The requests are on disk.")
                     .may_fail(&[409, 422])
             }),
         resource("/requestqueue/{identity}/ack").also_at("/api/requestqueue/{identity}/ack").post(ack, |op| {
             op.named("acknowledgeBlocks")
-                .says("Closes blocks and pushes what follows from them, in one transaction.")
+                .says("Acknowledges blocks and pushes their follow-up requests, in one transaction.")
                 .needs(Need::Worker)
                 .body::<AckCall<Request>>()
-                .answers::<Pushed>(200, "It is on disk.")
+                .answers::<Pushed>(200, "The changes are on disk.")
                 .may_fail(&[409, 422])
         }),
     ]
 }
 
-/// Requests: alone, or as a member of an object.
+/// Requests: a plain array, or a member of an object.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema counts: a push is checked where it stands")]
@@ -78,7 +78,7 @@ enum PushInput {
     Object { requests: Vec<Request> },
 }
 
-/// One block, or as many as were asked for.
+/// One block, or a list of blocks if `max` was given.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema counts")]
@@ -107,28 +107,28 @@ pub async fn ack(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payl
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// Seconds to wait for a block; 0 unless said.
+    /// Seconds to wait for a block, 0 by default.
     #[schemars(range(min = 0.0, max = MOST_WAIT))]
     wait: Option<f64>,
-    /// Blocks at most; if it is given the answer is a list.
+    /// Maximum number of blocks; if it is given the response is a list.
     #[schemars(range(min = 1, max = MOST_BLOCKS))]
     max: Option<usize>,
-    /// Who polls: if it is lost, its blocks go to others at once.
+    /// The worker that polls: if it is lost, its blocks go to other workers at once.
     worker: Option<WorkerId>,
-    /// Ids of blocks that are done, with commas; or `auto`: what is delivered counts as done.
+    /// Ids of blocks to acknowledge, separated by commas; or `auto`: delivered blocks are acknowledged at once.
     #[schemars(regex(pattern = "^(auto|([0-9a-fA-F]{32}(,[0-9a-fA-F]{32})*)?)$"))]
     ack: Option<String>,
 }
 
-/// Seconds that a caller wants to wait.
+/// Parses the seconds that a caller wants to wait.
 ///
 /// # Errors
-/// More than is allowed, or less than nothing.
+/// The value is negative or above the limit.
 pub fn wait_of(seconds: Option<f64>) -> Result<Duration, Failure> {
     match seconds {
         None => Ok(Duration::ZERO),
         Some(s) if (0.0..=MOST_WAIT).contains(&s) => Ok(Duration::from_secs_f64(s)),
-        Some(_) => Err(Problem::invalid("wait", format!("0 to {MOST_WAIT} seconds are expected")).into()),
+        Some(_) => Err(Problem::invalid("wait", format!("must be 0 to {MOST_WAIT} seconds")).into()),
     }
 }
 
@@ -141,14 +141,14 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
     let wait = wait_of(query.wait)?;
     let max = query.max.unwrap_or(1);
     if !(1..=MOST_BLOCKS).contains(&max) {
-        return Err(Problem::invalid("max", format!("1 to {MOST_BLOCKS} is expected")).into());
+        return Err(Problem::invalid("max", format!("must be 1 to {MOST_BLOCKS}")).into());
     }
     let auto_ack = query.ack.as_deref() == Some("auto");
     if let Some(list) = query.ack.as_deref().filter(|list| !auto_ack && !list.is_empty()) {
         let acks: Result<Vec<BlockId>, _> = list.split(',').map(str::parse).collect();
         let acks = acks.map_err(|e| Problem::malformed(e.to_string()).at("ack"))?;
         match edge.service.push(identity, acks, RequestBatch::default()).await {
-            // It was the last one that was missing, and this is a repetition.
+            // This call repeats an acknowledgement of the last open block.
             Err(problem) if problem.kind == "/problems/run-over" => {}
             other => drop(other?),
         }
@@ -174,14 +174,14 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
     Ok(answer.content_type(ContentType::json()).body(Traced::new(text, receipt)))
 }
 
-/// Bytes of a block as plain JSON, more or less.
+/// Approximate bytes of a block as plain JSON.
 fn plain_size(block: &DeliveredBlock) -> usize {
     let bodies: usize =
         pack::read_index(&block.pack).map_or(0, |index| index.results.iter().map(|e| e.head as usize + e.body as usize * 4 / 3).sum());
     block.raw_length as usize + bodies
 }
 
-/// How many blocks go into one answer; one always does.
+/// Number of blocks that fit into one response; at least one.
 fn how_many_fit(blocks: &[DeliveredBlock]) -> usize {
     let mut bytes = 0;
     let fit = blocks.iter().take_while(|block| {
@@ -196,14 +196,14 @@ struct List<'a> {
     blocks: &'a [Block],
 }
 
-/// Blocks as plain JSON. What is large is unpacked beside the threads that serve.
+/// Blocks as plain JSON. Large ones are unpacked outside the server threads.
 async fn plain_text(identity: Identity, blocks: Vec<DeliveredBlock>, is_list: bool) -> Result<Vec<u8>, Problem> {
     let is_large = blocks.iter().map(plain_size).sum::<usize>() > MOST_PLAIN;
     let write = move || {
         let mut out = Vec::with_capacity(blocks.len());
         for block in &blocks {
             out.push(plain(identity, block).map_err(|problem| {
-                log::error!("a stored block cannot be read block_id={}: {problem}", block.block_id);
+                log::error!("cannot read a stored block block_id={}: {problem}", block.block_id);
                 Problem::internal()
             })?);
         }
@@ -233,7 +233,7 @@ struct Named {
     request_id: Fingerprint,
 }
 
-/// Unpacks a block for a client that wants plain JSON.
+/// Unpacks a block for a client that requested plain JSON.
 fn plain(identity: Identity, block: &DeliveredBlock) -> Result<Block, Problem> {
     let broken = |e: String| Problem::malformed(e);
     let text = zstd::bulk::decompress(&block.requests, block.raw_length as usize).map_err(|e| broken(e.to_string()))?;

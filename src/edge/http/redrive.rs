@@ -8,14 +8,14 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::redrive::{RedriveInput, RedrivenRuns};
 use actix_web::{HttpRequest, HttpResponse, web};
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![resource("/api/v1/runs/redrive").post(redrive, |op| {
         op.named("redriveRuns")
-            .says("Runs dead runs again: those that failed for good and that no other run repeats, of one job or of many.")
+            .says("Repeats dead runs of one or more jobs: runs that failed for good and that no other run repeats.")
             .needs(Need::Admin)
             .body_or_nothing::<RedriveInput>()
-            .answers::<RedrivenRuns>(200, "What became of each.")
+            .answers::<RedrivenRuns>(200, "The result for each run.")
             .may_fail(&[404, 409, 422])
     })]
 }

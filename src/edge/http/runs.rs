@@ -19,12 +19,12 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs").get(list, |op| {
             op.named("listRuns")
-                .says("Lists runs, newest first unless told otherwise.")
+                .says("Lists runs, by default newest first.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<RunOutput>>(200, "A page of runs.")
@@ -35,7 +35,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/stop").post(stop, |op| {
             op.named("stopRun")
                 .says(
-                    "Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered as it stands.",
+                    "Stops a run. Programs get a stop request, and are killed after their grace period; until then the response shows the current state.",
                 )
                 .needs(Need::Admin)
                 .answers::<RunOutput>(200, "The run.")
@@ -43,7 +43,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/retry").post(retry, |op| {
             op.named("retryRun")
-                .says("Runs what a run did once more, as a run of its own.")
+                .says("Repeats a run, as a new run.")
                 .needs(Need::Admin)
                 .answers::<RunOutput>(202, "The new run.")
                 .with_header("Location", "The address of the new run.")
@@ -51,16 +51,16 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/next").post(ask_next, |op| {
             op.named("askNext")
-                .says("A run says when its job is to be run next. This wins once over the plan.")
+                .says("A run sets the next fire of its job. This replaces the schedule once.")
                 .needs(Need::Worker)
                 .body::<AskInput>()
-                .answers::<NextFire>(200, "When the job comes next.")
+                .answers::<NextFire>(200, "The next fire of the job.")
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/runs/{id}/why").get(why, |op| {
             op.named("explainRun")
                 .only_leader()
-                .says("Why a run is where it is: what it waits for, who works at it, how it ended.")
+                .says("Explains the state of a run: what it waits for, which worker or node has it, or how it ended.")
                 .needs(Need::Read)
                 .answers::<WhyOutput>(200, "The reason.")
         }),
@@ -74,7 +74,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/instances").get(instances, |op| {
             op.named("listInstances")
-                .says("Lists the instances of a run: who has each of them, or had it last. A task that went to one worker has one; block runs and callbacks have none.")
+                .says("Lists the instances of a run, each with its current or last worker or node. A task that went to one worker has one; block runs and callbacks have none.")
                 .needs(Need::Read)
                 .query::<BlockQuery>()
                 .answers::<Page<InstanceOutput>>(200, "A page of instances.")
@@ -82,13 +82,13 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/status").get(status, |op| {
             op.named("readRunStatus")
-                .says("What each node did for a run. The sum comes first, without a node.")
+                .says("The statistics of each node for a run. The first row is the total and has no node.")
                 .needs(Need::Read)
-                .answers::<Vec<JobStatusOutput>>(200, "The sum, then a row for each node.")
+                .answers::<Vec<JobStatusOutput>>(200, "The total, then a row for each node.")
         }),
         resource("/api/v1/runs/{id}/start-returned").post(start_returned, |op| {
             op.named("startReturned")
-                .says("A worker has pushed the first requests of a run, or could not.")
+                .says("A worker reports that it pushed the first requests of a run, or that it failed to.")
                 .needs(Need::Worker)
                 .body_or_nothing::<StartReturned>()
                 .answers_nothing(204, "It is stored.")
@@ -103,26 +103,26 @@ pub fn routes() -> Vec<Resource> {
 pub struct Query {
     /// Only those whose id begins or ends with these 4 to 32 digits.
     id: Option<IdPart>,
-    /// Only of this state.
+    /// Only runs in this state.
     state: Option<RunState>,
-    /// Only of this job.
+    /// Only runs of this job.
     job_id: Option<JobId>,
-    /// Only of this kind.
+    /// Only runs of this kind.
     kind: Option<JobKind>,
-    /// Only of jobs that are in this group now.
+    /// Only runs of jobs that are in this group now.
     group: Option<String>,
-    /// Only those of this W3C trace: 32 hexadecimal digits.
+    /// Only runs of this W3C trace: 32 hexadecimal digits.
     trace_id: Option<TraceId>,
-    /// Only those made at this instant and later.
+    /// Only runs created at this time or later.
     from: Option<Timestamp>,
-    /// Only those made at this instant and earlier.
+    /// Only runs created at this time or earlier.
     to: Option<Timestamp>,
-    /// `-creationTime`, the newest first, unless it says `creationTime`.
+    /// `-creationTime` (newest first, the default) or `creationTime`.
     sort: Option<String>,
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -150,11 +150,11 @@ pub async fn retry(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) 
     Ok(HttpResponse::Accepted().insert_header(("Location", format!("/api/v1/runs/{}", run.identity))).json(run))
 }
 
-/// When a job comes next.
+/// The next fire of a job.
 #[derive(Debug, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextFire {
-    /// Absent: not, or not until a run has ended.
+    /// Absent: there is none, or none until a run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_fire: Option<Timestamp>,
 }
@@ -174,10 +174,10 @@ pub async fn why(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpResp
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockQuery {
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -203,7 +203,7 @@ pub async fn status(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpR
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartReturned {
-    /// Why there are none. The run fails.
+    /// Why there are no requests. The run fails.
     #[serde(default)]
     error: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! `/api/v1.0/job` and `/api/v1.0/callbackjob`: Scheduler.NET's own routes, for clients that were written for it; and
-//! `/api/v1.0/task/{id}`, by which such a scheduler calls back.
+//! `/api/v1.0/job` and `/api/v1.0/callbackjob`: the routes of Scheduler.NET, for clients that were written for it; and
+//! `/api/v1.0/task/{id}`, the callback address of such a scheduler.
 //!
-//! All that goes wrong is HTTP 206 here: their clients take every 2xx for an answer, and nothing else.
+//! Every error is HTTP 206 here: these clients treat every other 2xx status as success, and handle no other errors.
 
 use super::jobs::trace_of;
 use crate::actors::service::TriggerOrder;
@@ -19,28 +19,30 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table. Nothing here asks for a role in the document: a refusal is a 206 as well.
+/// Routes of this module. In the OpenAPI document no route here requires a role: a rejection is a 206 as well.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1.0/job")
-            .post(create, |op| written(op.named("netCreateJob").says("Creates a client job, as Scheduler.NET does.")))
-            .put(update, |op| written(op.named("netUpdateJob").says("Changes a client job, as Scheduler.NET does."))),
+            .post(create, |op| written(op.named("netCreateJob").says("Creates a client job, in the format of Scheduler.NET.")))
+            .put(update, |op| written(op.named("netUpdateJob").says("Changes a client job, in the format of Scheduler.NET."))),
         resource("/api/v1.0/job/{id}")
-            .text("id", "The id that its client gave it.")
-            .get(fire, |op| told(op.named("netFireJob").only_leader().says("Fires a client job now: there, a GET does.")))
-            .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. One that is not there is no error."))),
+            .text("id", "The id that the client assigned.")
+            .get(fire, |op| told(op.named("netFireJob").only_leader().says("Fires a client job now, by GET as in Scheduler.NET.")))
+            .delete(delete, |op| told(op.named("netDeleteJob").says("Removes a client job. An unknown id is not an error."))),
         resource("/api/v1.0/callbackjob")
-            .post(create, |op| written(op.named("netCreateCallbackJob").says("Creates a callback job, as Scheduler.NET does.")))
-            .put(update, |op| written(op.named("netUpdateCallbackJob").says("Changes a callback job, as Scheduler.NET does."))),
+            .post(create, |op| written(op.named("netCreateCallbackJob").says("Creates a callback job, in the format of Scheduler.NET.")))
+            .put(update, |op| written(op.named("netUpdateCallbackJob").says("Changes a callback job, in the format of Scheduler.NET."))),
         resource("/api/v1.0/callbackjob/{id}")
-            .text("id", "The id that its client gave it.")
-            .get(fire, |op| told(op.named("netFireCallbackJob").only_leader().says("Fires a callback job now: there, a GET does.")))
-            .delete(delete, |op| told(op.named("netDeleteCallbackJob").says("Removes a callback job. One that is not there is no error."))),
+            .text("id", "The id that the client assigned.")
+            .get(fire, |op| {
+                told(op.named("netFireCallbackJob").only_leader().says("Fires a callback job now, by GET as in Scheduler.NET."))
+            })
+            .delete(delete, |op| told(op.named("netDeleteCallbackJob").says("Removes a callback job. An unknown id is not an error."))),
         resource("/api/v1.0/task/{id}").text("id", "The id of a job.").get(task, |op| {
             told(
                 op.named("netRunTask")
                     .only_leader()
-                    .says("Triggers a job, by the address that Scheduler.NET's users had it call back.")
+                    .says("Triggers a job, at the callback address that users of Scheduler.NET configured.")
                     .query::<TaskQuery>(),
             )
             .admits(admit_by_address, |failure| answer(Err(failure)))
@@ -54,11 +56,11 @@ fn written(op: Operation) -> Operation {
 
 fn told(op: Operation) -> Operation {
     op.admits(|edge, request| admit(edge, request, None).map(Some), |failure| answer(Err(failure)))
-        .answers::<Done>(200, "It is done.")
-        .answers::<Refused>(206, "It is not, and why: their clients look for errors here.")
+        .answers::<Done>(200, "Success.")
+        .answers::<Refused>(206, "Failure, with the reason: clients of Scheduler.NET expect errors in this form.")
 }
 
-/// The header of a token there.
+/// The token header of Scheduler.NET.
 const TOKEN: &str = "SchedulerNET";
 
 fn answer(result: Result<Option<String>, Failure>) -> HttpResponse {
@@ -68,7 +70,7 @@ fn answer(result: Result<Option<String>, Failure>) -> HttpResponse {
     }
 }
 
-/// The kind is in the path, and the route table knows both.
+/// The kind in the path; the route table has both kinds.
 fn kind(request: &HttpRequest) -> Kind {
     if request.path().starts_with("/api/v1.0/callbackjob") { Kind::Callback } else { Kind::Client }
 }
@@ -78,7 +80,7 @@ fn admit(edge: &Edge, request: &HttpRequest, in_address: Option<&str>) -> Result
     allow_peer(edge, request, Need::Admin, token.or(in_address), None)
 }
 
-/// Who calls back cannot send a header.
+/// A scheduler that calls back cannot send a header.
 fn admit_by_address(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
     let query = web::Query::<TaskQuery>::from_query(request.query_string()).ok();
     admit(edge, request, query.as_ref().and_then(|query| query.token.as_deref())).map(Some)
@@ -106,7 +108,7 @@ async fn try_create(edge: &Edge, caller: Caller, request: &HttpRequest, payload:
         match edge.service.create_job(input, caller.name.clone()).await {
             Ok(_) => return Ok(Some(text)),
             Err(problem) if problem.kind == "/problems/name-taken" => taken = Some(problem),
-            // There are no deleted jobs there: who deletes one may create it again.
+            // Scheduler.NET has no deleted jobs: a client that deleted one may create it again.
             Err(problem) if problem.kind == "/problems/id-taken" => {
                 return match edge.service.restore_job(id, caller.name.clone()).await {
                     Ok(_) => change(edge, request, &body, id, caller, true).await.map(|()| Some(text)),
@@ -124,7 +126,7 @@ async fn change(edge: &Edge, request: &HttpRequest, body: &JobBody, id: JobId, c
     let mut taken = None;
     for name in body.names(id, Some(&stored)) {
         let mut input = body.input(kind(request), id, name, &edge.scheduler_net.zone, Some(&stored))?;
-        // A job that an operator has disabled stays so.
+        // A job that an operator disabled stays disabled.
         input.is_enabled = restored.then_some(true);
         match edge.service.update_job(id, input, caller.name.clone()).await {
             Ok(_) => return Ok(()),
@@ -138,7 +140,7 @@ async fn change(edge: &Edge, request: &HttpRequest, body: &JobBody, id: JobId, c
 async fn remove(edge: &Edge, id: JobId, caller: Caller) -> Result<(), Failure> {
     match edge.service.delete_job(id, None, caller.name).await {
         Err(problem) if problem.status != 404 => Err(problem.into()),
-        // An id that is not known is no error there.
+        // In Scheduler.NET an unknown id is not an error.
         _ => Ok(()),
     }
 }
@@ -156,10 +158,10 @@ async fn try_update(edge: &Edge, caller: Caller, request: &HttpRequest, payload:
         remove(edge, id, caller).await?;
         return Ok(Some(text));
     }
-    // One that was taken off by a cron expression comes back by another.
+    // A cron expression can delete a job there, and another one restores it.
     let is_gone = matches!(edge.service.job(id).await, Err(problem) if problem.status == 404);
     if is_gone {
-        // What is wrong with it is said before anything is brought back.
+        // Report errors in the input before anything is restored.
         let name = body.names(id, None).swap_remove(0);
         let input = body.input(kind(request), id, name, &edge.scheduler_net.zone, None)?;
         match edge.service.check_job(input, caller.name.clone()).await {
@@ -177,7 +179,7 @@ pub async fn delete(edge: web::Data<Edge>, caller: Caller, request: HttpRequest)
     answer(remove(&edge, path_id(&request), caller).await.map(|()| None))
 }
 
-/// `GET /api/v1.0/{kind}/{id}`: fires the job now. It is what their clients expect of a GET.
+/// `GET /api/v1.0/{kind}/{id}`: fires the job now, as these clients expect of a GET.
 pub async fn fire(edge: web::Data<Edge>, caller: Caller, request: HttpRequest) -> HttpResponse {
     answer(trigger(&edge, &request, caller).await.map(Some))
 }
@@ -191,17 +193,17 @@ async fn trigger(edge: &Edge, request: &HttpRequest, caller: Caller) -> Result<S
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TaskQuery {
-    /// `run`; nothing else is done here.
+    /// `run`; no other action is supported.
     action: String,
-    /// Who calls back cannot send a header.
+    /// The token: a scheduler that calls back cannot send a header.
     token: Option<String>,
 }
 
-/// `GET /api/v1.0/task/{id}?action=run`: the address that DotnetSpider's hub gave to Scheduler.NET, to be called at the time.
+/// `GET /api/v1.0/task/{id}?action=run`: the callback address that DotnetSpider's hub registered with Scheduler.NET.
 pub async fn task(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, query: web::Query<TaskQuery>) -> HttpResponse {
     let run = match query.action.eq_ignore_ascii_case("run") {
         true => trigger(&edge, &request, caller).await,
-        false => Err(Problem::invalid("action", format!("`{}` is not done here: only run is", query.action)).into()),
+        false => Err(Problem::invalid("action", format!("unknown action `{}`: expected `run`", query.action)).into()),
     };
     answer(run.map(Some))
 }

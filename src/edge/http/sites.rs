@@ -14,16 +14,16 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What the path takes for a site.
+/// How a path names a site.
 const NAME: &str = "The site: a host, an address, or an origin with its slashes percent-encoded (`http:%2F%2F127.0.0.1:8000`).";
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/sites").get(list, |op| {
             op.named("listSites")
                 .only_leader()
-                .says("Lists sites by name: those that runs have asked lately, are held, or fail.")
+                .says("Lists sites by name: those that runs requested lately, that are on hold, or that fail.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<SiteOutput>>(200, "A page of sites.")
@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/sites/{name}/hold").text("name", NAME).post(hold, |op| {
             op.named("holdSite")
-                .says("Holds a site: no run begins a request there until the time is over, and nodes are told to drop the blocks that they have of it.")
+                .says("Puts a site on hold: no run starts a request there until the hold ends, and nodes are ordered to drop their blocks of it.")
                 .needs(Need::Admin)
                 .body::<HoldInput>()
                 .answers::<SiteOutput>(200, "The site.")
@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/sites/{name}/release").text("name", NAME).post(release, |op| {
             op.named("releaseSite")
-                .says("Ends the hold of a site, whatever its reason. Runs go on at once, at the site's pace.")
+                .says("Ends the hold of a site, whatever its reason. Runs continue at once, at the site's pace.")
                 .needs(Need::Admin)
                 .answers::<SiteOutput>(200, "The site.")
                 .may_fail(&[409, 422])
@@ -48,7 +48,7 @@ pub fn routes() -> Vec<Resource> {
             op.named("listRunSites")
                 .only_leader()
                 .says(
-                    "Lists the sites of a block run, in the order in which it met them. A run that is over, or of another kind, has none.",
+                    "Lists the sites of a block run, in the order of their first requests. A run that has ended, or of another kind, has none.",
                 )
                 .needs(Need::Read)
                 .query::<RunQuery>()
@@ -62,13 +62,13 @@ pub fn routes() -> Vec<Resource> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// Only those whose name has this part.
+    /// Only sites whose name contains this text.
     name: Option<String>,
-    /// Only those that are held, or those that are not.
+    /// Only sites that are on hold, or only those that are not.
     held: Option<bool>,
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -100,10 +100,10 @@ pub async fn release(edge: web::Data<Edge>, caller: Caller, name: web::Path<Stri
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunQuery {
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9]{1,9}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }

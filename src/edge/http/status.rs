@@ -1,4 +1,4 @@
-//! The actors, and whether the broker lives.
+//! The actors, and the health of the broker.
 
 use crate::edge::Edge;
 use crate::edge::auth::Need;
@@ -7,16 +7,21 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::api::ActorOutput;
 use actix_web::{HttpResponse, web};
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
-        resource("/healthz")
-            .get(healthz, |op| op.named("readHealth").is_public().says("The process answers.").answers_as(200, "text/plain", "It lives.")),
+        resource("/healthz").get(healthz, |op| {
+            op.named("readHealth").is_public().says("Liveness: the process responds.").answers_as(
+                200,
+                "text/plain",
+                "The process is alive.",
+            )
+        }),
         resource("/readyz").get(readyz, |op| {
             op.named("readReadiness")
                 .is_public()
-                .says("This broker leads, and the store commits.")
-                .answers_as(200, "text/plain", "It can work.")
+                .says("Readiness: this broker leads, and the store commits.")
+                .answers_as(200, "text/plain", "The broker is ready.")
                 .may_fail(&[503])
         }),
         resource("/api/v1/actors").get(actors, |op| {
@@ -30,7 +35,7 @@ pub async fn actors(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
     Ok(HttpResponse::Ok().json(edge.service.actors()))
 }
 
-/// `GET /healthz`: the process answers.
+/// `GET /healthz`: the process responds.
 pub async fn healthz() -> HttpResponse {
     HttpResponse::Ok().content_type("text/plain").body("ok\n")
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/runs/{id}`: a person steers a block run that is under way.
+//! `/api/v1/runs/{id}`: an operator controls a block run in progress.
 
 use super::limit;
 use crate::actors::service::{FailureFilter, PendingFilter};
@@ -18,26 +18,26 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/runs/{id}/pause").post(pause, |op| {
             op.named("pauseRun")
-                .says("Pauses a block run: it hands out no more blocks. What is at nodes comes back, and results are delivered. Its time-out goes on.")
+                .says("Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are delivered. Its timeout continues.")
                 .needs(Need::Admin)
-                .answers::<RunOutput>(200, "The run. It was paused before, or is now.")
+                .answers::<RunOutput>(200, "The run. It is paused now, or already was.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/resume").post(resume, |op| {
             op.named("resumeRun")
-                .says("Resumes a block run that was paused: it hands out blocks again.")
+                .says("Resumes a paused block run: it dispatches blocks again.")
                 .needs(Need::Admin)
-                .answers::<RunOutput>(200, "The run. It was not paused, or is no longer.")
+                .answers::<RunOutput>(200, "The run. It is no longer paused, or never was.")
                 .may_fail(&[409])
         }),
         resource("/api/v1/runs/{id}/requests").get(requests, |op| {
             op.named("listRequests")
-                .says("Lists the requests of a block run that failed, in the order of their blocks. A page may be short though more follow.")
+                .says("Lists the requests of a block run that failed, in the order of their blocks. A page may be short even if more pages follow.")
                 .needs(Need::Read)
                 .query::<Query>()
                 .answers::<Page<FailedRequest>>(200, "A page of requests.")
@@ -45,10 +45,10 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
             op.named("requeueRequests")
-                .says("Queues failed requests of a block run that is under way once more, each at most once. Each repetition is a request of its own, which counts.")
+                .says("Queues failed requests of a block run in progress again, each at most once. Each repetition is a new request and counts as one.")
                 .needs(Need::Admin)
                 .body_or_nothing::<RequeueInput>()
-                .answers::<Requeued>(200, "What became of them.")
+                .answers::<Requeued>(200, "The result.")
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/runs/{id}/requests/pending").get(pending, |op| {
@@ -70,7 +70,7 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/runs/{id}/why-url").get(why_url, |op| {
             op.named("explainUrl")
                 .only_leader()
-                .says("Why a block run has no result of a URL: where its request is, and what it waits for.")
+                .says("Explains why a block run has no result for a URL: where its request is, and what it waits for.")
                 .needs(Need::Read)
                 .query::<UrlQuery>()
                 .answers::<WhyOutput>(200, "The reason.")
@@ -79,11 +79,11 @@ pub fn routes() -> Vec<Resource> {
     ]
 }
 
-/// What requests are listed by.
+/// The states by which requests can be listed.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum RequestState {
-    /// Those that failed. Of others a run keeps no list.
+    /// Failed requests. A run keeps no list of others.
     Failed,
 }
 
@@ -91,20 +91,20 @@ enum RequestState {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// `failed`, as if it was absent: of others a run keeps no list.
+    /// `failed`, which is also the default: a run keeps no list of other requests.
     #[expect(dead_code, reason = "there is one word for it")]
     state: Option<RequestState>,
-    /// Only those to this host or site.
+    /// Only requests to this host or site.
     site: Option<String>,
-    /// Only those that failed for this reason.
+    /// Only requests that failed for this reason.
     kind: Option<FetchErrorKind>,
-    /// Only those with this HTTP status; 0: those without an answer.
+    /// Only requests with this HTTP status; 0: those without a response.
     #[schemars(range(max = 999))]
     status: Option<u16>,
-    /// The `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     #[schemars(regex(pattern = "^[0-9]{1,9}-[0-9]{1,6}$"))]
     cursor: Option<String>,
-    /// Items of the page; 50 unless said.
+    /// Items per page, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -133,7 +133,7 @@ pub struct PendingQuery {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UrlQuery {
-    /// The URL, as it was pushed or in another spelling.
+    /// The URL, as it was pushed or in an equivalent form.
     #[schemars(length(min = 1, max = MOST_URL))]
     url: String,
 }

@@ -1,4 +1,4 @@
-//! Tasks by HTTP: many triggers at once, and the road for workers without a socket.
+//! Tasks by HTTP: batch triggers, and the HTTP transport for workers without a socket.
 
 use crate::actors::job::TriggerOrder;
 use crate::domain::ids::PeerId;
@@ -22,37 +22,37 @@ use serde::de::DeserializeOwned;
 /// The largest body of a list.
 const MOST_BODY: usize = 8 << 20;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/{id}/trigger/batch").post(trigger_batch, |op| {
             op.named("triggerJobBatch")
-                .says("Triggers a job up to 1,000 times, each with its own arguments and answer. All that are taken are on disk when this is answered.")
+                .says("Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on disk when the response comes.")
                 .needs(Need::Admin)
                 .body::<Vec<TriggerInput>>()
-                .answers::<Vec<TriggeredOutput>>(202, "What became of each, in their order.")
+                .answers::<Vec<TriggeredOutput>>(202, "The result of each, in the same order.")
                 .may_fail(&[409, 422])
         }),
         resource("/api/v1/workers/{id}/reports").post(reports, |op| {
             op.named("reportTasks")
-                .says("What became of the tasks of a worker without a socket. Answered when what is final is on disk.")
+                .says("Task reports of a worker without a socket. The response comes when the final reports are on disk.")
                 .needs(Need::Worker)
                 .body::<Vec<TaskReport>>()
-                .answers::<Vec<SettledTask>>(200, "Each of them that is final: forget it.")
+                .answers::<Vec<SettledTask>>(200, "The final ones, now acknowledged: the worker may forget them.")
                 .may_fail(&[422])
         }),
         resource("/api/v1/workers/{id}/heartbeat").post(heartbeat, |op| {
             op.named("workerHeartbeat")
-                .says("A worker without a socket lives, and has these tasks in hand: their leases are renewed.")
+                .says("Heartbeat of a worker without a socket, with its current tasks: their leases are renewed.")
                 .needs(Need::Worker)
                 .body::<HandsInput>()
-                .answers_nothing(204, "It was heard.")
+                .answers_nothing(204, "The heartbeat is accepted.")
                 .may_fail(&[422])
         }),
     ]
 }
 
-/// The tasks that a worker has in hand.
+/// The current tasks of a worker.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct HandsInput {
     /// All of them.
@@ -63,7 +63,7 @@ pub struct HandsInput {
 async fn list<T: DeserializeOwned>(request: &HttpRequest, payload: web::Payload) -> Result<Vec<T>, Failure> {
     let body = read(request, payload, MOST_BODY).await?;
     let items: Vec<Item<T>> = read_json(&body).map_err(|problem| match problem.field.clone() {
-        // The list is one; a value in it is not what it should be.
+        // The field error comes from a value inside the list: report its detail.
         Some(field) => Problem::invalid(field, problem.detail),
         None => problem,
     })?;

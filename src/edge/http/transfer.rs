@@ -20,12 +20,12 @@ use serde_json::Value;
 /// The media type of YAML (RFC 9512).
 const YAML: &str = "application/yaml";
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/jobs/export").get(export, |op| {
             op.named("exportJobs")
-                .says("Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON. The secret of a callback is empty; other secrets are masked for all but an admin.")
+                .says("Exports jobs as a file, sorted by name. YAML, unless `Accept` asks for JSON. The secret of a callback is empty; other secrets are masked for all but an admin.")
                 .needs(Need::Read)
                 .query::<ExportQuery>()
                 .answers::<Vec<ExportedJob>>(200, "The jobs.")
@@ -33,11 +33,11 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/jobs/import").post(import, |op| {
             op.named("importJobs")
-                .says("Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one is written.")
+                .says("Creates or changes jobs from a JSON or YAML file, by name. All are checked before any is written.")
                 .needs(Need::Admin)
                 .query::<ImportQuery>()
                 .body::<ImportBody>()
-                .answers::<Vec<ImportedJob>>(200, "What became of each.")
+                .answers::<Vec<ImportedJob>>(200, "The result for each job.")
                 .may_fail(&[404, 409, 422])
         }),
     ]
@@ -49,7 +49,7 @@ pub fn routes() -> Vec<Resource> {
 pub struct ExportQuery {
     /// Only the jobs of this group.
     group: Option<String>,
-    /// Only those whose name contains this, without case.
+    /// Only those whose name contains this, ignoring case.
     name: Option<String>,
 }
 
@@ -77,19 +77,19 @@ pub async fn export(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportQuery {
-    /// Only check it, and say what it would do.
+    /// Only check the file and return what the import would do.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What an import takes. It is read as a value first, so that whatever is wrong can be named by its place.
+/// The body of an import. It is first read as a plain value, so that an error can name its position.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "for the document")]
 enum ImportBody {
     /// Jobs.
     List(Vec<JobInput>),
-    /// Jobs, and what several of them repeat.
+    /// Jobs, and definitions that several of them share.
     File(ImportFile),
 }
 
@@ -119,19 +119,19 @@ fn write_yaml(jobs: &[ExportedJob]) -> Result<String, Problem> {
         return Ok("[]\n".to_owned());
     }
     serde_saphyr::to_string(&jobs).map_err(|e| {
-        log::error!("jobs could not be written as YAML: {e}");
+        log::error!("cannot write jobs as YAML: {e}");
         Problem::internal()
     })
 }
 
-/// Reads a file by its media type; without one that says so, what begins like JSON is JSON.
+/// Parses a file by its media type; without a known one, text that begins like JSON is parsed as JSON.
 fn read_file(body: &[u8], kind: &str) -> Result<Value, Problem> {
     let kind = kind.to_ascii_lowercase();
     let looks_json = || matches!(body.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'[' | b'{'));
     if kind.contains("json") || !kind.contains("yaml") && looks_json() { read_json(body) } else { read_yaml(body) }
 }
 
-/// Reads YAML. A few lines of it can stand for gigabytes, so what its aliases may repeat is bounded.
+/// Parses YAML. A few lines of it can expand to gigabytes, so aliases are limited.
 fn read_yaml(body: &[u8]) -> Result<Value, Problem> {
     let text = std::str::from_utf8(body).map_err(|e| Problem::malformed(format!("the YAML is not UTF-8: {e}")))?;
     let options = serde_saphyr::options! {
@@ -145,14 +145,14 @@ fn read_yaml(body: &[u8]) -> Result<Value, Problem> {
             max_total_replayed_events: 10_000,
             max_replay_stack_depth: 8,
         },
-        // As version 1.2 of YAML has it: `on` and `no` are words.
+        // As in YAML 1.2: `on` and `no` are plain texts.
         strict_booleans: true,
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| Problem::malformed(format!("the YAML cannot be read: {e}")))
 }
 
-/// What begins so beside the jobs is the writer's own: a place for what several jobs repeat by a YAML alias.
+/// Members with this prefix are free for the author of the file: definitions that several jobs share by a YAML alias.
 const OWN: &str = "x-";
 
 /// The list of jobs in a file: all of it, or its member `jobs`.
@@ -164,14 +164,14 @@ fn list_of(file: Value) -> Result<Vec<Value>, Problem> {
     let Some(Value::Array(jobs)) = jobs else { return Err(Problem::malformed("a list of jobs is expected").at("jobs")) };
     match others.keys().find(|name| !name.starts_with(OWN)) {
         Some(name) => {
-            let detail = format!("{}; what begins with `{OWN}` is yours", refusal("member", name, &["jobs"]));
+            let detail = format!("{}; names that begin with `{OWN}` are free for your own use", refusal("member", name, &["jobs"]));
             Err(Problem::invalid(name, detail))
         }
         None => Ok(jobs),
     }
 }
 
-/// The jobs of a file; the problem names the place.
+/// The jobs of a file; a problem names the position.
 fn jobs_of(file: Value) -> Result<Vec<JobInput>, Problem> {
     let jobs = list_of(file)?;
     let job = |(i, job): (usize, Value)| {

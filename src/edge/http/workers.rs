@@ -1,4 +1,4 @@
-//! `/api/v1/workers`: who is there, the operator's word on each, and the road for workers without a socket.
+//! `/api/v1/workers`: the workers, operators' orders to them, and the HTTP transport for workers without a socket.
 
 use super::limit;
 use crate::actors::service::WorkerFilter;
@@ -19,13 +19,13 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/api/v1/workers")
             .get(list, |op| {
                 op.named("listWorkers")
-                    .says("Lists workers, by their ids: those that are there, and those that were.")
+                    .says("Lists workers by id: connected ones and former ones.")
                     .needs(Need::Read)
                     .query::<Query>()
                     .answers::<Page<WorkerOutput>>(200, "The workers.")
@@ -33,10 +33,10 @@ pub fn routes() -> Vec<Resource> {
             })
             .post(register, |op| {
                 op.named("registerWorker")
-                    .says("A worker without a socket says which classes it watches.")
+                    .says("Registers a worker without a socket, with the classes that it watches.")
                     .needs(Need::Worker)
                     .body::<WorkerInput>()
-                    .answers::<WorkerRegistered>(200, "Its id, and how often it has to call.")
+                    .answers::<WorkerRegistered>(200, "Its id, and how often it must call.")
                     .may_fail(&[403, 404, 409, 422])
             }),
         resource("/api/v1/workers/watches").get(watches, |op| {
@@ -51,7 +51,7 @@ pub fn routes() -> Vec<Resource> {
             .get(read, |op| op.named("readWorker").says("A worker.").needs(Need::Read).answers::<WorkerOutput>(200, "The worker."))
             .delete(forget, |op| {
                 op.named("forgetWorker")
-                    .says("Deletes a worker. One that is connected is refused, or put out if `force` says so: what it has goes to others.")
+                    .says("Deletes a worker. A connected worker is not deleted unless `force` is set: then it is evicted, and its work goes to other workers.")
                     .needs(Need::Admin)
                     .query::<DeleteQuery>()
                     .answers_nothing(204, "It is deleted.")
@@ -60,26 +60,26 @@ pub fn routes() -> Vec<Resource> {
         resource("/api/v1/workers/{id}/messages").get(messages, |op| {
             op.named("fetchMessages")
                 .only_leader()
-                .says("What the broker has to say to a worker without a socket. The call is its heartbeat.")
+                .says("Returns the broker's messages to a worker without a socket. The call is also its heartbeat.")
                 .needs(Need::Worker)
                 .query::<Wait>()
                 .answers::<Vec<ToWorker>>(200, "The messages.")
-                .answers_nothing(204, "None came in the time.")
+                .answers_nothing(204, "No message came within the wait time.")
                 .may_fail(&[403, 422])
         }),
         resource("/api/v1/workers/{id}/enable")
-            .post(ordered(WorkerOrder::Enable), |op| order_op(op.named("enableWorker").says("Gives a worker work again."))),
+            .post(ordered(WorkerOrder::Enable), |op| order_op(op.named("enableWorker").says("Enables a worker: it gets work again."))),
         resource("/api/v1/workers/{id}/disable").post(ordered(WorkerOrder::Disable), |op| {
-            order_op(op.named("disableWorker").says("Gives a worker nothing new. What it has it may finish and report."))
+            order_op(op.named("disableWorker").says("Stops sending work to a worker. It may finish and report its current work."))
         }),
         resource("/api/v1/workers/{id}/drain").post(ordered(WorkerOrder::Drain), |op| {
-            order_op(op.named("drainWorker").says("Gives a worker nothing new, and tells it to leave when it has finished what it has."))
+            order_op(op.named("drainWorker").says("Stops sending work to a worker, and orders it to leave when its current work is finished."))
         }),
         resource("/api/v1/workers/{id}/kick").post(ordered(WorkerOrder::Kick), |op| {
-            order_op(op.named("kickWorker").says("Puts a worker out: what it has goes to others, and it is refused until it is allowed."))
+            order_op(op.named("kickWorker").says("Kicks a worker: its work goes to other workers, and it is rejected until it is allowed again."))
         }),
         resource("/api/v1/workers/{id}/allow").post(ordered(WorkerOrder::Allow), |op| {
-            order_op(op.named("allowWorker").says("Lets a worker in again that was put out. Of others it changes nothing."))
+            order_op(op.named("allowWorker").says("Admits a kicked worker again. It does not change other workers."))
         }),
     ]
 }
@@ -92,15 +92,15 @@ fn order_op(op: Operation) -> Operation {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// Only those that are there, or those that are not.
+    /// Only connected workers, or only those that are not.
     online: Option<bool>,
-    /// Only those on whom the operator's word is this.
+    /// Only workers in this administrative state.
     state: Option<WorkerState>,
-    /// Only those that say they are of this group.
+    /// Only workers that report this group.
     group: Option<String>,
-    /// Where the last page ended.
+    /// `nextCursor` of the previous page.
     cursor: Option<String>,
-    /// How many; 50 unless said.
+    /// Maximum number of workers, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -115,7 +115,7 @@ pub async fn list(edge: web::Data<Edge>, query: web::Query<Query>) -> Result<Htt
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
-    /// How many; 50 unless said.
+    /// Maximum number of watches, 50 by default.
     #[schemars(range(min = 1, max = super::MOST))]
     limit: Option<usize>,
 }
@@ -134,7 +134,7 @@ pub async fn read(edge: web::Data<Edge>, request: HttpRequest) -> Result<HttpRes
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteQuery {
-    /// Also if it is connected.
+    /// Also delete a connected worker.
     #[serde(default)]
     force: bool,
 }
@@ -152,7 +152,7 @@ pub async fn forget(
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// `POST /api/v1/workers/{id}/enable` and its kin.
+/// `POST /api/v1/workers/{id}/enable` and the other orders.
 fn ordered(word: WorkerOrder) -> impl actix_web::Handler<Call, Output = Result<HttpResponse, Failure>> {
     move |edge, caller, request, payload| order(edge, caller, request, payload, word)
 }
@@ -193,7 +193,7 @@ pub async fn register(edge: web::Data<Edge>, caller: Caller, request: HttpReques
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
-    /// Seconds to wait for one; 0 unless said.
+    /// Seconds to wait for a message, 0 by default.
     #[schemars(range(min = 0.0, max = super::queue::MOST_WAIT))]
     wait: Option<f64>,
 }

@@ -1,7 +1,7 @@
-//! What comes in on a WebSocket: whole messages, with a bound on what is kept until they are whole.
+//! WebSocket input: whole messages, with a limit on the bytes of an incomplete one.
 //!
-//! A frame is refused by its header. No more is read from the connection while a message waits here, so what is in memory is at
-//! most one message, and the piece in which its end came.
+//! A frame is rejected by its header. While a message waits here nothing more is read from the connection, so memory holds at most one
+//! message and the piece with its end.
 
 use super::session::MAX_MESSAGE;
 use crate::actors::budget::{Charge, Share};
@@ -16,15 +16,15 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Bytes of a message that is not whole, up to which they are not counted.
+/// An incomplete message is not counted up to this many bytes.
 const FREE: usize = 16 << 10;
 
-/// See the module's text. Every message of data is given as [`Message::Binary`], whatever it came as.
+/// See the module documentation. Every data message is returned as [`Message::Binary`], whatever its type was.
 pub(super) struct Frames {
     payload: Payload,
     buffer: BytesMut,
     codec: Codec,
-    /// Parts of a message that came in several frames.
+    /// Parts of a message in several frames.
     joined: Option<BytesMut>,
     charge: Charge,
     is_over: bool,
@@ -36,7 +36,7 @@ impl Frames {
         Self { payload, buffer: BytesMut::new(), codec, joined: None, charge: share.nothing(), is_over: false }
     }
 
-    /// Makes room for the rest of a frame at once: a buffer that doubles is larger than what is counted.
+    /// Reserves the rest of a frame at once: a buffer that doubles would exceed the counted size.
     fn make_room(&mut self) {
         let whole = ws_header::whole(&self.buffer);
         if whole > self.buffer.capacity() && !ws_header::is_too_long(&self.buffer, MAX_MESSAGE) {
@@ -46,7 +46,7 @@ impl Frames {
         }
     }
 
-    /// The next message, if it has come as a whole.
+    /// The next message, if it is complete.
     fn decode(&mut self) -> Result<Option<Message>, ProtocolError> {
         loop {
             if ws_header::is_too_long(&self.buffer, MAX_MESSAGE) {
@@ -54,7 +54,7 @@ impl Frames {
             }
             let Some(frame) = self.codec.decode(&mut self.buffer)? else {
                 if self.buffer.is_empty() && self.buffer.capacity() > FREE {
-                    // What a long message needed is not kept.
+                    // Release the large buffer of a long message.
                     self.buffer = BytesMut::new();
                 }
                 self.count()?;
@@ -91,7 +91,7 @@ impl Frames {
         Ok(if is_last { self.joined.take().map(BytesMut::freeze) } else { None })
     }
 
-    /// Counts what is kept.
+    /// Charges the buffered bytes to the budget.
     fn count(&mut self) -> Result<(), ProtocolError> {
         let kept = self.buffer.len() + self.joined.as_ref().map_or(0, BytesMut::len);
         let room = self.charge.set(if kept > FREE { kept } else { 0 });
@@ -111,7 +111,7 @@ impl Stream for Frames {
                 Ok(None) => {}
                 Ok(Some(message)) => return Poll::Ready(Some(Ok(message))),
                 Err(error) => {
-                    // Where the next frame begins is not known.
+                    // The start of the next frame is unknown.
                     self.is_over = true;
                     self.buffer = BytesMut::new();
                     self.joined = None;

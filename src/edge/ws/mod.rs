@@ -1,5 +1,5 @@
-//! WebSockets: the only rooms that know `actix-web-actors`. A session is transport: frames in, frames out, and the
-//! reason of a close; what they mean is the business of the actor behind it.
+//! WebSockets: the only modules that use `actix-web-actors`. A session is pure transport: frames in, frames out, and the close reason;
+//! the actor behind it interprets the frames.
 
 mod frames;
 mod node;
@@ -23,12 +23,12 @@ use actix_web::http::header::UPGRADE;
 use actix_web::{HttpRequest, HttpResponse, web};
 use std::collections::HashMap;
 
-/// Blocks that a node takes at once, if it does not say.
+/// Blocks that a node processes at once by default.
 const MAX_PROCESS_COUNT: u32 = 5;
-/// Sites that a node may work on at once.
+/// Largest number of sites that a node may work on at once.
 const MOST_SITES: u32 = 10_000;
 
-/// This room's part of the route table.
+/// Routes of this module.
 pub fn routes() -> Vec<Resource> {
     vec![
         resource("/").get(root, |op| {
@@ -64,7 +64,7 @@ fn wants_socket(request: &HttpRequest) -> bool {
     request.headers().contains_key(UPGRADE)
 }
 
-/// Everybody may see the page; who opens a socket is a node.
+/// Everybody may load the page; only nodes open a socket.
 fn admit_node(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Failure> {
     if !wants_socket(request) {
         return Ok(None);
@@ -83,7 +83,7 @@ fn admit_worker(edge: &Edge, request: &HttpRequest) -> Result<Option<Caller>, Fa
     allow_peer(edge, request, Need::Worker, query.get("token").map(String::as_str), None).map(Some)
 }
 
-/// `GET /`: the seeds' address of a node's socket, and the portal to everybody else.
+/// `GET /`: the address of a node's socket in the seeds, and the portal for everybody else.
 pub async fn root(
     edge: web::Data<Edge>,
     caller: Option<Caller>,
@@ -107,7 +107,7 @@ pub async fn worker_socket(
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
     if !wants_socket(&request) {
-        return Err(Problem::malformed("this is the address of a WebSocket").into());
+        return Err(Problem::malformed("this address is a WebSocket: send `Upgrade: websocket`").into());
     }
     let query = parameters(&request)?;
     let id = match query.get("workerid") {
@@ -119,14 +119,14 @@ pub async fn worker_socket(
     worker::open(&edge, id, caller.name, &request, stream)
 }
 
-/// The parameters of an address; their names count without case.
+/// The parameters of a URL; their names are compared ignoring case.
 fn parameters(request: &HttpRequest) -> Result<HashMap<String, String>, Failure> {
     let pairs = web::Query::<Vec<(String, String)>>::from_query(request.query_string())
-        .map_err(|e| Problem::malformed(format!("the parameters of the address: {e}")))?;
+        .map_err(|e| Problem::malformed(format!("cannot read the parameters of the URL: {e}")))?;
     Ok(pairs.into_inner().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect())
 }
 
-/// Which agent it is, if it says so.
+/// The agent's instance, if it sent one.
 fn instance(query: &HashMap<String, String>) -> Result<Option<Instance>, Failure> {
     let mark = |name: &str| {
         let text = query.get(name).filter(|text| !text.is_empty());
@@ -137,18 +137,18 @@ fn instance(query: &HashMap<String, String>) -> Result<Option<Instance>, Failure
     Ok(mark("instance")?.map(|id| Instance { id, after }))
 }
 
-/// What a node says of itself in its address: the seeds' names, and the same spelt as it should be.
+/// The facts that a node sends in its URL: the seeds' names, and the same correctly spelled.
 fn facts(query: &HashMap<String, String>, request: &HttpRequest) -> Result<(NodeFacts, bool), Failure> {
     let text = |names: &[&str]| names.iter().find_map(|name| query.get(*name)).filter(|text| !text.is_empty());
     let number = |names: &[&str], default: u64| match text(names) {
         None => Ok(default),
         Some(value) => value.parse().map_err(|_| Problem::malformed(format!("`{value}` is not a whole number")).at(names[0])),
     };
-    let id = text(&["nodeid"]).ok_or_else(|| Problem::malformed("a node needs an id").at("nodeid"))?;
+    let id = text(&["nodeid"]).ok_or_else(|| Problem::malformed("it is required: the id of the node").at("nodeid"))?;
     let processors = number(&["proccessorcount", "processorcount", "cpucount"], 1)?;
     let most = number(&["maxprocesscount"], u64::from(MAX_PROCESS_COUNT))?;
     if !(1..=1_000).contains(&most) {
-        return Err(Problem::invalid("maxprocesscount", "1 to 1000 is expected").into());
+        return Err(Problem::invalid("maxprocesscount", "must be 1 to 1000").into());
     }
     let max_sites = text(&["maxsites"]).map(|_| number(&["maxsites"], 0)).transpose()?;
     let max_sites = max_sites.map(|most| u32::try_from(most).unwrap_or(u32::MAX).min(MOST_SITES));

@@ -18,16 +18,16 @@ use std::sync::Arc;
 struct NodeSession {
     service: Service,
     id: NodeId,
-    /// Until it has told who it is, and the role of its token.
+    /// The facts and the role of its token, until the node is announced.
     facts: Option<(NodeFacts, bool, Option<String>)>,
-    /// Which agent it is, if it says so.
+    /// The agent's instance, if it sent one.
     instance: Option<Instance>,
     number: u64,
     ends: Ends,
     stats: Option<Arc<Stats>>,
 }
 
-/// Answers the upgrade.
+/// Performs the WebSocket upgrade.
 pub(super) fn open(
     edge: &Edge,
     (facts, instance): (NodeFacts, Option<Instance>),
@@ -54,12 +54,12 @@ impl Peer for NodeSession {
         }
         match frame::read::<FromNode>(text) {
             Ok(FromNode::Heartbeat(heartbeat)) => {
-                // Its actor may be being rebuilt: then the next heartbeat finds it.
+                // Its actor may be restarting: the next heartbeat will reach it.
                 if let Some(node) = self.service.node_handle(self.id) {
                     node.beat(heartbeat);
                 }
             }
-            // Said again, like a heartbeat, should its actor be being rebuilt.
+            // The node repeats this, like a heartbeat, if its actor is restarting.
             Ok(FromNode::Programs(reports)) => {
                 if let Some(node) = self.service.node_handle(self.id) {
                     node.programs(reports);
@@ -84,11 +84,11 @@ impl Actor for NodeSession {
         self.stats = Some(self.service.enter_session(format!("node {} #{}", self.id, self.number)));
         let Some((facts, binary, by)) = self.facts.take() else { return };
         let (service, instance) = (self.service.clone(), self.instance);
-        // What it says before its actor is there waits in the socket, and so does its end.
+        // Messages that arrive before its actor exists wait in the socket, and so does the close.
         ctx.wait(wrap_future(async move { service.node_connected(facts, instance, sender, binary, by).await }).map(
             |connected, this: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {
-                    log::warn!("a node is refused node_id={} reason={}", this.id, problem.detail);
+                    log::warn!("node rejected node_id={} reason={}", this.id, problem.detail);
                     session::refuse(CloseCode::Again, &problem.detail, ctx);
                 }
             },

@@ -1,4 +1,4 @@
-//! What the sessions of nodes and workers have in common.
+//! Common parts of node and worker sessions.
 
 use super::frames::Frames;
 use crate::actors::budget::Share;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-/// The longest message that a peer may send. Bulk comes by HTTP; control messages are small.
+/// The longest message that a peer may send. Bulk data uses HTTP; control messages are small.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// The two directions of a socket, as its session is made: what comes in is read when it has started.
+/// Both directions of a socket, before its session starts to read.
 pub struct Ends {
     incoming: Option<Frames>,
     sender: Option<SessionSender>,
@@ -29,14 +29,14 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Of a request that is to become a socket; those who come with the same token share what they may hold.
+    /// From an upgrade request; callers with the same token share one memory budget.
     pub fn of(edge: &Edge, by: Option<&str>, request: &HttpRequest, payload: web::Payload) -> Self {
         let share: Share = edge.budget.share(by.unwrap_or_default());
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
         Self { incoming: Some(Frames::new(payload, &share)), sender: None, backlog: Arc::new(Backlog::new(share, line)) }
     }
 
-    /// Begins: reads what comes in, and gives the sender.
+    /// Starts to read, and returns the sender.
     pub fn begin<A: Peer + Handler<Frame>>(&mut self, ctx: &mut WebsocketContext<A>) -> SessionSender {
         if let Some(incoming) = self.incoming.take() {
             ctx.add_stream(incoming);
@@ -47,12 +47,12 @@ impl Ends {
         sender
     }
 
-    /// The way out, once it has begun.
+    /// The sender, once the session has begun.
     pub fn sender(&self) -> Option<SessionSender> {
         self.sender.clone()
     }
 
-    /// Writes a frame that came by the sender.
+    /// Writes a frame from the sender.
     pub fn write<A: Peer>(&self, frame: Frame, ctx: &mut WebsocketContext<A>) {
         self.backlog.buffered(frame.bytes());
         match frame {
@@ -74,7 +74,7 @@ impl Ends {
     }
 }
 
-/// What goes out on a socket. It is asked for more when what it gave before is sent.
+/// The output of a socket. It is polled again when its previous piece is sent.
 struct Outgoing<S> {
     frames: Pin<Box<S>>,
     backlog: Arc<Backlog>,
@@ -89,16 +89,16 @@ impl<S: Stream<Item = Result<Bytes, actix_web::Error>>> Stream for Outgoing<S> {
     }
 }
 
-/// Answers the upgrade.
+/// Performs the WebSocket upgrade.
 pub fn open<A: Peer>(mut session: A, request: &HttpRequest) -> Result<HttpResponse, Failure> {
     let mut answer = ws::handshake(request).map_err(|e| Failure(Problem::malformed(format!("not a WebSocket: {e}"))))?;
     let backlog = Arc::clone(&session.ends().backlog);
-    // Frames are read by [`Ends::begin`]: what the context itself reads of has no bound.
+    // Frames are read by [`Ends::begin`]: the context's own reader has no limit.
     let frames = Box::pin(WebsocketContext::create(session, stream::pending()));
     Ok(answer.streaming(Outgoing { frames, backlog }))
 }
 
-/// Hangs up on a peer that does not keep to the protocol.
+/// Closes the connection of a peer that violates the protocol.
 pub fn refuse<A>(code: CloseCode, why: &str, ctx: &mut WebsocketContext<A>)
 where
     A: Actor<Context = WebsocketContext<A>>,
@@ -109,26 +109,26 @@ where
 
 /// A session, as far as its frames are concerned.
 pub trait Peer: Actor<Context = WebsocketContext<Self>> + StreamHandler<Result<Message, ProtocolError>> {
-    /// Takes a whole message.
+    /// Handles a whole message.
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>);
     /// Its socket.
     fn ends(&mut self) -> &mut Ends;
 }
 
-/// Takes whatever the socket brings.
+/// Handles everything that arrives on the socket.
 pub fn receive<A: Peer>(peer: &mut A, message: Result<Message, ProtocolError>, ctx: &mut WebsocketContext<A>) {
     match message {
         Ok(Message::Binary(bytes)) => peer.take(&bytes, ctx),
         Ok(Message::Ping(bytes)) => ctx.pong(&bytes),
-        Ok(Message::Close(_)) => refuse(CloseCode::Normal, "as you like", ctx),
-        // Data comes as bytes, whatever it was sent as.
+        Ok(Message::Close(_)) => refuse(CloseCode::Normal, "closed by the peer", ctx),
+        // Data always arrives as bytes, whatever its type was.
         Ok(Message::Text(_) | Message::Continuation(_) | Message::Pong(_) | Message::Nop) => {}
         Err(ProtocolError::Overflow) => refuse(CloseCode::Size, "a message is too long", ctx),
         Err(ProtocolError::Io(error)) if error.kind() == std::io::ErrorKind::OutOfMemory => {
-            refuse(CloseCode::Again, "the sockets of this token hold as many bytes as they may", ctx);
+            refuse(CloseCode::Again, "the sockets of this token have used up their memory share", ctx);
         }
         Err(error) => {
-            log::info!("a socket broke: {error}");
+            log::info!("socket failed: {error}");
             refuse(CloseCode::Protocol, "not a WebSocket frame", ctx);
         }
     }

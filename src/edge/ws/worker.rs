@@ -22,12 +22,12 @@ struct WorkerSession {
     by: Option<String>,
     number: u64,
     ends: Ends,
-    /// It closed the connection itself, in the way that says that all is well.
+    /// Whether the worker closed the connection itself with a normal close.
     has_left: bool,
     stats: Option<Arc<Stats>>,
 }
 
-/// Answers the upgrade.
+/// Performs the WebSocket upgrade.
 pub(super) fn open(
     edge: &Edge,
     id: WorkerId,
@@ -55,12 +55,12 @@ impl Peer for WorkerSession {
             Err(problem) => return ctx.text(frame::text(&ToWorker::Error(problem))),
         };
         let Some(worker) = self.service.worker_handle(self.id) else {
-            return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is being rebuilt"))));
+            return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is restarting; retry later"))));
         };
         let has_lines = matches!(&message, FromWorker::Reports(reports) if reports.iter().any(|report| !report.logs.is_empty()));
         let said = worker.said(message);
         if has_lines {
-            // Nothing more is read of one that floods before what it said is written down.
+            // Back-pressure: read nothing more from this worker until its log lines are stored.
             ctx.wait(wrap_future(said.wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
                 if let Err(problem) = said {
                     ctx.text(frame::text(&ToWorker::Error(problem)));
@@ -68,8 +68,7 @@ impl Peer for WorkerSession {
             }));
             return;
         }
-        // Not by `ctx.spawn`: the context looks at all that it waits for whenever it wakes, and a thousand runs may be
-        // ending at once.
+        // Not with `ctx.spawn`: the context polls all its futures at every wake-up, and a thousand runs may be ending at once.
         let Some(sender) = self.ends.sender() else { return };
         actix_rt::spawn(async move {
             if let Err(problem) = said.wait().await {
@@ -87,7 +86,7 @@ impl Actor for WorkerSession {
         self.number = sender.number;
         self.stats = Some(self.service.enter_session(format!("worker {} #{}", self.id, self.number)));
         let (service, id, by) = (self.service.clone(), self.id, self.by.take());
-        // What it says before its actor is there waits in the socket.
+        // Messages that arrive before its actor exists wait in the socket.
         ctx.wait(wrap_future(async move { service.worker_connected(id, sender, by).await }).map(
             |connected, _: &mut Self, ctx: &mut Self::Context| {
                 if let Err(problem) = connected {

@@ -1,4 +1,4 @@
-//! A task in the hands of its handler.
+//! A task as its handler sees it.
 
 use super::failure::{TaskFailure, TaskResult, cut_chars};
 use super::logs::Logs;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What a handler knows of its task, and what it may say of it. Cheap to clone, for the thread of the worker only.
+/// The data of a task for its handler, and its reports before the end. Cheap to clone, for the worker's thread only.
 #[derive(Clone)]
 pub struct TaskContext(pub(super) Rc<Task>);
 
@@ -25,7 +25,7 @@ impl std::fmt::Debug for TaskContext {
     }
 }
 
-/// Tasks that have something to say before they end, and the word that they do.
+/// Tasks with unsent reports, and the signal that there are some.
 #[derive(Default)]
 pub(super) struct Talk {
     pub(super) tasks: RefCell<Vec<Rc<Task>>>,
@@ -38,7 +38,7 @@ pub(super) struct Task {
     pub(super) order: TaskOrder,
     began: Timestamp,
     talk: Rc<Talk>,
-    /// In the list of those that have something to say.
+    /// Whether it is in the list of tasks with unsent reports.
     pub(super) is_listed: Cell<bool>,
     is_accepted: Cell<bool>,
     progress: RefCell<Option<(u8, String)>>,
@@ -46,11 +46,11 @@ pub(super) struct Task {
     data: RefCell<Option<Box<RawValue>>>,
     next_at: Cell<Option<Timestamp>>,
     span: OnceCell<String>,
-    /// Why it is to end.
+    /// Why it should end.
     cancelled: RefCell<Option<String>>,
-    /// Its future is to be dropped now.
+    /// Its future must be dropped now.
     is_stopped: Cell<bool>,
-    /// When it has to begin to end, unless its lease is renewed.
+    /// When it must begin to end, unless its lease is renewed.
     pub(super) cancel_at: Cell<Instant>,
     signal: Notify,
 }
@@ -75,7 +75,7 @@ impl Task {
         }
     }
 
-    /// Tells the handler to end; the first reason counts.
+    /// Asks the handler to end; the first reason counts.
     pub(super) fn cancel(&self, reason: &str) {
         self.cancelled.borrow_mut().get_or_insert_with(|| reason.to_owned());
         self.signal.notify_waiters();
@@ -85,7 +85,7 @@ impl Task {
         self.cancelled.borrow().clone()
     }
 
-    /// Has the handler's future dropped.
+    /// Makes the worker drop the handler's future.
     pub(super) fn stop(&self, reason: &str) {
         self.is_stopped.set(true);
         self.cancel(reason);
@@ -102,7 +102,7 @@ impl Task {
         }
     }
 
-    /// Ready when the future is to be dropped.
+    /// Resolves when the future must be dropped.
     pub(super) async fn stopped(&self) {
         self.until(|task| task.is_stopped.get()).await;
     }
@@ -112,7 +112,7 @@ impl Task {
         report(self.order.task(), state)
     }
 
-    /// What it has to say before its end; none if nothing. True: there is more.
+    /// The next report before its end, if there is something to report. True: there is more.
     pub(super) fn take_said(&self) -> (Option<TaskReport>, bool) {
         let (progress, logs) = (self.progress.borrow_mut().take(), self.logs.borrow_mut().take());
         let was_accepted = self.is_accepted.replace(true);
@@ -124,7 +124,7 @@ impl Task {
         (Some(TaskReport { progress, text, logs, ..self.report(state) }), !self.logs.borrow().is_empty())
     }
 
-    /// The last report, and before it those with the lines that do not fit into it.
+    /// The last report, and before it reports with the lines that do not fit into it.
     pub(super) fn take_last(&self, state: TaskState) -> (Vec<TaskReport>, TaskReport) {
         let mut before = Vec::new();
         let (progress, text) = self.progress.borrow_mut().take().map_or((None, None), |(progress, text)| (Some(progress), Some(text)));
@@ -139,7 +139,7 @@ impl Task {
     }
 }
 
-/// A report that says nothing but a state.
+/// A report with only a state.
 pub(super) fn report(task: TaskRef, state: TaskState) -> TaskReport {
     let TaskRef { identity, instance, attempt } = task;
     let (progress, text, result, error, data, next_at, logs) = (None, None, None, None, None, None, Vec::new());
@@ -147,52 +147,53 @@ pub(super) fn report(task: TaskRef, state: TaskState) -> TaskReport {
 }
 
 impl TaskContext {
-    /// The arguments, as a type of yours; absent ones are read as `null`.
+    /// The arguments, parsed as your type; absent ones are read as `null`.
     ///
     /// # Errors
-    /// They are something else. Returned from the handler it fails the task for good: the next attempt would get the same.
+    /// They do not match the type. Returned from the handler, the error fails the task for good: the next attempt would get the same
+    /// arguments.
     pub fn arguments<T: DeserializeOwned>(&self) -> TaskResult<T> {
         read(self.raw_arguments(), "arguments")
     }
 
-    /// The arguments as JSON text; none if the job and its trigger say nothing.
+    /// The arguments as JSON text; `None` if neither the job nor its trigger has any.
     #[must_use]
     pub fn raw_arguments(&self) -> Option<&str> {
         self.0.order.arguments.as_ref().map(|json| json.get())
     }
 
-    /// What the last run of the job left by [`TaskContext::set_data`]; absent data are read as `null`.
+    /// The data that the last run of the job stored with [`TaskContext::set_data`]; absent data are read as `null`.
     ///
     /// # Errors
-    /// It is something else; see [`TaskContext::arguments`].
+    /// They do not match the type; see [`TaskContext::arguments`].
     pub fn data<T: DeserializeOwned>(&self) -> TaskResult<T> {
         read(self.0.order.data.as_ref().map(|json| json.get()), "data")
     }
 
-    /// Leaves data for the next run of the job. They are stored with the end of this one, whichever it is.
+    /// Stores data for the next run of the job. They are written with the end of this run, whatever its state.
     ///
     /// # Errors
-    /// They are no JSON, or more than 256 KiB of it.
+    /// They are not valid JSON, or more than 256 KiB of it.
     pub fn set_data<T: Serialize + ?Sized>(&self, data: &T) -> TaskResult {
         let json = serde_json::value::to_raw_value(data)
-            .map_err(|error| TaskFailure::new(format!("the data are no JSON: {error}")).permanent())?;
+            .map_err(|error| TaskFailure::new(format!("the data are not JSON: {error}")).permanent())?;
         if json.get().len() > limits::PAYLOAD {
-            let message = format!("the data have {} bytes, at most {} are taken", json.get().len(), limits::PAYLOAD);
+            let message = format!("the data have {} bytes: must be at most {}", json.get().len(), limits::PAYLOAD);
             return Err(TaskFailure::new(message).permanent());
         }
         self.0.data.replace(Some(json));
         Ok(())
     }
 
-    /// Says how far it is, in percent, and what it is at. Say it as often as you like: the newest is sent, at most ten
-    /// times a second. What is above 100 is 100; texts are cut after 500 characters.
+    /// Reports progress in percent, with a text. Call it any number of times: the newest value is sent, at most ten times a second.
+    /// Values above 100 count as 100; texts are cut after 500 characters.
     pub fn progress(&self, percent: u8, text: impl Into<String>) {
         self.0.progress.replace(Some((percent.min(100), cut_chars(text.into(), limits::TEXT))));
         self.speak();
     }
 
-    /// Writes a line into the log of the run: `trace`, `debug`, `info`, `warning`, `error` or `critical`. Lines are sent in
-    /// batches; when 10,000 wait the oldest are dropped and counted. Texts are cut after 8,192 bytes.
+    /// Writes a line into the log of the run: `trace`, `debug`, `info`, `warning`, `error` or `critical`. Lines are sent in batches; when
+    /// 10,000 wait, the oldest are dropped and counted. Texts are cut after 8,192 bytes.
     pub fn log(&self, level: log::Level, text: impl Into<String>) {
         let level = match level {
             log::Level::Error => "error",
@@ -214,24 +215,24 @@ impl TaskContext {
         }
     }
 
-    /// Has the job run next at this time, once, whatever its plan says.
+    /// Sets the next fire of the job to this time, once, instead of its schedule.
     pub fn next_at(&self, time: Timestamp) {
         self.0.next_at.set(Some(time));
     }
 
-    /// Has the job run next after this time from now, once, whatever its plan says.
+    /// Sets the next fire of the job to this time from now, once, instead of its schedule.
     pub fn next_in(&self, pause: Duration) {
         self.next_at(Timestamp::now().plus_ms(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)));
     }
 
-    /// Ready when the task is to end, with the reason: it was cancelled, the worker stops, or the broker was not heard of
-    /// for so long that it will give the task to another worker. Return soon; after that the future is dropped.
+    /// Resolves when the task should end, with the reason: it was cancelled, the worker stops, or the broker was silent for so long that
+    /// it will give the task to another worker. Return soon; later the future is dropped.
     pub async fn cancelled(&self) -> String {
         self.0.until(|task| task.cancelled.borrow().is_some()).await;
         self.0.cancel_reason().unwrap_or_default()
     }
 
-    /// The task is to end. To be asked by what computes for long; it knows too when the lease has run out meanwhile.
+    /// Whether the task should end. For long computations, which should check it; it also detects that the lease has run out.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.borrow().is_some() || Instant::now() >= self.0.cancel_at.get()
@@ -249,37 +250,37 @@ impl TaskContext {
         self.0.order.job_id
     }
 
-    /// The name that was called.
+    /// The name of the handler.
     #[must_use]
     pub fn handler(&self) -> &str {
         &self.0.order.handler
     }
 
-    /// Counts the attempts of the run from 1.
+    /// The attempt of the run, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.order.attempt
     }
 
-    /// Which part of the run this is, from 0: the shard, or the place among those that a broadcast reaches.
+    /// The instance of the run, from 0: the shard, or the index among the workers of a broadcast.
     #[must_use]
     pub fn instance(&self) -> u32 {
         self.0.order.instance
     }
 
-    /// How many parts the run has; 1 if it is not divided.
+    /// The number of instances of the run; 1 if it is not divided.
     #[must_use]
     pub fn instances(&self) -> u32 {
         self.0.order.instances
     }
 
-    /// The instant that the run was planned for; none if it was triggered by hand.
+    /// The scheduled time of the run; `None` if it was triggered by hand.
     #[must_use]
     pub fn planned_at(&self) -> Option<Timestamp> {
         self.0.order.planned_at
     }
 
-    /// When the attempt will have taken too long and is cancelled by the broker, if the job has a limit.
+    /// When the broker will cancel the attempt, if the job has a time limit.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let timeout = self.0.order.timeout?;
@@ -292,8 +293,7 @@ impl TaskContext {
         self.0.order.trace_id.as_deref()
     }
 
-    /// The value of a `traceparent` header (W3C Trace Context) for the calls that this task makes; its span is this
-    /// attempt's own.
+    /// The value of a `traceparent` header (W3C Trace Context) for calls that this task makes; its span belongs to this attempt.
     #[must_use]
     pub fn traceparent(&self) -> Option<String> {
         let trace = self.trace_id()?;

@@ -9,7 +9,7 @@ pub type TaskResult<T = ()> = Result<T, TaskFailure>;
 
 /// Why a task failed: made from any error by `?`, or from a text by [`TaskFailure::new`].
 ///
-/// It is itself no [`Error`], so that every error can be turned into it.
+/// It does not implement [`Error`], so that every error can be converted into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskFailure {
     message: String,
@@ -18,7 +18,7 @@ pub struct TaskFailure {
 }
 
 impl TaskFailure {
-    /// It failed for this reason; the job's policy says whether it is tried again.
+    /// A failure with this reason; the job's policy decides whether it is tried again.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), stack: None, permanent: false }
@@ -37,14 +37,14 @@ impl TaskFailure {
         Self { message: error.to_string(), stack, permanent: false }
     }
 
-    /// It would fail again: no other attempt is made.
+    /// Marks it as permanent: there will be no other attempt.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.permanent = true;
         self
     }
 
-    /// Where in the program; what was there, such as the chain of sources, stays above it.
+    /// Adds the location in the program; an existing text, such as the chain of sources, stays before it.
     #[must_use]
     pub fn with_stack(mut self, stack: impl AsRef<str>) -> Self {
         let above = self.stack.take().map(|above| above + "\n").unwrap_or_default();
@@ -52,19 +52,19 @@ impl TaskFailure {
         self
     }
 
-    /// In words.
+    /// The message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// No other attempt shall be made.
+    /// Whether there will be no other attempt.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
 
-    /// As it is reported: within the limits of the broker.
+    /// The error for a report, within the limits of the broker.
     pub(super) fn into_error(self) -> TaskError {
         let message = cut_chars(self.message, limits::MESSAGE);
         let stack = self.stack.map(|stack| cut_chars(stack, limits::STACK));
@@ -78,7 +78,7 @@ impl<E: Error + 'static> From<E> for TaskFailure {
     }
 }
 
-/// At most so many characters of a text.
+/// Cuts a text to this many characters.
 pub(super) fn cut_chars(mut text: String, most: usize) -> String {
     if text.len() > most
         && let Some((at, _)) = text.char_indices().nth(most)

@@ -1,24 +1,24 @@
-//! Reports as messages: many in one, within the size that the broker reads.
+//! Packs reports into messages: many in one, within the broker's size limit.
 
 use super::logs::{MOST_BYTES, MOST_LINES};
 use crate::protocol::frame;
 use crate::protocol::task::TaskReport;
 use serde::Serialize;
 
-/// Bytes of results, data and lines of one message. The broker reads a megabyte; one report of the largest is three
-/// quarters of that.
+/// Bytes of results, data and lines of one message. The broker's limit is one megabyte; the largest single report has three quarters of
+/// that.
 const MOST: usize = 256 << 10;
-/// Reports of one message.
+/// Reports per message.
 const MOST_REPORTS: usize = 2_000;
 
-/// `FromWorker::Reports`, from reports that stay where they are.
+/// `FromWorker::Reports`, from borrowed reports.
 #[derive(Serialize)]
 struct Reports<'a> {
     t: &'static str,
     v: &'a [&'a TaskReport],
 }
 
-/// The messages that say these reports, in their order.
+/// The messages for these reports, in their order.
 pub(super) fn frames(reports: &[&TaskReport]) -> Vec<String> {
     let mut frames = Vec::new();
     let mut begin = 0;
@@ -44,7 +44,7 @@ pub(super) fn frames(reports: &[&TaskReport]) -> Vec<String> {
     frames
 }
 
-/// About as many bytes as it has besides its lines.
+/// The approximate size of a report, in bytes, without its lines.
 fn size(report: &TaskReport) -> usize {
     let json = [&report.result, &report.data].into_iter().flatten().map(|json| json.get().len()).sum::<usize>();
     let error = report.error.as_ref().map_or(0, |error| error.message.len() + error.stack.as_ref().map_or(0, String::len));

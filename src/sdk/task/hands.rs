@@ -1,5 +1,5 @@
-//! The worker's tasks: carries out what the ledger decides. The socket hands messages in and takes reports out; here the
-//! handlers are started and, when it must be, dropped.
+//! The worker's tasks: carries out the decisions of the ledger. The socket passes messages in and takes reports out; this module starts
+//! the handlers and drops them when necessary.
 
 use super::context::{Talk, Task, TaskContext, report};
 use super::failure::TaskFailure;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Between two messages of what tasks say before they end.
+/// Interval between messages with reports before the end of tasks.
 const TICK: Duration = Duration::from_millis(100);
-/// Until the broker has said how often it wants to hear of us.
+/// The heartbeat interval until the broker sends its own.
 const HEARTBEAT: Duration = Duration::from_secs(3);
 
 /// The tasks of one worker.
@@ -28,20 +28,20 @@ pub(crate) struct Tasks {
     handlers: HashMap<String, Rc<dyn AnyHandler>>,
     ledger: RefCell<Ledger<Rc<Task>>>,
     talk: Rc<Talk>,
-    /// To be sent once, before the last reports.
+    /// Reports that are sent once, before the last reports.
     before: RefCell<Vec<TaskReport>>,
-    /// When those who have something to say were last heard, and when they are next.
+    /// When unsent reports were last collected, and when they are next.
     ticked: Cell<Option<Instant>>,
     tick_at: Cell<Option<Instant>>,
-    /// A lease may end earlier than was known.
+    /// Signals that a lease may end earlier than known.
     leases: Notify,
-    /// A task ended, or was settled.
+    /// Signals that a task ended, or was acknowledged.
     ended: Notify,
     on_settled: Option<OnSettled>,
     outbox: Option<Outbox>,
 }
 
-/// Called for each last report that the broker has dealt with.
+/// Called for each last report that the broker has acknowledged.
 pub(crate) type OnSettled = Rc<dyn Fn(&SettledTask)>;
 
 impl Tasks {
@@ -60,10 +60,10 @@ impl Tasks {
         }
     }
 
-    /// Keeps last reports on disk from now on, and delivers those that are there.
+    /// Stores last reports on disk from now on, and delivers the stored ones.
     pub(crate) fn with_outbox(mut self, outbox: Outbox, undelivered: Vec<TaskReport>) -> Self {
         if !undelivered.is_empty() {
-            log::info!("reports of an earlier process are delivered reports={}", undelivered.len());
+            log::info!("delivering reports of an earlier process reports={}", undelivered.len());
         }
         let mut ledger = self.ledger.borrow_mut();
         undelivered.into_iter().for_each(|report| ledger.finish(report));
@@ -72,7 +72,7 @@ impl Tasks {
         self
     }
 
-    /// The worker takes tasks.
+    /// Whether the worker has task handlers.
     pub(crate) fn any(&self) -> bool {
         !self.handlers.is_empty()
     }
@@ -81,14 +81,14 @@ impl Tasks {
         self.ledger.borrow().is_closed()
     }
 
-    /// A connection that was begun then stands. Returns what a `watch` names.
+    /// A connection, begun at this time, is established. Returns the tasks for the `watch` message.
     pub(crate) fn connected(&self, began: Instant) -> Vec<TaskRef> {
         let mut ledger = self.ledger.borrow_mut();
         ledger.connected(began, Instant::now());
         ledger.tasks()
     }
 
-    /// All that is in hand or not settled.
+    /// All tasks that are in progress or not acknowledged.
     pub(crate) fn in_hand(&self) -> Vec<TaskRef> {
         self.ledger.borrow().tasks()
     }
@@ -107,13 +107,13 @@ impl Tasks {
         self.ledger.borrow().next_beat() <= now
     }
 
-    /// A heartbeat: its number, and what it names.
+    /// A heartbeat: its number, and the tasks that it names.
     pub(crate) fn beat(&self) -> (u64, Option<Vec<TaskRef>>) {
         let (number, tasks) = self.ledger.borrow_mut().beat(Instant::now());
         (number, self.any().then_some(tasks))
     }
 
-    /// The broker has answered a heartbeat.
+    /// The broker has replied to a heartbeat.
     pub(crate) fn answered(self: &Rc<Self>, beat: u64) {
         let begin = self.ledger.borrow_mut().answered(beat, Instant::now());
         let ledger = self.ledger.borrow();
@@ -131,7 +131,7 @@ impl Tasks {
         }
     }
 
-    /// Takes a message about tasks; gives back what is none.
+    /// Handles a message about tasks; returns any other message.
     pub(crate) fn take(self: &Rc<Self>, message: ToWorker) -> Option<ToWorker> {
         match message {
             ToWorker::Tasks(orders) => orders.into_iter().for_each(|order| self.order(order)),
@@ -151,7 +151,7 @@ impl Tasks {
         let make = |until| Rc::new(Task::new(order, warn_at(until, lease), Rc::clone(&self.talk)));
         let ordered = match is_watched {
             true => ledger.order(task, lease, now, make),
-            false => Ordered::Refuse(format!("`{handler}` is not watched here")),
+            false => Ordered::Refuse(format!("this worker does not watch `{handler}`")),
         };
         if ledger.check_at() != checked {
             self.leases.notify_one();
@@ -159,10 +159,10 @@ impl Tasks {
         drop(ledger);
         match ordered {
             Ordered::Begin(task) => self.begin(task),
-            // The heartbeat, or the report, goes out with the socket's next turn.
+            // The socket sends the heartbeat or the report when it runs next.
             Ordered::Await | Ordered::Known => self.talk.wake.notify_one(),
             Ordered::Refuse(message) => {
-                log::debug!("task refused run_id={} attempt={}: {message}", task.identity, task.attempt);
+                log::debug!("task rejected run_id={} attempt={}: {message}", task.identity, task.attempt);
                 let error = Some(TaskError { message, ..TaskError::default() });
                 self.last(TaskReport { error, ..report(task, TaskState::Refused) });
             }
@@ -170,7 +170,7 @@ impl Tasks {
     }
 
     fn begin(self: &Rc<Self>, task: Rc<Task>) {
-        // Whoever is still at work by the next tick is accepted then.
+        // Tasks that are still running at the next tick are reported as accepted then.
         if !task.is_listed.replace(true) {
             self.talk.tasks.borrow_mut().push(Rc::clone(&task));
         }
@@ -189,7 +189,7 @@ impl Tasks {
                 }
             };
             let outcome = AssertUnwindSafe(carried).catch_unwind().await;
-            // The handler's future is gone by here.
+            // The handler's future is already dropped here.
             hands.end(&task, outcome.unwrap_or_else(|panic| Some(Err(panicked(&*panic)))));
         });
     }
@@ -199,7 +199,7 @@ impl Tasks {
         let (state, result, error) = match (outcome, cancelled) {
             (Some(Ok(result)), _) => (TaskState::Success, result, None),
             (Some(Err(failure)), None) => (TaskState::Failed, None, Some(failure.into_error())),
-            // That it does not go well once it is told to end is no failure of the function.
+            // An error after the request to end is not a failure of the function.
             (Some(Err(failure)), Some(_)) => (TaskState::Cancelled, None, Some(failure.into_error())),
             (None, reason) => {
                 let message = format!("dropped: {}", reason.unwrap_or_default());
@@ -207,7 +207,7 @@ impl Tasks {
             }
         };
         let (before, last) = task.take_last(state);
-        // Whoever finds it in the list of those that have something to say passes it by.
+        // The collector skips it if it is still in the list of unsent reports.
         self.before.borrow_mut().extend(before);
         self.last(TaskReport { result, error, ..last });
     }
@@ -233,7 +233,12 @@ impl Tasks {
     fn settle(&self, settled: &[SettledTask]) {
         for task in settled {
             if let Some(reason) = &task.refused {
-                log::warn!("report changes nothing run_id={} instance={} attempt={}: {reason}", task.identity, task.instance, task.attempt);
+                log::warn!(
+                    "broker ignored a report run_id={} instance={} attempt={}: {reason}",
+                    task.identity,
+                    task.instance,
+                    task.attempt
+                );
             }
         }
         self.ledger.borrow_mut().settle(settled);
@@ -246,12 +251,12 @@ impl Tasks {
         }
     }
 
-    /// Ready when there may be something to send.
+    /// Resolves when there may be something to send.
     pub(crate) async fn has_something(&self) {
         self.talk.wake.notified().await;
     }
 
-    /// The messages to be sent now.
+    /// The messages to send now.
     pub(crate) fn say(&self) -> Vec<String> {
         let now = Instant::now();
         let mut once = self.listen(now);
@@ -265,7 +270,7 @@ impl Tasks {
         frames(&all)
     }
 
-    /// What tasks say before their end, ten times a second at most.
+    /// Reports of tasks before their end, at most ten times a second.
     fn listen(&self, now: Instant) -> Vec<TaskReport> {
         let urgent = self.talk.urgent.replace(false);
         if urgent {
@@ -296,7 +301,7 @@ impl Tasks {
         reports
     }
 
-    /// Watches over the leases, for ever.
+    /// Enforces the leases, forever.
     pub(crate) async fn keep_leases(&self) {
         loop {
             let check_at = self.ledger.borrow().check_at();
@@ -312,24 +317,24 @@ impl Tasks {
             }
             let Expired { warned, over } = self.ledger.borrow_mut().expire(Instant::now());
             for task in warned {
-                task.cancel("its lease runs out: the broker was not heard of");
+                task.cancel("its lease runs out: no message from the broker");
             }
             for task in over {
-                log::warn!("task dropped, its lease is over run_id={} attempt={}", task.order.identity, task.order.attempt);
-                task.stop("its lease is over");
+                log::warn!("task dropped, its lease has expired run_id={} attempt={}", task.order.identity, task.order.attempt);
+                task.stop("its lease has expired");
             }
         }
     }
 
-    /// Takes nothing new.
+    /// Accepts no new tasks.
     pub(crate) fn close(&self, reason: &str) {
         self.ledger.borrow_mut().close(reason);
         self.ended.notify_one();
-        // The socket tells the broker.
+        // The socket reports it to the broker.
         self.talk.wake.notify_one();
     }
 
-    /// Tells all to end.
+    /// Asks all tasks to end.
     pub(crate) fn cancel_all(&self, reason: &str) {
         self.ledger.borrow_mut().forget_waiting();
         for task in self.at_work() {
@@ -337,7 +342,7 @@ impl Tasks {
         }
     }
 
-    /// Has all dropped.
+    /// Drops all tasks.
     pub(crate) fn stop_all(&self, reason: &str) {
         for task in self.at_work() {
             task.stop(reason);
@@ -348,14 +353,14 @@ impl Tasks {
         self.ledger.borrow().at_work().cloned().collect()
     }
 
-    /// Ready when nothing is at work.
+    /// Resolves when no task is running.
     pub(crate) async fn idle(&self) {
         while !self.ledger.borrow().is_idle() {
             self.ended.notified().await;
         }
     }
 
-    /// Ready when nothing is at work and all is settled.
+    /// Resolves when no task is running and everything is acknowledged.
     pub(crate) async fn settled(&self) {
         while !self.ledger.borrow().is_settled() {
             self.ended.notified().await;
@@ -369,5 +374,5 @@ fn lease(order: &TaskOrder) -> Duration {
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskFailure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    TaskFailure::new(format!("panic: {}", text.unwrap_or_else(|| "without a text".to_owned())))
+    TaskFailure::new(format!("panic: {}", text.unwrap_or_else(|| "no message".to_owned())))
 }

@@ -1,21 +1,21 @@
-//! What a worker has in hand and what it still has to report: decisions only, told the time by who calls.
+//! The tasks of a worker, and the reports that it still must deliver: decisions only; the caller passes the time.
 //!
-//! It promises: a task is never held beyond its lease, as far as the worker can know it; a last report is said until the
-//! broker has settled it; an order that comes twice is one task.
+//! It promises: a task is never held beyond its lease, as far as the worker can know it; a last report is repeated until the broker has
+//! acknowledged it; an order that comes twice is one task.
 //!
-//! A lease counts from what the broker has certainly heard: `proved` is when the worker sent the latest message that was
-//! answered. An order was sent after that answer, so its lease at the broker ends no earlier than `proved` plus the lease
-//! here. Later it is renewed by each heartbeat that names the task, once its answer is here, from when that was sent. So
-//! the worker's end of a lease never lies behind the broker's, whatever the network does and whatever the clocks say.
+//! A lease counts from a time at which the broker was certainly alive: `proved` is when the worker sent the latest message that got a
+//! reply. An order was sent after that reply, so its lease at the broker ends no earlier than `proved` plus the lease here. Later, each
+//! heartbeat that names the task renews it, once the reply arrives, from the time when the heartbeat was sent. So the worker's end of a
+//! lease is never later than the broker's, whatever the network does and whatever the clocks show.
 
 use crate::protocol::task::{SettledTask, TaskRef, TaskReport};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// After so long a last report that is not settled is said again.
+/// A last report without an acknowledgement is sent again after this time.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
-/// Reports that are said again at one time: what the broker is slow to settle is not piled upon it.
+/// Maximum number of repeated reports at one time, so that a slow broker is not overloaded.
 const MOST_AGAIN: usize = 1_000;
 
 /// A task that was ordered and has not ended.
@@ -23,41 +23,41 @@ struct Work<T> {
     handle: T,
     lease: Duration,
     until: Instant,
-    /// Heartbeats from this number on name it.
+    /// The number of the first heartbeat that names it.
     since: u64,
     has_begun: bool,
-    /// Told to end by the broker: not renewed any more.
+    /// The broker asked it to end: its lease is not renewed any more.
     is_ending: bool,
-    /// Told that its lease runs out.
+    /// It was warned that its lease runs out.
     is_warned: bool,
 }
 
-/// A last report that is not settled.
+/// A last report without an acknowledgement.
 struct Last {
     report: TaskReport,
-    /// When it was said first on this connection.
+    /// When it was first sent on this connection.
     said: Option<Instant>,
-    /// When it was said last.
+    /// When it was last sent.
     said_last: Option<Instant>,
 }
 
 /// What to do about an order.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ordered<T> {
-    /// Carry it out.
+    /// Run it.
     Begin(T),
-    /// Too little of its lease is certain: it begins when a heartbeat is answered.
+    /// Too little of its lease is certain: it begins after the next reply to a heartbeat.
     Await,
-    /// It is in hand, or its last report is said again.
+    /// It is in progress, or its last report is sent again.
     Known,
-    /// Somebody else is to have it, for this reason.
+    /// Another worker should get it, for this reason.
     Refuse(String),
 }
 
-/// What to do about the word to end.
+/// What to do about an order to end.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Told<T> {
-    /// It is at work.
+    /// It is running.
     End(T),
     /// It had not begun, and will not.
     Never,
@@ -65,45 +65,45 @@ pub(crate) enum Told<T> {
     Unknown,
 }
 
-/// Tasks of which the lease runs out.
+/// Tasks whose lease runs out.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Expired<T> {
-    /// They are to end by themselves.
+    /// They should end by themselves.
     pub(crate) warned: Vec<T>,
-    /// They are to be dropped.
+    /// They must be dropped.
     pub(crate) over: Vec<T>,
 }
 
-/// How long before the end of a lease a task is told, so that it can end by itself.
+/// How long before the end of a lease a task is warned, so that it can end by itself.
 fn warning(lease: Duration) -> Duration {
     (lease / 5).min(Duration::from_secs(2))
 }
 
-/// How long before it the future is dropped: a timer may be late.
+/// How long before the end of a lease the future is dropped: a timer may be late.
 fn margin(lease: Duration) -> Duration {
     (lease / 20).min(Duration::from_millis(50))
 }
 
-/// When a task with a lease until then has to begin to end.
+/// When a task whose lease ends at `until` must begin to end.
 pub(crate) fn warn_at(until: Instant, lease: Duration) -> Instant {
     until.checked_sub(warning(lease)).unwrap_or(until)
 }
 
-/// The tasks of a worker; `T` is how the shell knows them.
+/// The tasks of a worker; `T` is the shell's handle of a task.
 pub(crate) struct Ledger<T> {
     slots: usize,
     closed: Option<String>,
     heartbeat: Duration,
     proved: Instant,
     next_beat: Instant,
-    /// Heartbeats that are not answered yet.
+    /// Heartbeats without a reply.
     beats: VecDeque<(u64, Instant)>,
     beat_no: u64,
     at_work: HashMap<TaskRef, Work<T>>,
     outbox: HashMap<TaskRef, Last>,
-    /// Last reports that are to be said.
+    /// Last reports that must be sent.
     unsaid: Vec<TaskRef>,
-    /// The earliest that a lease may ask for something.
+    /// The earliest time at which a lease may need action.
     check_at: Option<Instant>,
 }
 
@@ -115,7 +115,7 @@ impl<T: Clone> Ledger<T> {
         Self { slots, closed, heartbeat, proved: now, next_beat: now, beats, beat_no: 0, at_work, outbox, unsaid, check_at }
     }
 
-    /// Takes nothing new from now on, for this reason.
+    /// Accepts no new tasks from now on, for this reason.
     pub(crate) fn close(&mut self, reason: &str) {
         self.closed.get_or_insert_with(|| reason.to_owned());
     }
@@ -124,13 +124,13 @@ impl<T: Clone> Ledger<T> {
         self.closed.is_some()
     }
 
-    /// A new connection stands; it was begun then. All that is not settled is to be said again. What has not begun is
-    /// forgotten: the broker may have given it away meanwhile, and sends it again if it has not.
+    /// A new connection is established; it was begun at `began`. Everything without an acknowledgement must be sent again. Tasks that
+    /// have not begun are forgotten: the broker may have given them to others, and otherwise sends them again.
     pub(crate) fn connected(&mut self, began: Instant, now: Instant) {
         self.proved = self.proved.max(began);
         self.forget_waiting();
         self.beats.clear();
-        // At once, if there is a lease to be renewed.
+        // At once, if there is a lease to renew.
         self.next_beat = if self.at_work.is_empty() { now + self.heartbeat } else { now };
         self.unsaid.clear();
         for (task, last) in &mut self.outbox {
@@ -139,7 +139,7 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
-    /// The broker wants to hear of the worker so often.
+    /// Sets the interval of heartbeats that the broker wants.
     pub(crate) fn set_heartbeat(&mut self, every: Duration, now: Instant) {
         self.heartbeat = every;
         self.next_beat = self.next_beat.min(now + every);
@@ -150,12 +150,12 @@ impl<T: Clone> Ledger<T> {
         self.next_beat
     }
 
-    /// All that is in hand or not settled.
+    /// All tasks that are in progress or not acknowledged.
     pub(crate) fn tasks(&self) -> Vec<TaskRef> {
         self.at_work.keys().chain(self.outbox.keys()).copied().collect()
     }
 
-    /// A heartbeat is sent now: its number, and what it names.
+    /// Records a heartbeat that is sent now: its number, and the tasks that it names.
     pub(crate) fn beat(&mut self, now: Instant) -> (u64, Vec<TaskRef>) {
         self.beat_no += 1;
         self.beats.push_back((self.beat_no, now));
@@ -169,10 +169,10 @@ impl<T: Clone> Ledger<T> {
         (self.beat_no, self.tasks())
     }
 
-    /// A heartbeat was answered. Returns the tasks that may begin now.
+    /// Records the reply to a heartbeat. Returns the tasks that may begin now.
     pub(crate) fn answered(&mut self, beat: u64, now: Instant) -> Vec<T> {
         let Some(at) = self.beats.iter().position(|(number, _)| *number == beat) else { return Vec::new() };
-        // What answers this one answers those before it.
+        // A reply to this heartbeat covers all earlier ones.
         let (_, sent) = self.beats.drain(..=at).next_back().expect("it was found there");
         self.proved = self.proved.max(sent);
         let mut begin = Vec::new();
@@ -191,12 +191,12 @@ impl<T: Clone> Ledger<T> {
         begin
     }
 
-    /// The end of a task's lease, if it is in hand.
+    /// The end of a task's lease, if it is in progress.
     pub(crate) fn until(&self, task: TaskRef) -> Option<Instant> {
         self.at_work.get(&task).map(|work| work.until)
     }
 
-    /// The broker orders a task; `make` is called, with the end of its lease, if it is taken.
+    /// Handles the order of a task; `make` is called with the end of its lease if it is accepted.
     pub(crate) fn order(&mut self, task: TaskRef, lease: Duration, now: Instant, make: impl FnOnce(Instant) -> T) -> Ordered<T> {
         if self.at_work.contains_key(&task) {
             return Ordered::Known;
@@ -209,11 +209,11 @@ impl<T: Clone> Ledger<T> {
             return Ordered::Refuse(reason.clone());
         }
         if self.at_work.len() >= self.slots {
-            return Ordered::Refuse(format!("all {} places are taken", self.slots));
+            return Ordered::Refuse(format!("all {} slots are used", self.slots));
         }
         let until = self.proved + lease;
         let handle = make(until);
-        // With less left it might be warned while its first heartbeat is on its way.
+        // With less time left it might be warned while its first heartbeat is in flight.
         let remaining = until.saturating_duration_since(now);
         let has_begun = remaining >= lease / 2;
         let work = Work { handle: handle.clone(), lease, until, since: self.beat_no + 1, has_begun, is_ending: false, is_warned: false };
@@ -228,7 +228,7 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
-    /// The broker wants this attempt to end.
+    /// The broker asks this attempt to end.
     pub(crate) fn cancel(&mut self, task: TaskRef) -> Told<T> {
         match self.at_work.get_mut(&task) {
             Some(work) if work.has_begun => {
@@ -243,7 +243,7 @@ impl<T: Clone> Ledger<T> {
         }
     }
 
-    /// A task has ended, or is not taken: this is its last report.
+    /// A task has ended or was rejected: stores its last report.
     pub(crate) fn finish(&mut self, report: TaskReport) {
         let task = report.task();
         self.at_work.remove(&task);
@@ -264,7 +264,7 @@ impl<T: Clone> Ledger<T> {
         !self.unsaid.is_empty()
     }
 
-    /// The last reports to be sent now; from now on they count as sent.
+    /// The last reports to send now; they count as sent from now on.
     pub(crate) fn say(&mut self, now: Instant) -> Vec<&TaskReport> {
         let unsaid = std::mem::take(&mut self.unsaid);
         for task in &unsaid {
@@ -276,22 +276,22 @@ impl<T: Clone> Ledger<T> {
         unsaid.iter().filter_map(|task| self.outbox.get(task)).map(|last| &last.report).collect()
     }
 
-    /// The broker has them on disk, or does not want them.
+    /// The broker has acknowledged these reports: they are on disk, or rejected.
     pub(crate) fn settle(&mut self, settled: &[SettledTask]) {
         for task in settled.iter().map(SettledTask::task) {
-            // It may be the answer to the first time that it was said.
+            // It may acknowledge the first time that it was sent.
             if let Some(said) = self.outbox.remove(&task).and_then(|last| last.said) {
                 self.proved = self.proved.max(said);
             }
         }
     }
 
-    /// The earliest that a lease may ask for something.
+    /// The earliest time at which a lease may need action.
     pub(crate) fn check_at(&self) -> Option<Instant> {
         self.check_at
     }
 
-    /// Looks at the leases.
+    /// Checks the leases.
     pub(crate) fn expire(&mut self, now: Instant) -> Expired<T> {
         let mut expired = Expired { warned: Vec::new(), over: Vec::new() };
         self.check_at = None;
@@ -310,22 +310,22 @@ impl<T: Clone> Ledger<T> {
         expired
     }
 
-    /// Those at work.
+    /// The running tasks.
     pub(crate) fn at_work(&self) -> impl Iterator<Item = &T> {
         self.at_work.values().filter(|work| work.has_begun).map(|work| &work.handle)
     }
 
-    /// Lets go of what has not begun.
+    /// Forgets tasks that have not begun.
     pub(crate) fn forget_waiting(&mut self) {
         self.at_work.retain(|_, work| work.has_begun);
     }
 
-    /// Nothing is at work.
+    /// Whether no task is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.at_work.is_empty()
     }
 
-    /// Nothing is at work, and all that was is settled.
+    /// Whether no task is running and all reports are acknowledged.
     pub(crate) fn is_settled(&self) -> bool {
         self.at_work.is_empty() && self.outbox.is_empty()
     }

@@ -1,22 +1,22 @@
-//! Lines of a task's log that wait to be sent. What a task has to say is bounded: a broker that is away, or a task that
-//! floods, costs the oldest lines and not the memory.
+//! Unsent lines of a task's log. The buffer is limited: when the broker is unreachable or a task logs too much, the oldest lines are
+//! dropped.
 
 use crate::domain::time::Timestamp;
 use crate::protocol::log::{LogInput, LogLevel};
 use std::collections::VecDeque;
 
-/// Lines of one message.
+/// Lines per message.
 pub(super) const MOST_LINES: usize = 1_000;
-/// Bytes of the lines of one message.
+/// Bytes of the lines per message.
 pub(super) const MOST_BYTES: usize = 64 << 10;
-/// Lines that wait.
+/// Maximum number of unsent lines.
 const MOST_WAITING: usize = 10_000;
-/// Bytes of the lines that wait.
+/// Maximum bytes of unsent lines.
 const MOST_WAITING_BYTES: usize = 8 << 20;
-/// Bytes of one line: the broker's limit.
+/// Maximum bytes of one line: the broker's limit.
 const MOST_TEXT: usize = 8_192;
 
-/// The lines that wait.
+/// The unsent lines.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     lines: VecDeque<LogInput>,
@@ -43,7 +43,7 @@ impl Logs {
         }
     }
 
-    /// The next message's lines; none if there are none.
+    /// The lines of the next message; empty if there are none.
     pub(super) fn take(&mut self) -> Vec<LogInput> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         if self.dropped > 0 {

@@ -1,7 +1,8 @@
-//! Tasks: functions of the user's that the broker calls.
+//! Tasks: the user's functions that the broker calls.
 //!
-//! `handler` is what a user writes and `context` what it is given; `ledger` decides, without a clock of its own, what is
-//! taken, how long it may be held and what is still to be reported; `hands` carries that out. `outbox` keeps reports on disk for a worker that asks for it.
+//! `handler` is what a user implements and `context` its argument; `ledger` decides, without a clock of its own, which tasks are
+//! accepted, how long they may be held and what must still be reported; `hands` carries that out. `outbox` stores reports on disk for a
+//! worker that asks for it.
 
 mod context;
 mod failure;

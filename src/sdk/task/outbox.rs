@@ -1,7 +1,7 @@
-//! Last reports on disk until the broker has stored them, so that a worker that dies after its work is done reports it when it is back.
+//! Stores last reports on disk until the broker has them, so that a worker that dies after its work is done reports it after a restart.
 //!
-//! A file holds one report, whole or not at all. Its name is the attempt's, so a report that is kept twice is one. The folder also keeps
-//! the worker's id: the broker takes a report only from the worker that it gave the attempt to.
+//! A file holds one report and is written atomically. Its name is the attempt's, so storing a report twice makes one file. The folder
+//! also stores the worker's id: the broker accepts a report only from the worker that got the attempt.
 
 use crate::domain::ids::WorkerId;
 use crate::protocol::task::{TaskRef, TaskReport, TaskState};
@@ -14,24 +14,24 @@ const LOCK: &str = "lock";
 const ID: &str = "worker-id";
 const DRAFT: &str = "draft";
 const REPORT: &str = "json";
-/// What could not be read stays under this ending, for people.
+/// Files that could not be parsed are kept under this ending, for inspection.
 const DAMAGED: &str = "damaged";
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Outbox {
     folder: PathBuf,
     _lock: File,
 }
 
-/// What an outbox holds when it is opened.
+/// The content of an outbox when it is opened.
 pub(crate) struct Kept {
-    /// The worker of the last time.
+    /// The worker's id in the previous process.
     pub(crate) id: Option<WorkerId>,
-    /// What it could not deliver.
+    /// The undelivered reports.
     pub(crate) reports: Vec<TaskReport>,
 }
 
-/// For the user of this process alone: results may hold secrets.
+/// Readable only for the user of this process: results may hold secrets.
 fn options() -> OpenOptions {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
     let mut options = File::options();
@@ -48,7 +48,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl Outbox {
-    /// Opens the outbox in a folder, which is made if need be, for this worker alone.
+    /// Opens the outbox in a folder, which is created if necessary, for this worker alone.
     ///
     /// # Errors
     /// [`Error::Outbox`]: the folder cannot be used, or another worker uses it.
@@ -59,12 +59,12 @@ impl Outbox {
         let lock = options().create(true).truncate(false).write(true).open(folder.join(LOCK)).map_err(broken)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(failed("another worker uses it: give each worker a folder of its own".to_owned())),
+            Err(TryLockError::WouldBlock) => return Err(failed("another worker uses it: give each worker its own folder".to_owned())),
             Err(TryLockError::Error(e)) => return Err(broken(e)),
         }
         let outbox = Self { folder: folder.to_owned(), _lock: lock };
         let id = match fs::read_to_string(folder.join(ID)) {
-            Ok(text) => Some(text.trim().parse().map_err(|e| failed(format!("its file {ID} holds no worker id: {e}")))?),
+            Ok(text) => Some(text.trim().parse().map_err(|e| failed(format!("its file {ID} does not contain a worker id: {e}")))?),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(broken(e)),
         };
@@ -77,12 +77,12 @@ impl Outbox {
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             match path.extension().and_then(|ending| ending.to_str()) {
-                // It was not whole when the worker died: nobody counts on it.
+                // An incomplete file from a crash: its report was never promised.
                 Some(DRAFT) => fs::remove_file(&path)?,
                 Some(REPORT) => match serde_json::from_slice(&fs::read(&path)?) {
                     Ok(report) => reports.push(report),
                     Err(error) => {
-                        log::error!("report in the outbox cannot be read path={} error={error}", path.display());
+                        log::error!("cannot read a report in the outbox path={} error={error}", path.display());
                         fs::rename(&path, path.with_extension(DAMAGED))?;
                     }
                 },
@@ -92,7 +92,7 @@ impl Outbox {
         Ok(reports)
     }
 
-    /// Keeps the id of the worker.
+    /// Stores the id of the worker.
     ///
     /// # Errors
     /// [`Error::Outbox`].
@@ -100,31 +100,31 @@ impl Outbox {
         self.write(ID, id.to_string().as_bytes()).map_err(|e| Error::Outbox { folder: self.folder.clone(), reason: e.to_string() })
     }
 
-    /// Keeps a report until it is settled. A disk that fails costs only that promise: the report is sent all the same.
+    /// Stores a report until it is acknowledged. If the disk fails, the report is still sent, only without that promise.
     pub(crate) fn keep(&self, report: &TaskReport) {
-        // One that was refused was not carried out: the broker finds another worker without this.
+        // A rejected task was not run: the broker finds another worker anyway.
         if report.state == TaskState::Refused {
             return;
         }
         let task = report.task();
         let kept = serde_json::to_vec(report).map_err(io::Error::from).and_then(|json| self.write(&name(task), &json));
         if let Err(error) = kept {
-            log::error!("report is not kept in the outbox run_id={} attempt={} error={error}", task.identity, task.attempt);
+            log::error!("cannot store a report in the outbox run_id={} attempt={} error={error}", task.identity, task.attempt);
         }
     }
 
-    /// Forgets what is settled.
+    /// Deletes an acknowledged report.
     pub(crate) fn forget(&self, task: TaskRef) {
         match fs::remove_file(self.folder.join(name(task))) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                log::warn!("report stays in the outbox run_id={} attempt={} error={error}", task.identity, task.attempt);
+                log::warn!("cannot delete a report from the outbox run_id={} attempt={} error={error}", task.identity, task.attempt);
             }
-            // If the machine dies before the folder is on disk, it is sent once more, and refused.
+            // If the machine crashes before the folder is on disk, the report is sent again and rejected.
             _ => {}
         }
     }
 
-    /// Whole or not at all, also if the machine dies.
+    /// Writes atomically, even if the machine crashes.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let draft = self.folder.join(format!("{name}.{DRAFT}"));
         let mut file = options().create(true).truncate(true).write(true).open(&draft)?;
@@ -163,7 +163,7 @@ mod tests {
         outbox.keep(&report(success().task(), TaskState::Refused));
         assert!(matches!(Outbox::open(&folder), Err(Error::Outbox { .. })), "one worker a folder");
         drop(outbox);
-        // Of a death in the middle of a write, and of a disk.
+        // Files of a crash during a write, and of a damaged disk.
         fs::write(folder.join("x-0-1.json.draft"), "{").expect("written");
         fs::write(folder.join("y-0-1.json"), "{").expect("written");
         let (outbox, after) = Outbox::open(&folder).expect("opened");

@@ -1,4 +1,4 @@
-//! A stand-in of a broker with a worker's socket, that does as the test says and keeps what it hears.
+//! A fake broker with a worker's socket, which the test controls and which records what it receives.
 
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::protocol::frame;
@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What was heard on one connection, in its order.
+/// The messages received on one connection, in order.
 pub(super) type Heard = Vec<FromWorker>;
 
 pub(super) struct State {
     pub(super) connections: Vec<Heard>,
     sessions: Vec<actix::Addr<Session>>,
-    /// Connections that are over.
+    /// Number of closed connections.
     pub(super) closed: usize,
     /// Milliseconds between heartbeats.
     pub(super) heartbeat: u64,
-    /// Last reports are answered.
+    /// Whether last reports are acknowledged.
     pub(super) settles: bool,
-    /// Heartbeats are answered.
+    /// Whether heartbeats get replies.
     pub(super) pongs: bool,
-    /// Connections are taken.
+    /// Whether connections are accepted.
     pub(super) is_there: bool,
 }
 
@@ -139,7 +139,7 @@ async fn upgrade(request: HttpRequest, body: web::Payload, state: web::Data<Mute
 }
 
 impl Broker {
-    /// Within an actix runtime.
+    /// Call it within an actix runtime.
     pub(super) fn start() -> Self {
         let (connections, sessions) = (Vec::new(), Vec::new());
         let state = State { connections, sessions, closed: 0, heartbeat: 50, settles: true, pongs: true, is_there: true };
@@ -172,12 +172,12 @@ impl Broker {
         self.send(Say::Cut);
     }
 
-    /// Waits until it is so, ten seconds at most.
+    /// Waits until the condition holds, at most ten seconds.
     pub(super) async fn until(&self, what: &str, is_so: impl Fn(&State) -> bool) {
         until(what, || is_so(&self.state())).await;
     }
 
-    /// Runs a worker until it is told to stop.
+    /// Runs a worker until it is stopped.
     pub(super) async fn employ(&self, worker: impl FnOnce(Worker) -> Worker) -> Employed {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, told) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Runs carried out against a stand-in of a broker: what is called how often, and what happens when calls fail.
+//! Runs against a fake broker: what is called how often, and what happens when calls fail.
 
 use crate::domain::ids::{BlockId, Identity, JobId, NodeId, WorkerId};
 use crate::domain::run::RunState;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// What the stand-in does with the next acknowledgement.
+/// What the fake broker does with the next acknowledgement.
 #[derive(Clone, Copy)]
 enum Deed {
     Busy,
@@ -28,7 +28,7 @@ enum Deed {
 #[derive(Default)]
 struct Broker {
     pushed: Vec<String>,
-    /// Blocks as bulk, and whether they are acknowledged.
+    /// Blocks in bulk form, and whether they are acknowledged.
     blocks: Vec<(BlockId, Vec<u8>, bool)>,
     given: usize,
     acks: Vec<(Vec<BlockId>, Vec<String>)>,
@@ -119,7 +119,7 @@ fn block(run: Identity, seq: u32, urls: &[&str]) -> (BlockId, Vec<u8>, bool) {
     (block_id, bulk, false)
 }
 
-/// Follows `/next` from every page; fails as often as told on pages whose URL says so.
+/// Follows `/next` from every page; fails the set number of times on pages whose URL says so.
 #[derive(Default)]
 struct Test {
     fails_left: RefCell<u32>,
@@ -213,7 +213,7 @@ fn an_acknowledgement_is_repeated_until_it_is_taken() {
     assert_eq!(broker.returned, [r#"{"error":null}"#]);
     let ids: Vec<_> = broker.blocks.iter().map(|b| b.0).collect();
     let next = vec!["2 http://a/next".to_owned()];
-    // The first was taken, and its answer lost: the very same call comes again. The next block's link is known by then.
+    // The first call was accepted, but its response was lost: the same call is repeated. The next block's link is known by then.
     assert_eq!(broker.acks, [(vec![ids[0]], next.clone()), (vec![ids[0]], next), (vec![ids[1]], vec![])]);
 }
 

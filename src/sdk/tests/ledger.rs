@@ -1,4 +1,4 @@
-//! What the ledger decides, without a clock.
+//! The decisions of the ledger, without a clock.
 
 use super::broker::{order, settled};
 use crate::protocol::task::{TaskRef, TaskReport, TaskState};
@@ -110,7 +110,7 @@ fn a_last_report_is_said_until_it_is_settled() {
     assert!(!ledger.is_settled());
     ledger.settle(&[settled(task)]);
     assert!(ledger.is_settled() && !ledger.has_unsaid());
-    // The answer to a report proves as much as that to a heartbeat, from when it was said first on the connection.
+    // A reply to a report proves as much as one to a heartbeat, from when it was first sent on the connection.
     let next = order("x").task();
     ledger.order(next, LEASE, began + AGAIN + ms(10), |_| next);
     assert_eq!(ledger.until(next), Some(began + AGAIN + LEASE));

@@ -1,4 +1,4 @@
-//! The worker's library against stand-ins of a broker.
+//! The worker's library against fake brokers.
 
 mod broker;
 mod carry;

@@ -17,7 +17,7 @@ async fn add(task: TaskContext) -> TaskResult<i64> {
     Ok(numbers.iter().sum())
 }
 
-/// A handler that counts its calls and ends when it is let go.
+/// A handler that counts its calls and ends when it is released.
 #[derive(Clone, Default)]
 struct Held {
     calls: Rc<Cell<u32>>,
@@ -77,7 +77,7 @@ fn what_is_not_settled_is_said_again_on_the_next_connection() {
         let FromWorker::Watch { tasks, .. } = &heard[0] else { panic!("a watch is first") };
         assert_eq!(*tasks, [task.task()]);
         assert_eq!(reports(&heard)[0].result.as_ref().expect("the result").get(), "1");
-        // The same order again, under the same attempt: said again, not done again.
+        // The same order again, with the same attempt: the report is repeated, the work is not.
         broker.state().settles = true;
         broker.order(&task);
         assert!(worker.stop().await.is_ok(), "it leaves when all is settled");
@@ -150,7 +150,7 @@ fn what_cannot_be_taken_is_refused() {
         let (unknown, first, second) = (order("nobody.knows"), order("held"), order("held"));
         broker.say(&ToWorker::Tasks(vec![unknown.clone(), first.clone(), second.clone()]));
         broker.until("refusals", |state| state.last_of(&unknown).is_some() && state.last_of(&second).is_some()).await;
-        for (task, why) in [(&unknown, "`nobody.knows` is not watched here"), (&second, "all 1 places are taken")] {
+        for (task, why) in [(&unknown, "this worker does not watch `nobody.knows`"), (&second, "all 1 slots are used")] {
             let last = broker.state().last_of(task).expect("seen");
             assert_eq!((last.state, last.error.expect("a reason").message.as_str()), (TaskState::Refused, why));
         }

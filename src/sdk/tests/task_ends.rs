@@ -1,4 +1,4 @@
-//! Tasks that are told to end, or are dropped: leases, cancels, workers that stop, drain or are put out.
+//! Tasks that are asked to end, or are dropped: leases, cancels, workers that stop, drain or are kicked.
 
 use super::broker::{Broker, block_on, order, until};
 use crate::protocol::task::{TaskOrder, TaskState};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a handler went through.
+/// What happened to a handler.
 #[derive(Default)]
 struct Fate {
     begun: Cell<Option<Instant>>,
@@ -26,7 +26,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// Hears that it is to end, and does so only if `obeys`.
+/// Waits for the request to end, and ends only if `obeys`.
 fn waits(fate: &Rc<Fate>, obeys: bool) -> impl Fn(TaskContext) -> std::pin::Pin<Box<dyn Future<Output = TaskResult>>> + 'static {
     let fate = Rc::clone(fate);
     move |task| {
@@ -54,7 +54,7 @@ fn a_task_ends_before_its_lease_when_the_broker_is_not_heard_of() {
         let function = waits(&fate, false);
         let worker = broker.employ(|worker| worker.task("waits", function)).await;
         let task = TaskOrder { lease: 600, ..order("waits") };
-        // The last that is answered was sent before this.
+        // The last heartbeat with a reply was sent before this.
         broker.state().pongs = false;
         let sent = Instant::now();
         broker.order(&task);
@@ -115,14 +115,14 @@ fn an_order_with_a_lease_that_may_be_over_begins_when_the_broker_is_heard_of() {
         let fate = Rc::new(Fate::default());
         let function = waits(&fate, true);
         let worker = broker.employ(|worker| worker.task("waits", function)).await;
-        // Longer than the lease: what the worker has proved is too old.
+        // Longer than the lease: the worker's proof is too old.
         tokio::time::sleep(Duration::from_millis(250)).await;
         let task = TaskOrder { lease: 200, ..order("waits") };
         broker.order(&task);
         let names = |message: &FromWorker| matches!(message, FromWorker::Heartbeat { tasks: Some(tasks) } if tasks.contains(&task.task()));
         broker.until("it asks", |state| state.heard().any(names)).await;
         assert_eq!(fate.begun.get(), None);
-        // The connection breaks: what has not begun is no longer in hand, and is sent again.
+        // The connection breaks: tasks that have not begun are forgotten, and sent again.
         broker.state().pongs = true;
         broker.cut();
         broker.until("it is back", |state| state.connections.get(1).is_some_and(|heard| !heard.is_empty())).await;

@@ -1,4 +1,4 @@
-//! What tasks say before they end.
+//! Reports of tasks before they end.
 
 use super::broker::{Broker, block_on, order};
 use crate::protocol::task::{TaskOrder, TaskReport, TaskState};
@@ -25,7 +25,7 @@ fn progress_is_the_newest_and_ten_times_a_second_at_most() {
         broker.until("it ends", |state| state.last_of(&task).is_some()).await;
         let reports = broker.state().reports();
         let last = reports.last().expect("some");
-        // A report may have taken the last progress along just before the task ended: then the last report has none.
+        // A report may have included the last progress just before the task ended: then the last report has none.
         let progress: Vec<_> = reports.iter().filter(|report| report.progress.is_some()).collect();
         let newest = progress.last().expect("some");
         assert_eq!((newest.progress, newest.text.as_deref()), (Some(100), Some("step 500")));

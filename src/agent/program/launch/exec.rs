@@ -1,7 +1,7 @@
-//! The second step: sets user and limits, then becomes the program.
+//! The second step of the launcher: sets user and limits, then becomes the program.
 //!
-//! Its standard input is the program's output, its standard output tells the first step what went wrong: whatever a test
-//! harness around it may print thus never gets into the program's lines. All of them close when the program begins.
+//! Its standard input is the pipe for the program's output; its standard output reports errors to the first step. So nothing that a test
+//! harness prints gets into the program's lines. All these files close when the program begins.
 
 use super::record::{SPEC, Spec, WORK, read};
 use crate::protocol::application::ProgramLimits;
@@ -17,12 +17,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Seconds from the signal that says that the processor time is up to the one that cannot be caught.
+/// Seconds between the signal at the limit of processor time and the kill.
 const CPU_GRACE: rlim_t = 5;
 
 /// Returns only if the program could not be started.
 pub fn run(folder: &Path) -> u8 {
-    // A copy: an attempt to begin the program leaves nothing of the first three as it was.
+    // A copy, because an attempt to start the program changes the first three descriptors.
     let refusal = io::stdout().as_fd().try_clone_to_owned();
     let Err(why) = become_program(folder);
     let line = serde_json::json!({ "refused": why.0, "is_missing": why.1 });
@@ -32,7 +32,7 @@ pub fn run(folder: &Path) -> u8 {
     1
 }
 
-/// Why, and whether there is no such program.
+/// The reason, and whether the program does not exist.
 struct Refused(String, bool);
 
 impl Refused {
@@ -42,27 +42,27 @@ impl Refused {
 }
 
 fn become_program(folder: &Path) -> Result<std::convert::Infallible, Refused> {
-    let spec: Spec = read(folder, SPEC).map_err(Refused::at(SPEC))?.ok_or_else(|| Refused("there is no spec".to_owned(), false))?;
+    let spec: Spec = read(folder, SPEC).map_err(Refused::at(SPEC))?.ok_or_else(|| Refused("the spec file is missing".to_owned(), false))?;
     let stdout = io::stdin().as_fd().try_clone_to_owned().map_err(Refused::at("output"))?;
     let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(Refused::at("output"))?;
-    // Made before the limits, which may leave little room for anything.
+    // Built before the limits, which may leave too few resources for it.
     let mut command = Command::new(&spec.program);
     command.args(&spec.arguments).env_clear().envs(&spec.environment).current_dir(folder.join(WORK));
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     if let Some(user) = &spec.user {
         become_user(user)?;
     }
-    // After the change of user, which forgets it: the program does not outlive its launcher.
-    set_pdeathsig(Signal::SIGKILL).map_err(|e| Refused(format!("parent's death: {e}"), false))?;
+    // After the change of user, which resets this setting: the program must not outlive its launcher.
+    set_pdeathsig(Signal::SIGKILL).map_err(|e| Refused(format!("cannot set the signal for the parent's death: {e}"), false))?;
     limit(&spec.limits)?;
     let error = command.exec();
     let is_missing = error.kind() == io::ErrorKind::NotFound && !spec.program.exists();
-    Err(Refused(format!("`{}` does not start: {error}", spec.program.display()), is_missing))
+    Err(Refused(format!("cannot start `{}`: {error}", spec.program.display()), is_missing))
 }
 
 fn become_user(name: &str) -> Result<(), Refused> {
     let refused = |why: String| Refused(format!("user `{name}`: {why}"), false);
-    let user = User::from_name(name).map_err(|e| refused(e.to_string()))?.ok_or_else(|| refused("there is none".to_owned()))?;
+    let user = User::from_name(name).map_err(|e| refused(e.to_string()))?.ok_or_else(|| refused("unknown user".to_owned()))?;
     let c_name = CString::new(name).map_err(|e| refused(e.to_string()))?;
     initgroups(&c_name, user.gid)
         .or_else(|_| setgroups(&[] as &[Gid]))
@@ -73,8 +73,8 @@ fn become_user(name: &str) -> Result<(), Refused> {
 
 fn limit(limits: &ProgramLimits) -> Result<(), Refused> {
     let set = |resource, name: &str, soft: rlim_t, hard: rlim_t| {
-        let (_, most) = getrlimit(resource).map_err(|e| Refused(format!("limit of {name}: {e}"), false))?;
-        setrlimit(resource, soft.min(most), hard.min(most)).map_err(|e| Refused(format!("limit of {name}: {e}"), false))
+        let (_, most) = getrlimit(resource).map_err(|e| Refused(format!("cannot read the limit of {name}: {e}"), false))?;
+        setrlimit(resource, soft.min(most), hard.min(most)).map_err(|e| Refused(format!("cannot set the limit of {name}: {e}"), false))
     };
     set(Resource::RLIMIT_CORE, "core files", 0, 0)?;
     if let Some(files) = limits.open_files {

@@ -1,4 +1,4 @@
-//! Ending all of a program, with whatever it has started.
+//! Kills a program and all processes that it started.
 
 use super::proc;
 use crate::protocol::application::ProgramRef;
@@ -6,22 +6,22 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
-/// Time for killed processes to be gone.
+/// Time for killed processes to disappear.
 const GONE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills all living descendants of a process. Says how many there were.
+/// Kills all living descendants of a process. Returns how many there were.
 pub fn kill_descendants(ancestor: i32) -> usize {
     let found = proc::descendants(ancestor);
     for &pid in &found {
-        // One that went by itself meanwhile is as good.
+        // It may have ended in the meantime.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
     found.len()
 }
 
-/// Kills all processes that carry a program's mark, for when its launcher is gone and no tree is left. Blocks until
-/// they are gone, or for some seconds.
+/// Kills all processes that carry a program's mark, for when its launcher is gone and with it the process tree. Blocks until they have
+/// ended, or for some seconds.
 pub fn kill_marked(program: &ProgramRef) {
     let (mark, deadline) = (proc::mark(program), Instant::now() + GONE);
     loop {

@@ -4,12 +4,12 @@ use crate::protocol::application::ProgramRef;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A process, told from a later one with the same number by when it was started.
+/// A process. Its start time distinguishes it from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// Ticks from the start of the machine to its own.
+    /// Its start time, in ticks since the boot of the machine.
     pub start: u64,
 }
 
@@ -20,7 +20,7 @@ impl Process {
         stat(pid).map(|stat| Self { pid, start: stat.start })
     }
 
-    /// Whether it is there, and not merely waits to be noticed as dead.
+    /// Whether it is running, and not a zombie.
     #[must_use]
     pub fn is_alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.start == self.start && !matches!(stat.state, 'Z' | 'X'))
@@ -36,7 +36,7 @@ struct Stat {
 fn stat(pid: i32) -> Option<Stat> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name in brackets may hold anything, brackets and blanks too: what counts is behind the last one.
+    // The name in brackets may contain anything, even brackets and blanks: parse after the last bracket.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     Some(Stat { state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()?, start: fields.nth(17)?.parse().ok()? })
 }
@@ -67,7 +67,7 @@ pub fn descendants(ancestor: i32) -> BTreeSet<i32> {
     found
 }
 
-/// The variables by which a program's processes are known, wherever in the tree they hang.
+/// The environment variables that identify a program's processes anywhere in the process tree.
 #[must_use]
 pub fn mark(program: &ProgramRef) -> [String; 3] {
     [
@@ -77,7 +77,7 @@ pub fn mark(program: &ProgramRef) -> [String; 3] {
     ]
 }
 
-/// All living processes with these variables in the environment that they were started with.
+/// All living processes whose initial environment contains these variables.
 #[must_use]
 pub fn marked(mark: &[String; 3]) -> BTreeSet<i32> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
@@ -89,7 +89,7 @@ fn is_marked(pid: i32, mark: &[String; 3]) -> bool {
     mark.iter().all(|wanted| environ.split(|&b| b == 0).any(|pair| pair == wanted.as_bytes()))
 }
 
-/// Resident bytes of a process, and the most that it had.
+/// Resident bytes of a process, and their maximum so far.
 #[must_use]
 pub fn memory(pid: i32) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -100,7 +100,7 @@ pub fn memory(pid: i32) -> Option<(u64, u64)> {
     Some((field("VmRSS:")?, field("VmHWM:")?))
 }
 
-/// What changes with each start of the machine.
+/// An id that changes at each boot of the machine.
 #[must_use]
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()

@@ -1,4 +1,4 @@
-//! The files in a program's folder by which agent and launcher speak. Each is written whole or not at all.
+//! The files in a program's folder by which agent and launcher communicate. Each is written atomically.
 
 use super::proc::Process;
 use crate::domain::time::Timestamp;
@@ -11,86 +11,86 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What to start: [`Spec`].
+/// The program to start: [`Spec`].
 pub const SPEC: &str = "spec.json";
-/// Made by the one that may start the program, or that keeps it from being started.
+/// Created by the process that may start the program, or that prevents its start.
 pub const CLAIM: &str = "claim";
-/// It runs: [`Started`].
+/// The program runs: [`Started`].
 pub const STATE: &str = "state.json";
-/// It is to end: [`EndOrder`].
+/// The program should end: [`EndOrder`].
 pub const END: &str = "end.json";
-/// It is over: [`Ended`].
+/// The program has ended: [`Ended`].
 pub const EXIT: &str = "exit.json";
 /// The folder of its output, see [`super::spool`].
 pub const OUTPUT: &str = "output";
-/// Its working folder.
+/// Its working directory.
 pub const WORK: &str = "work";
 
-/// What the launcher is to start.
+/// What the launcher should start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
-    /// How the launcher starts its own second step.
+    /// The command by which the launcher starts its second step.
     pub launcher: Vec<String>,
     /// The program's file.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// All of its environment.
+    /// Its complete environment.
     pub environment: BTreeMap<String, String>,
-    /// The user to run as; none: as the agent does.
+    /// The user to run as; `None`: the agent's user.
     pub user: Option<String>,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: ProgramLimits,
-    /// Milliseconds that it may run.
+    /// Maximum run time, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Milliseconds between asking it to end and killing it, when its time is over.
+    /// Milliseconds between the stop request and the kill after the timeout.
     pub grace_ms: u64,
-    /// Bytes of output that may wait to be taken before the program is made to wait.
+    /// Limit of output that is not yet acknowledged, in bytes; beyond it the program has to wait.
     pub backlog_bytes: u64,
 }
 
-/// A program at work.
+/// A running program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Started {
     /// Its launcher.
     pub launcher: Process,
-    /// Itself: it leads its process group.
+    /// The program; it leads its process group.
     pub program: Process,
     /// When it began.
     pub at: Timestamp,
 }
 
-/// The order to end.
+/// The order to end a program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EndOrder {
-    /// Milliseconds between asking and killing.
+    /// Milliseconds between the stop request and the kill.
     pub grace_ms: u64,
-    /// Who wants it.
+    /// Why the program should end.
     pub by: String,
 }
 
-/// A program that is over.
+/// A program that has ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ended {
-    /// How.
+    /// How it ended.
     pub exit: ProgramExit,
-    /// When.
+    /// When it ended.
     pub at: Timestamp,
 }
 
-/// Who has the claim.
+/// The owner of the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The caller, as of now.
+    /// The caller, from now on.
     Ours,
-    /// Somebody had it before.
+    /// Another process.
     Theirs,
 }
 
-/// Takes the claim, if nobody has it.
+/// Takes the claim, if it is free.
 ///
 /// # Errors
-/// The file system does not let it.
+/// The file system rejects it.
 pub fn claim(folder: &Path) -> io::Result<Claim> {
     match File::create_new(folder.join(CLAIM)) {
         Ok(_) => Ok(Claim::Ours),
@@ -99,10 +99,10 @@ pub fn claim(folder: &Path) -> io::Result<Claim> {
     }
 }
 
-/// Reads a file; none if it is not there.
+/// Reads a file; `None` if it does not exist.
 ///
 /// # Errors
-/// It cannot be read or understood.
+/// It cannot be read or parsed.
 pub fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result<Option<T>> {
     match std::fs::read(folder.join(name)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -111,19 +111,19 @@ pub fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result<Option
     }
 }
 
-/// Writes a file so that it is there whole or not at all. Only its owner may read it: what an order says may be secret.
-/// After a power cut it may be gone, which is as well where the program is gone too.
+/// Writes a file atomically. Only its owner may read it: an order may contain secrets. After a power cut it may be missing, which is fine
+/// where the program is gone too.
 ///
 /// # Errors
-/// The file system does not take it.
+/// The file system rejects it.
 pub fn write_whole<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
     write(folder, name, value, |_| Ok(()))
 }
 
-/// As [`write_whole`], and it is there also after a power cut, when this returns.
+/// Like [`write_whole`], but the file also survives a power cut once this returns.
 ///
 /// # Errors
-/// The file system does not take it.
+/// The file system rejects it.
 pub fn write_durable<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
     write(folder, name, value, File::sync_all)?;
     sync_dir(folder)
@@ -137,10 +137,10 @@ fn write<T: Serialize>(folder: &Path, name: &str, value: &T, sync: impl FnOnce(&
     std::fs::rename(&draft, folder.join(name))
 }
 
-/// Makes the names in a folder durable.
+/// Makes the directory entries of a folder durable.
 ///
 /// # Errors
-/// The file system does not let it.
+/// The file system rejects it.
 pub fn sync_dir(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

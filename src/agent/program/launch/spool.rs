@@ -1,9 +1,8 @@
-//! A program's output on its way: lines in segment files, written by the launcher, read by the agent, deleted when the
-//! broker has them.
+//! A program's output: lines in segment files, written by the launcher, read by the agent, and deleted when the broker has stored them.
 //!
-//! A segment is named by the number of its first line. A line is a byte that tells its source, its instant (i64) and its
-//! length (u32), both little-endian, and its text. What waits to be taken is bounded: beyond it the launcher reads no
-//! more, so that the program waits in its next write, as it would at a slow terminal. Nothing is lost, and no disk fills.
+//! A segment is named by the number of its first line. A line is one byte for its source, its time (i64) and its length (u32), both
+//! little-endian, and its text. The unacknowledged output is limited: beyond the limit the launcher stops reading, so that the program
+//! blocks in its next write, as at a slow terminal. Nothing is lost, and the disk does not fill up.
 
 use super::record::OUTPUT;
 use crate::domain::time::Timestamp;
@@ -17,12 +16,12 @@ use std::time::Duration;
 
 const SEGMENT_BYTES: u64 = 4 << 20;
 const HEAD: usize = 13;
-/// Between two looks whether there is room again.
+/// Interval between checks for free space in the backlog.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Between two tries to write, on a disk that takes nothing.
+/// Interval between writes to a disk that rejects them.
 const RETRY: Duration = Duration::from_millis(500);
-/// Most bytes that a reader takes at once: more than the longest line, and with every character escaped less than the MiB
-/// that a message to the broker may have.
+/// The most bytes that a reader takes at once: more than the longest line, and with every character escaped still below the MiB limit of
+/// a message to the broker.
 const READ_BYTES: usize = 128 << 10;
 
 /// Which stream a line came from.
@@ -35,7 +34,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// As a line of a log says it.
+    /// The name of the source in a log line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +56,7 @@ fn segments(folder: &Path) -> Vec<u64> {
     firsts
 }
 
-/// The launcher's side.
+/// The launcher's side: writes lines.
 pub struct Spool {
     folder: PathBuf,
     backlog_bytes: u64,
@@ -69,30 +68,30 @@ struct Writer {
     file: File,
     bytes: u64,
     lines: u64,
-    /// At least so much waits; looked up again when it seems too much.
+    /// Upper bound of the unacknowledged bytes; recomputed when it exceeds the limit.
     waiting_bytes: u64,
 }
 
 impl Spool {
-    /// Begins one in a program's folder.
+    /// Creates a spool in a program's folder.
     ///
     /// # Errors
-    /// The file system does not let it.
+    /// The file system rejects it.
     pub fn create(program: &Path, backlog_bytes: u64) -> io::Result<Self> {
         let folder = program.join(OUTPUT);
-        // Not even for the user that the program runs as, who may go through the folder above.
+        // Closed even to the program's own user, who can pass through the folder above.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let file = File::create_new(path(&folder, 0))?;
         let inner = Mutex::new(Writer { file, bytes: 0, lines: 0, waiting_bytes: 0 });
         Ok(Self { folder, backlog_bytes, is_over: AtomicBool::new(false), inner })
     }
 
-    /// The program is over: what is still in its pipes is taken without waiting for room.
+    /// The program has ended: the rest of its pipes is read without waiting for space.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Adds lines that came from one stream. Waits for room, and for a disk that is full.
+    /// Appends lines of one stream. Waits for space in the backlog, and for a full disk.
     pub fn append(&self, source: Source, lines: &[String]) {
         if lines.is_empty() {
             return;
@@ -134,7 +133,7 @@ impl Spool {
             writer.bytes = 0;
         }
         if let Err(error) = writer.file.write_all(records) {
-            // Half a line would make all that follow unreadable.
+            // Half a line would make the rest of the file unreadable.
             writer.file.set_len(writer.bytes)?;
             writer.file.seek(SeekFrom::End(0))?;
             return Err(error);
@@ -145,7 +144,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Lines so far; durable when this returns.
+    /// Number of lines so far; they are durable when this returns.
     pub fn finish(&self) -> u64 {
         let writer = self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _ = writer.file.sync_all();
@@ -153,29 +152,29 @@ impl Spool {
     }
 }
 
-/// A line, read back.
+/// A line that was read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Where it came from.
+    /// Its stream.
     pub source: Source,
-    /// When.
+    /// When it was written.
     pub at: Timestamp,
     /// Its text, at most 8,192 bytes.
     pub text: String,
 }
 
-/// The agent's side.
+/// The agent's side: reads lines.
 pub struct Tail {
     folder: PathBuf,
     file: Option<(u64, File)>,
-    /// Where in the file the next line begins.
+    /// Offset of the next line in the file.
     offset: u64,
     next: u64,
     first: u64,
 }
 
 impl Tail {
-    /// Reads a program's output from the first line that is still there.
+    /// Reads a program's output from the first line on disk.
     #[must_use]
     pub fn new(program: &Path) -> Self {
         let folder = program.join(OUTPUT);
@@ -183,19 +182,19 @@ impl Tail {
         Self { folder, file: None, offset: 0, next, first: next }
     }
 
-    /// The number of the line that comes next.
+    /// The number of the next line.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// The number of the first line that was there when this was made or last went to a line.
+    /// The number of the first line on disk, as of the creation or the last seek.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Goes to a line; one that is gone already becomes the first that is there.
+    /// Moves to a line; if it is already deleted, to the first one on disk.
     ///
     /// # Errors
     /// The files cannot be read.
@@ -209,7 +208,7 @@ impl Tail {
         Ok(())
     }
 
-    /// The lines that come next, at most so many; none if there are none yet.
+    /// Reads at most this many of the next lines; empty if there are none yet.
     ///
     /// # Errors
     /// The files cannot be read.
@@ -227,7 +226,7 @@ impl Tail {
                     Err(e) => return Err(e),
                 },
             };
-            // Looked for before reading: what comes into this file comes before the next one is made.
+            // Check before reading: this file gets all its lines before the next one is created.
             let is_last = first == self.next || !path(&self.folder, self.next).exists();
             let mut bytes = Vec::new();
             file.seek(SeekFrom::Start(self.offset))?;
@@ -242,7 +241,7 @@ impl Tail {
         }
     }
 
-    /// Deletes the segments that hold nothing but lines before this one.
+    /// Deletes the segments that contain only lines before this one.
     pub fn forget(&self, before: u64) {
         let segments = segments(&self.folder);
         for pair in segments.windows(2).filter(|pair| pair[1] <= before) {
@@ -251,7 +250,7 @@ impl Tail {
     }
 }
 
-/// Whole lines at the beginning of these bytes, and how many bytes they are.
+/// The complete lines at the start of these bytes, and their length in bytes.
 fn parse(bytes: &[u8], most: usize) -> (Vec<Line>, usize) {
     let (mut lines, mut at) = (Vec::new(), 0);
     while lines.len() < most

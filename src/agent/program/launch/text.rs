@@ -1,6 +1,6 @@
-//! Bytes of any kind, cut into lines of text that can be stored.
+//! Cuts arbitrary bytes into lines of text that can be stored.
 
-/// Bytes of a line; a longer one is several.
+/// Maximum bytes of a line; a longer one is split.
 const MOST_LINE: usize = 8_192;
 
 /// The unfinished line of one stream.
@@ -10,7 +10,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes bytes; gives each line that is complete with them.
+    /// Adds bytes; emits each line that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&str)) {
         while let Some(end) = bytes.iter().position(|&b| b == b'\n') {
             self.rest.extend_from_slice(&bytes[..end]);
@@ -23,11 +23,11 @@ impl Lines {
             self.rest.clear();
         }
         self.rest.extend_from_slice(bytes);
-        // One byte more is kept: it may be the `\r` before a `\n`.
+        // Keep one byte more: it may be the `\r` before a `\n`.
         self.cut_long(&mut line, MOST_LINE + 1);
     }
 
-    /// The last line, if it has no end.
+    /// Emits the last line, if it has no line end.
     pub fn finish(&mut self, mut line: impl FnMut(&str)) {
         self.cut_long(&mut line, MOST_LINE);
         if !self.rest.is_empty() {
@@ -40,7 +40,7 @@ impl Lines {
         let mut at = 0;
         while self.rest.len() - at > keep {
             let mut end = at + MOST_LINE;
-            // Not within a character; at most three of its bytes follow the first.
+            // Do not cut within a character: at most three bytes follow the first.
             for back in 0..4 {
                 if self.rest[end - back] & 0b1100_0000 != 0b1000_0000 {
                     end -= back;
@@ -54,7 +54,7 @@ impl Lines {
     }
 }
 
-/// A line as text. What is no UTF-8 is replaced, and so is NUL, which databases take for an end; that makes it longer.
+/// Emits a line as text. Invalid UTF-8 and NUL, which databases treat as an end, are replaced; that makes the text longer.
 fn whole(bytes: &[u8], line: &mut impl FnMut(&str)) {
     let text = String::from_utf8_lossy(bytes);
     let text = if text.contains('\0') { text.replace('\0', "\u{2400}").into() } else { text };

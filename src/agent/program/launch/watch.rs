@@ -1,5 +1,5 @@
-//! The first step: starts the program, carries its output, ends it when told to or when its time is over, and writes down
-//! how it ended. All that the program started and that did not end with it is killed.
+//! The first step of the launcher: starts the program, forwards its output, ends it on an order or after its timeout, and records how it
+//! ended. It kills all remaining processes that the program started.
 
 use super::EXEC;
 use super::kill::kill_descendants;
@@ -25,19 +25,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two looks for an order to end.
+/// Interval between checks for an order to end.
 const TICK: Duration = Duration::from_millis(50);
-/// Ticks between two looks at the memory.
+/// Ticks between two measurements of memory.
 const TICKS_OF_MEMORY: u32 = 10;
-/// What killed processes get to be gone, and pipes to be read to their ends.
+/// Time for killed processes to disappear, and for pipes to be read to the end.
 const GONE: Duration = Duration::from_secs(10);
 const PIPE_BYTES: usize = 64 << 10;
 
-/// Carries a program through its life.
+/// Runs a program until its end.
 pub fn run(folder: &Path) -> u8 {
     match begin(folder) {
         Ok(program) => {
-            // The agent waits for this line; it may be gone.
+            // The agent waits for this line; the agent may be gone.
             let _ = writeln!(io::stderr(), "{}", serde_json::json!({ "pid": program.main.as_raw() }));
             u8::from(program.live(folder).is_err())
         }
@@ -68,20 +68,20 @@ struct Program {
 }
 
 enum Event {
-    /// The program itself ended: code, signal.
+    /// The program itself ended: exit code, signal.
     Ended(Option<i32>, Option<i32>),
-    /// And so did all that it left behind.
+    /// All processes that it left behind ended as well.
     Alone,
 }
 
 fn begin(folder: &Path) -> Result<Program, Refusal> {
     let spec: Spec = read(folder, SPEC).and_then(|spec| spec.ok_or_else(|| io::ErrorKind::NotFound.into())).map_err(at(SPEC))?;
-    // Whatever ends the agent's session does not end this one. It fails for the leader of a group, which has its own.
+    // Separates it from the agent's session. This fails for a group leader, which already has its own session.
     let _ = setsid();
-    // Whoever forks twice to get away becomes a child of this process.
+    // A process that forks twice to escape becomes a child of this process.
     set_child_subreaper(true).map_err(at("subreaper"))?;
     if claim(folder).map_err(at("claim"))? == Claim::Theirs {
-        return Err(Refusal { refused: "it was started before".to_owned(), is_missing: false });
+        return Err(Refusal { refused: "the program was already started".to_owned(), is_missing: false });
     }
     let spool = Arc::new(Spool::create(folder, spec.backlog_bytes).map_err(at("output"))?);
     let (main, out, err) = start(folder, &spec)?;
@@ -90,23 +90,23 @@ fn begin(folder: &Path) -> Result<Program, Refusal> {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let gone = Process { pid: main.as_raw(), start: 0 };
     let started = Started {
-        launcher: Process::now(own).ok_or_else(|| at("/proc")("it cannot be read"))?,
+        launcher: Process::now(own).ok_or_else(|| at("/proc")("cannot read the process entry"))?,
         program: Process::now(main.as_raw()).unwrap_or(gone),
         at: at_time,
     };
-    // It runs by now, so this is no reason to refuse; without the file an agent that restarts calls it lost.
+    // The program already runs, so this error is ignored; without the file, a restarted agent reports it as lost.
     let _ = write_whole(folder, STATE, &started);
     let (sender, events) = channel();
     std::thread::spawn(move || reap(main, &sender));
     Ok(Program { spec, main, began, spool, pumps, events })
 }
 
-/// Starts the second step, and waits until it has become the program.
+/// Starts the second step and waits until it has become the program.
 fn start(folder: &Path, spec: &Spec) -> Result<(Pid, PipeReader, PipeReader), Refusal> {
     let (out, out_end) = io::pipe().map_err(at("pipe"))?;
     let (err, err_end) = io::pipe().map_err(at("pipe"))?;
     let (refusal, refusal_end) = io::pipe().map_err(at("pipe"))?;
-    let (own, arguments) = spec.launcher.split_first().ok_or_else(|| at(SPEC)("no launcher"))?;
+    let (own, arguments) = spec.launcher.split_first().ok_or_else(|| at(SPEC)("the launcher command is empty"))?;
     let child = Command::new(own)
         .args(arguments)
         .arg(folder)
@@ -119,7 +119,7 @@ fn start(folder: &Path, spec: &Spec) -> Result<(Pid, PipeReader, PipeReader), Re
         .spawn()
         .map_err(at("launcher"))?;
     let main = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    // To the end, which is when the program begins, or when there will be none.
+    // Read to the end, which comes when the program begins or the step fails.
     for line in BufReader::new(refusal).lines() {
         if let Some(refused) = line.ok().and_then(|line| serde_json::from_str::<Refusal>(&line).ok()) {
             return Err(refused);
@@ -147,7 +147,7 @@ fn pump(mut pipe: PipeReader, source: Source, spool: &Arc<Spool>) -> JoinHandle<
     })
 }
 
-/// Waits for every child, adopted ones too, until there is none.
+/// Waits for all children, including adopted ones, until none are left.
 fn reap(main: Pid, events: &Sender<Event>) {
     let mut is_told = false;
     loop {
@@ -155,7 +155,7 @@ fn reap(main: Pid, events: &Sender<Event>) {
             Ok(WaitStatus::Exited(pid, code)) if pid == main => Event::Ended(Some(code), None),
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == main => Event::Ended(None, Some(signal as i32)),
             Err(Errno::ECHILD) => break,
-            // A real-time signal has no name here; which child it was shows when there is none left.
+            // A real-time signal has no name here; the end of the child is noticed when none are left.
             Ok(_) | Err(_) => continue,
         };
         is_told = true;
@@ -179,7 +179,7 @@ impl Program {
                 Ok(Event::Alone) | Err(RecvTimeoutError::Disconnected) => break (None, None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            // One that cannot be read is written anew by the agent.
+            // The agent rewrites an order that cannot be read.
             if let Ok(Some(order)) = read::<EndOrder>(folder, END) {
                 ending.ask(self.main, &order.by, order.grace_ms);
             }
@@ -213,7 +213,7 @@ impl Program {
         write_durable(folder, EXIT, &Ended { exit, at: Timestamp::now() })
     }
 
-    /// Kills what the program left behind, until nothing is there.
+    /// Kills the processes that the program left behind, until none exist.
     fn end_all(&self) {
         let deadline = Instant::now() + GONE;
         while kill_all() > 0 && Instant::now() < deadline {
@@ -223,7 +223,7 @@ impl Program {
         }
     }
 
-    /// Reads the pipes to their ends, which have come unless somebody could not be killed.
+    /// Reads the pipes to their ends, which have been reached unless a process could not be killed.
     fn finish_output(self) -> u64 {
         self.spool.end();
         let deadline = Instant::now() + GONE;
@@ -240,7 +240,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Asks once; a shorter grace than before is heeded.
+    /// Sends the stop request once; a shorter grace than before is applied.
     fn ask(&mut self, main: Pid, by: &str, grace_ms: u64) {
         let kill_at = Instant::now().checked_add(Duration::from_millis(grace_ms));
         if self.by.is_none() {
@@ -264,7 +264,7 @@ fn kill_all() -> usize {
     kill_descendants(own_pid())
 }
 
-/// Resident bytes of the program with all its children; of each alone, the most that it had.
+/// Resident bytes of the program and its children; for each alone, its maximum.
 fn resident() -> u64 {
     let each: Vec<_> = proc::descendants(own_pid()).into_iter().filter_map(proc::memory).collect();
     each.iter().map(|(now, _)| now).sum::<u64>().max(each.iter().map(|(_, most)| *most).max().unwrap_or(0))

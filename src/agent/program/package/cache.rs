@@ -1,4 +1,4 @@
-//! Packages that are kept: by hash, or by address and ETag; the least recently used go when there are too many.
+//! The package cache: by hash, or by address and ETag; the least recently used packages are deleted when the cache is too large.
 
 use super::fetch::{Fetched, Fetcher};
 use super::refusal;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 const FOLDER: &str = "packages";
 const DRAFT: &str = "draft";
 
-/// All kept packages.
+/// All cached packages.
 pub struct Packages {
     folder: PathBuf,
     fetcher: Fetcher,
@@ -31,31 +31,31 @@ pub struct Packages {
     slots_by_key: RefCell<HashMap<String, Rc<Slot>>>,
 }
 
-/// A package that somebody uses. One at a time fetches it; when it was last fetched is in the lock.
+/// A package in use. One task at a time fetches it; the lock holds the time of the last fetch.
 #[derive(Default)]
 struct Slot(Mutex<Option<Instant>>);
 
-/// A package in use: it is not deleted as long as this lives.
+/// A package in use: it is not deleted while this exists.
 pub struct Kept {
     /// The file.
     pub path: PathBuf,
     _slot: Rc<Slot>,
 }
 
-/// What is known of a package that was fetched without a hash.
+/// Data of a package that was fetched without a hash.
 #[derive(Serialize, Deserialize)]
 struct Meta {
     etag: Option<String>,
 }
 
 impl Packages {
-    /// In this data directory.
+    /// The cache in this data directory.
     pub fn new(config: &AgentConfig, data_dir: &Path) -> Self {
         let folder = data_dir.join(FOLDER);
         Self { folder, fetcher: Fetcher::new(config), most_bytes: config.programs.cache_bytes, slots_by_key: RefCell::default() }
     }
 
-    /// Deletes what an earlier agent left half-done.
+    /// Deletes incomplete files of an earlier agent.
     pub fn clean(&self) {
         private::keep(&self.folder);
         for path in files(&self.folder).filter(|path| path.extension().is_some_and(|e| e == DRAFT) && is_ours(path)) {
@@ -63,21 +63,21 @@ impl Packages {
         }
     }
 
-    /// Whether a package may be fetched at all.
+    /// Checks that a package may be fetched.
     ///
     /// # Errors
-    /// Its host is not allowed, or its hash is none.
+    /// Its host is not allowed, or its hash is malformed.
     pub fn check(&self, package: &Package) -> Result<(), ProgramError> {
         if package.sha256.as_ref().is_some_and(|hash| hash.len() != 64 || !hash.bytes().all(|b| b.is_ascii_hexdigit())) {
-            return Err(refusal(ProgramErrorKind::PackageHash, "a SHA-256 has 64 hexadecimal digits"));
+            return Err(refusal(ProgramErrorKind::PackageHash, "the SHA-256 must be 64 hexadecimal digits"));
         }
         self.fetcher.address(&package.url).map(|_| ())
     }
 
-    /// The package: kept, or fetched now. Many that want the same one at once get what one of them fetches.
+    /// The package, from the cache or fetched now. Concurrent calls for the same package share one fetch.
     ///
     /// # Errors
-    /// It is not to be had, or not what its hash says.
+    /// It cannot be fetched, or does not match its hash.
     pub async fn get(&self, package: &Package) -> Result<Kept, ProgramError> {
         let asked = Instant::now();
         let url = self.fetcher.address(&package.url)?;
@@ -90,17 +90,20 @@ impl Packages {
             let mut fetched_at = slot.0.lock().await;
             let is_there = path.is_file();
             if !is_there || (hash.is_none() && fetched_at.is_none_or(|at| at < asked)) {
-                let failed = |e: io::Error| refusal(ProgramErrorKind::PackageFetch, format!("the package cannot be kept: {e}"));
+                let failed = |e: io::Error| refusal(ProgramErrorKind::PackageFetch, format!("cannot store the package: {e}"));
                 private::make_folder(&self.folder).map_err(failed)?;
                 let meta: Option<Meta> = launch::read(&self.folder, &meta_name(&key)).ok().flatten().filter(|_| is_there);
                 let draft = Draft(self.folder.join(format!("{key}.{DRAFT}")));
                 match self.fetcher.fetch(&url, meta.and_then(|meta| meta.etag).as_deref(), &draft.0).await? {
                     Fetched::New { sha256, .. } if hash.as_ref().is_some_and(|hash| *hash != sha256) => {
-                        return Err(refusal(ProgramErrorKind::PackageHash, format!("the package has the SHA-256 {sha256}")));
+                        return Err(refusal(
+                            ProgramErrorKind::PackageHash,
+                            format!("the package does not match its hash: its SHA-256 is {sha256}"),
+                        ));
                     }
                     Fetched::New { etag, .. } => {
                         if hash.is_none() {
-                            // Gone before the file changes: an ETag never stands beside what it does not mean.
+                            // Deleted before the file changes, so that an ETag never belongs to the wrong file.
                             let _ = std::fs::remove_file(self.folder.join(meta_name(&key)));
                         }
                         std::fs::rename(&draft.0, &path).map_err(failed)?;
@@ -118,10 +121,10 @@ impl Packages {
         Ok(kept)
     }
 
-    /// Deletes what was not used for longest until the rest is within the limit. What is in use stays.
+    /// Deletes the least recently used packages until the rest is within the limit. Packages in use stay.
     fn evict(&self) {
         let mut slots = self.slots_by_key.borrow_mut();
-        // The map itself holds one.
+        // The map itself holds one reference.
         slots.retain(|_, slot| Rc::strong_count(slot) > 1);
         let mut kept: Vec<(SystemTime, u64, PathBuf)> = files(&self.folder)
             .filter(|path| path.extension().is_none() && is_ours(path))
@@ -145,7 +148,7 @@ impl Packages {
     }
 }
 
-/// A file that is gone when its writer goes, unless it was renamed.
+/// A temporary file, deleted on drop unless it was renamed.
 struct Draft(PathBuf);
 
 impl Drop for Draft {
@@ -154,7 +157,7 @@ impl Drop for Draft {
     }
 }
 
-/// Whether a file has a name as this gives it: whatever else lies in the folder is left alone.
+/// Whether a file has a name of this cache: other files in the folder are left alone.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     let hash = name.strip_prefix("url-").unwrap_or(name);
@@ -169,7 +172,7 @@ fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// When a package was last used is when its file was last changed, so that it is known after a restart too.
+/// The time of last use is stored as the file's modification time, so that it survives a restart.
 fn touch(path: &Path) {
     if let Ok(file) = File::options().append(true).open(path) {
         let _ = futimens(&file, &TimeSpec::UTIME_OMIT, &TimeSpec::UTIME_NOW);

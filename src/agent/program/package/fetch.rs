@@ -1,4 +1,4 @@
-//! Fetching a package into a file.
+//! Fetches a package into a file.
 
 use super::refusal;
 use crate::config::addresses::Addresses;
@@ -16,29 +16,29 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// A server that sends nothing for so long has gone.
+/// A server that sends nothing for this long counts as gone.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_REDIRECTS: usize = 10;
-/// Tries in all, where another may help.
+/// Total number of tries, for errors that may pass.
 const TRIES: u32 = 3;
 
-/// What came of a fetch.
+/// The result of a fetch.
 pub enum Fetched {
-    /// The file is there.
+    /// The file was fetched.
     New {
         /// Its SHA-256, 64 hexadecimal digits.
         sha256: String,
-        /// What the server calls this state of it.
+        /// The server's ETag.
         etag: Option<String>,
     },
-    /// The server says that what is kept is still right.
+    /// The server confirmed that the cached file is current.
     Unchanged,
 }
 
-/// Fetches packages, from hosts that are allowed only.
+/// Fetches packages, only from allowed hosts.
 pub struct Fetcher {
     client: Result<Client, String>,
-    /// For the broker's own: it follows no redirects, since the token goes with it.
+    /// The client for the broker's own packages: it follows no redirects, because it sends the token.
     own: Result<Client, String>,
     brokers: Addresses,
     token: Option<String>,
@@ -73,33 +73,33 @@ impl Fetcher {
         }
     }
 
-    /// The address of a package; a path is the broker's own.
+    /// The URL of a package; a path refers to the broker.
     ///
     /// # Errors
-    /// It is no address, or not of a host that is allowed.
+    /// It is not a URL, or its host is not allowed.
     pub fn address(&self, text: &str) -> Result<Url, ProgramError> {
         if let Some(path) = text.strip_prefix('/') {
             let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
-            // One that stands by has the same packages.
+            // A standby has the same packages.
             let mut url = self.brokers.current().1.clone();
             url.set_path(&format!("{}{path}", url.path()));
             url.set_query(query);
             return Ok(url);
         }
-        let url = Url::parse(text).map_err(|e| refusal(ProgramErrorKind::PackageFetch, format!("`{text}` is no address: {e}")))?;
+        let url = Url::parse(text).map_err(|e| refusal(ProgramErrorKind::PackageFetch, format!("`{text}` is not a valid URL: {e}")))?;
         if is_allowed(&url, &self.brokers, &self.hosts) { Ok(url) } else { Err(not_allowed(&url)) }
     }
 
-    /// Fetches into a new file. `known` is the ETag of what is kept.
+    /// Fetches into a new file. `known` is the ETag of the cached file.
     ///
     /// # Errors
-    /// It is not to be had; the kind says why.
+    /// It cannot be fetched; the kind gives the reason.
     pub async fn fetch(&self, url: &Url, known: Option<&str>, into: &Path) -> Result<Fetched, ProgramError> {
         let mut wait = self.wait;
         for _ in 1..TRIES {
             match self.attempt(url, known, into).await {
                 Err(Failure { error, is_passing: true }) => {
-                    log::info!("package not fetched, trying again host={} reason={}", host(url), error.message);
+                    log::info!("package not fetched, retrying host={} reason={}", host(url), error.message);
                     tokio::time::sleep(wait).await;
                     wait *= 4;
                 }
@@ -127,7 +127,7 @@ impl Fetcher {
             if is_not_allowed(&e) {
                 fatal(
                     ProgramErrorKind::Forbidden,
-                    format!("the package's address leads on to a host that this agent does not allow: {}", host(url)),
+                    format!("the package's URL redirects to a host that this agent does not allow: {}", host(url)),
                 )
             } else {
                 passing(format!("{}: {}", host(url), reason(e)))
@@ -147,14 +147,14 @@ impl Fetcher {
         let too_large = || {
             fatal(
                 ProgramErrorKind::PackageTooLarge,
-                format!("the package has more than the {} bytes that this agent allows", self.most_bytes),
+                format!("the package is larger than the {} bytes that this agent allows", self.most_bytes),
             )
         };
         if response.content_length().is_some_and(|length| length > self.most_bytes) {
             return Err(too_large());
         }
         let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
-        let disk = |e: std::io::Error| fatal(ProgramErrorKind::PackageFetch, format!("the package cannot be written: {e}"));
+        let disk = |e: std::io::Error| fatal(ProgramErrorKind::PackageFetch, format!("cannot write the package: {e}"));
         let file = private::options().write(true).create(true).truncate(true).open(into).map_err(disk)?;
         let mut file = File::from_std(file);
         let (mut hash, mut bytes) = (Sha256::new(), 0);
@@ -174,11 +174,11 @@ impl Fetcher {
 
 struct Failure {
     error: ProgramError,
-    /// Another try may help.
+    /// Whether another try may help.
     is_passing: bool,
 }
 
-/// A redirect to where nothing may come from.
+/// A redirect to a host that is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("that host is not allowed")]
 struct NotAllowed;
@@ -205,12 +205,12 @@ fn is_allowed(url: &Url, brokers: &Addresses, hosts: &[HostPattern]) -> bool {
 fn not_allowed(url: &Url) -> ProgramError {
     let message = match url.scheme() {
         "http" | "https" => format!("packages of `{}` are not allowed by this agent's setting `packageHosts`", host(url)),
-        other => format!("packages come by http or https, not by `{other}`"),
+        other => format!("packages must use http or https, not `{other}`"),
     };
     refusal(ProgramErrorKind::Forbidden, message)
 }
 
-/// An address as it may stand in a message: whatever secret it has is behind the host.
+/// The host of a URL, for messages: the parts after it may be secret.
 fn host(url: &Url) -> &str {
     url.host_str().unwrap_or("?")
 }
@@ -229,7 +229,7 @@ fn client(redirects: redirect::Policy) -> Result<Client, String> {
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT)
         .user_agent(concat!("webloom/", env!("CARGO_PKG_VERSION")))
-        // A tar.gz is what it is, however the server calls it; its hash is of these bytes.
+        // No transfer decoding: the hash of a tar.gz is of the packed bytes.
         .no_gzip()
         .no_brotli()
         .no_deflate()

@@ -1,7 +1,7 @@
-//! Packages of programs on their way to a program: fetched, and kept for the next start.
+//! Packages of programs: fetched, and cached for the next start.
 //!
-//! What is kept is the file as it came, by its SHA-256 or, where none is given, by its address with the server's ETag. Each
-//! program gets an unpacked copy of its own: one that writes into its folder changes nobody else's.
+//! The cache holds the file as received, by its SHA-256 or, without one, by its address with the server's ETag. Each program gets its own
+//! unpacked copy: writing into its folder affects no other program.
 
 mod cache;
 mod fetch;

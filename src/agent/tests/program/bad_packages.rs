@@ -1,11 +1,11 @@
-//! Packages that want out, want too much, or are none.
+//! Packages that escape their folder, exceed limits, or are not packages.
 
 use super::*;
 use crate::protocol::application::ProgramErrorKind;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A tar.gz of entries with names and links as they are written here, which no honest tool would write.
+/// A tar.gz with entry names and links exactly as given, which no honest tool would write.
 fn tar(entries: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
     let mut tar = Vec::new();
     for (name, kind, target, content) in entries {
@@ -35,7 +35,7 @@ fn gz(bytes: &[u8]) -> Vec<u8> {
 
 const SCRIPT: &[u8] = b"#!/bin/sh\ncat a/link 2>/dev/null; cat hard 2>/dev/null; echo ran\n";
 
-/// Names each bad package, its bytes, and what is said of it.
+/// Each bad package: its name, its bytes, and the expected error.
 fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
     use ProgramErrorKind::{PackageFormat, PackageTooLarge, PackageUnsafe};
     let file = |name| tar(&[("run", b'0', "", SCRIPT), (name, b'0', "", b"out")]);
@@ -67,7 +67,7 @@ fn bad() -> Vec<(&'static str, Vec<u8>, ProgramErrorKind)> {
         ("link, to nothing", link("none"), PackageUnsafe),
         ("zip, link", symlink_zip("/etc/passwd"), PackageUnsafe),
         ("zip, link to parent", symlink_zip("../x"), PackageUnsafe),
-        // Each alone stays within; the second goes through the first.
+        // Each link alone stays inside; the second goes through the first.
         ("links through links", tar(&[("a/b/d", b'2', "../..", b""), ("a/b/e", b'2', "d/..", b"")]), PackageUnsafe),
         ("through a link", tar(&[("d", b'2', "/tmp", b""), ("d/out", b'0', "", b"out")]), PackageUnsafe),
         ("hard link out", tar(&[("hard", b'1', "/etc/passwd", b"")]), PackageUnsafe),

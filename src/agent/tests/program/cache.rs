@@ -1,4 +1,4 @@
-//! Packages that are fetched once.
+//! The package cache.
 
 use super::super::site::Gate;
 use super::*;

@@ -1,4 +1,4 @@
-//! Agents that end: stopped, drained, told to leave.
+//! Agents that stop: stopped, drained, ordered to leave.
 
 use super::*;
 use crate::config::programs::AtStop;

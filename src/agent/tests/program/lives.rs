@@ -1,4 +1,4 @@
-//! Agents that die and come back, connections that break, orders that are said twice.
+//! Agents that die and restart, connections that break, orders that are repeated.
 
 use super::*;
 use crate::protocol::application::ProgramErrorKind;
@@ -26,7 +26,7 @@ async fn an_agent_that_was_killed_finds_its_programs_again() {
     scene.broker.seen().is_silent = false;
     let second = Killable::start(config);
     scene.broker.session(1).await;
-    // The broker may not know what the first one made of it.
+    // The broker may not know how the first agent handled it.
     scene.start(&ends_meanwhile).await;
     scene.start(&is_told).await;
     for (order, code) in [(&ends_later, 5), (&ends_meanwhile, 6)] {
@@ -111,7 +111,7 @@ async fn an_order_said_again_is_answered_and_an_unknown_one_is_lost() {
     let unknown = sh("");
     scene.exit(&unknown, 0).await;
     scene.reached(&unknown, ProgramState::Lost).await;
-    // A broken connection: what is not settled is said again.
+    // After a broken connection, reports without an acknowledgement are sent again.
     scene.broker.seen().is_silent = false;
     let said = scene.reports(&order).len();
     scene.broker.session(0).await.do_send(Say::Hang);

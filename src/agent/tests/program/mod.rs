@@ -1,4 +1,4 @@
-//! Real programs, in real packages, on an agent whose broker does as the test says.
+//! Real programs, in real packages, on an agent whose broker the test controls.
 
 mod bad_packages;
 mod cache;
@@ -24,7 +24,7 @@ use std::io::Write;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What the launcher is in these tests: this very program, told to run nothing but this.
+/// The launcher in these tests: this test binary, which runs only this function.
 #[test]
 #[ignore = "is no test: the launcher of the others"]
 fn launcher() {
@@ -35,7 +35,7 @@ fn launcher() {
     }
 }
 
-/// A broker, and what an agent has beside it.
+/// A broker, and the data folder of an agent.
 struct Scene {
     broker: Broker,
     data: TempDir,
@@ -52,7 +52,7 @@ impl Scene {
         let launcher = ["--exact", "agent::tests::program::launcher", "--ignored", "--nocapture"];
         config.programs.inner.launcher = std::iter::once(own).chain(launcher.map(str::to_owned)).collect();
         config.programs.are_allowed = true;
-        // As the tests do.
+        // The tests run as root.
         config.programs.users = vec!["root".to_owned()];
         config.programs.package_hosts = vec![HostPattern::new("127.0.0.1").expect("a host")];
         config
@@ -75,7 +75,7 @@ impl Scene {
         self.broker.seen().programs.iter().filter(|report| report.program == order.program).cloned().collect()
     }
 
-    /// Waits until it is said to be in this state.
+    /// Waits until the program is reported in this state.
     async fn reached(&self, order: &ProgramOrder, state: ProgramState) -> ProgramReport {
         let mut found = None;
         until(&format!("it is {state:?}"), || {
@@ -90,7 +90,7 @@ impl Scene {
         found.expect("found")
     }
 
-    /// The lines of one source; none came twice with different words, none is missing.
+    /// The lines of one source; checks that no line changed and none is missing.
     fn lines(&self, order: &ProgramOrder, source: &str) -> Vec<String> {
         let mut by_number = BTreeMap::new();
         for output in self.broker.seen().outputs.iter().filter(|output| output.program == order.program) {
@@ -107,7 +107,7 @@ impl Scene {
         until(&format!("it says {line}"), || self.lines(order, "stdout").iter().any(|said| said == line)).await;
     }
 
-    /// Nothing is left: no process, no folder, nothing in heartbeats.
+    /// Checks that nothing is left: no process, no folder, no entry in heartbeats.
     async fn is_clean(&self, order: &ProgramOrder) {
         no_process(&order.program).await;
         let folder = self.data.path().join("programs");
@@ -180,7 +180,7 @@ fn sha256(bytes: &[u8]) -> String {
     sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An agent that can be killed: it lives in a thread of its own, and nothing of it is told that it ends.
+/// An agent that can be killed: it runs in a separate thread and gets no notice of its end.
 struct Killable {
     kill: tokio::sync::oneshot::Sender<()>,
     thread: std::thread::JoinHandle<Option<Result<(), AgentError>>>,

@@ -1,4 +1,4 @@
-//! What the agent's own settings forbid, and packages that are not to be had.
+//! Programs that the agent's settings forbid, and packages that cannot be fetched.
 
 use super::*;
 use crate::protocol::application::ProgramErrorKind;
@@ -73,7 +73,7 @@ async fn an_allowed_user_is_what_the_program_runs_as() {
     let mut config = scene.config();
     config.programs.users = vec!["nobody".to_owned()];
     let agent = Running::start(config);
-    // So that nobody may go through it.
+    // So that no other user may pass through it.
     std::fs::set_permissions(scene.data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).expect("its owner");
     let looks = "for f in spec.json program.json output; do test -r ../$f || echo closed; done";
     let named = ProgramOrder { user: Some("nobody".to_owned()), ..sh(&format!("id -un; id -Gn; echo x >mine; cat mine; {looks}")) };

@@ -1,4 +1,4 @@
-//! Programs that end well, badly, late and never.
+//! Programs that succeed, fail, end late, or never end.
 
 use super::*;
 use crate::protocol::application::{ProgramErrorKind, ProgramLimits};
@@ -77,7 +77,7 @@ async fn one_is_asked_then_killed_and_delays_no_other() {
 async fn all_that_it_started_dies_with_it() {
     let scene = Scene::new();
     let agent = Running::start(scene.config());
-    // A child; one that left its session and its parent; and one that threw its environment away besides.
+    // A child; one that left its session and its parent; and one that also cleared its environment.
     let forks = "sleep 1000 & (setsid sleep 1001 &) ; (setsid env -i sleep 1002 & echo $! >away) ; sleep 0.05; cat away; echo ready;";
     for (rest, by) in [("exit 4", None), ("wait; sleep 1000", Some("exit"))] {
         let order = sh(&format!("{forks} {rest}"));

@@ -5,7 +5,7 @@ use clap::Parser;
 struct Line {
     #[command(flatten)]
     args: Args,
-    /// The program's own, for all commands.
+    /// The program's own flag, for all commands.
     #[arg(long)]
     json: bool,
 }
