@@ -19,14 +19,14 @@ impl Template {
         let (mut body, mut digits) = (Vec::new(), Vec::new());
         for i in 0..requests {
             body.push(if i == 0 { b'[' } else { b',' });
-            body.extend_from_slice(b"{\"url\":\"http://bench.example/catalogue/section-");
+            body.extend_from_slice(b"{\"url\":\"http://web.localhost/catalogue/section-");
             body.extend_from_slice(format!("{:02}/item-", i % 37).as_bytes());
             digits.push(body.len());
             body.extend_from_slice(&[b'0'; DIGITS]);
             body.extend_from_slice(
                 b"/index.html?view=full&page=1\",\"depth\":3,\"headers\":{\"Accept\":\"text/html,application/xhtml+xml\",",
             );
-            body.extend_from_slice(b"\"Referer\":\"http://bench.example/catalogue/index.html\"},\"meta\":{\"parent\":\"/catalogue/\",");
+            body.extend_from_slice(b"\"Referer\":\"http://web.localhost/catalogue/index.html\"},\"meta\":{\"parent\":\"/catalogue/\",");
             body.extend_from_slice(b"\"anchor\":\"next item of this section\"}}");
         }
         body.push(b']');

@@ -1,9 +1,12 @@
 //! Guards against endless sites: URLs that grow, or whose path repeats.
 
+use super::origin::authority_of;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length in segments of a repeated sequence.
 const MOST_ROW: usize = 8;
+/// Segments of a path that are kept without an allocation.
+const FEW: usize = 24;
 
 /// The properties of a URL that the guards check. Computed once, when a request arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,19 +52,37 @@ impl Guards {
 
 /// The path of a URL, from its first slash.
 fn path_of(url: &str) -> &str {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let authority = url.find("://").map_or(0, |at| at + 3);
-    url[authority..].find('/').map_or("", |slash| &url[authority + slash..])
+    let rest = &url[authority_of(url)..];
+    let end = rest.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(rest.len());
+    rest[..end].bytes().position(|byte| byte == b'/').map_or("", |slash| &rest[slash..end])
 }
 
-/// How often the most repeated sequence of segments follows itself.
+/// How often the most repeated sequence of segments follows itself. Every request of a push is checked, so ordinary paths need no
+/// allocation.
 fn repetitions(path: &str) -> u32 {
-    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let mut few: [&[u8]; FEW] = [&[]; FEW];
+    let mut many = Vec::new();
+    let mut count = 0;
+    for segment in path.as_bytes().split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+        if count == FEW {
+            many.extend_from_slice(&few);
+        }
+        if count < FEW {
+            few[count] = segment
+        } else {
+            many.push(segment)
+        }
+        count += 1;
+    }
+    most_repeated(if many.is_empty() { &few[..count] } else { &many })
+}
+
+fn most_repeated(segments: &[&[u8]]) -> u32 {
     let mut most = 1;
     for row in 1..=MOST_ROW.min(segments.len() / 2) {
         // Number of consecutive segments that equal the one `row` before.
         let mut same = 0;
-        for (later, earlier) in segments[row..].iter().zip(&segments) {
+        for (later, earlier) in segments[row..].iter().zip(segments) {
             same = if later == earlier { same + 1 } else { 0 };
             most = most.max(same / row + 1);
         }
@@ -87,6 +108,10 @@ mod tests {
             ("http://a/a/b/a/b/a/b/a/b", true),
             ("http://a/a/b/c/a/b/c/a/b/c/a/b/c?x", true),
             ("http://a/x?q=/x/x/x/x/x", false),
+            ("https://u@a:81/x/x/x/x#y", true),
+            ("http://a/0/1/2/3/4/5/6/7/8/9/0/1/2/3/4/5/6/7/8/9/0/1/2/3/4/5", false),
+            ("http://a/0/1/2/3/4/5/6/7/8/9/0/1/2/3/4/5/6/7/8/9/x/x/x/x/y/z/0/1", true),
+            ("http://a/0/1/2/3/4/5/6/7/8/9/0/1/2/3/4/5/6/7/8/9/0/1/2/3/x/x/x/x", true),
             ("http://a//////", false),
             ("http://a", false),
         ] {

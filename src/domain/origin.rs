@@ -19,6 +19,17 @@ pub struct Origin {
     port: u16,
 }
 
+/// The index of the byte after `://`. Only the broker's own schemes need to be fast.
+pub(super) fn authority_of(url: &str) -> usize {
+    if url.starts_with("http://") {
+        "http://".len()
+    } else if url.starts_with("https://") {
+        "https://".len()
+    } else {
+        url.find("://").map_or(0, |at| at + 3)
+    }
+}
+
 impl Origin {
     /// The origin of an `http` or `https` URL.
     #[must_use]
@@ -34,8 +45,9 @@ impl Origin {
     /// The text before the path of a canonical URL, without user and password: another spelling of its origin.
     #[must_use]
     pub fn text_of(canonical_url: &str) -> &str {
-        let authority = canonical_url.find("://").map_or(0, |at| at + 3);
-        let end = canonical_url[authority..].find('/').map_or(canonical_url.len(), |at| authority + at);
+        let authority = authority_of(canonical_url);
+        // A search for a single byte beats `str::find` on a text as short as a host.
+        let end = canonical_url.bytes().skip(authority).position(|byte| byte == b'/').map_or(canonical_url.len(), |at| authority + at);
         &canonical_url[..end]
     }
 

@@ -2,11 +2,13 @@
 //!
 //! A worker has a socket, or polls over HTTP; its messages wait here until it fetches them.
 
+mod check;
 mod control;
 mod message;
 mod tasks;
 
-pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled, check_reports};
+pub use check::check_reports;
+pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
 
 pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
 pub(in crate::actors) use control::{check_classes, check_facts};

@@ -3,7 +3,7 @@
 //! Only a report of the task, or a heartbeat that lists it, renews a lease. A heartbeat lists each order that arrived; the others
 //! are sent again.
 
-use super::{ANSWER_BYTES, WorkerActor};
+use super::{ANSWER_BYTES, WorkerActor, check_reports};
 use crate::actors::context::AtWork;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::session_sender::{Frame, SessionSender};
@@ -129,32 +129,6 @@ impl Held {
     fn task(&self, (identity, instance): (Identity, u32)) -> TaskRef {
         TaskRef { identity, instance, attempt: self.attempt }
     }
-}
-
-/// Validates reports.
-///
-/// # Errors
-/// A report is invalid.
-pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
-    reports.iter().enumerate().try_for_each(|(i, report)| check_report(i, report))
-}
-
-fn check_report(i: usize, report: &TaskReport) -> Result<(), Problem> {
-    if report.progress.is_some_and(|progress| progress > 100) {
-        return Err(Problem::invalid(format!("[{i}].progress"), "must be 0 to 100"));
-    }
-    for (field, payload) in [("result", &report.result), ("data", &report.data)] {
-        if payload.as_ref().is_some_and(|payload| payload.get().len() > limits::PAYLOAD) {
-            return Err(Problem::invalid(format!("[{i}].{field}"), format!("must be at most {} bytes", limits::PAYLOAD)));
-        }
-    }
-    if report.attempt == 0 {
-        return Err(Problem::invalid(format!("[{i}].attempt"), "must be at least 1"));
-    }
-    crate::actors::run_logs::check_lines(report.logs.clone(), Timestamp::default()).map(drop).map_err(|problem| {
-        let field = problem.field.clone().unwrap_or_default();
-        problem.at(format!("[{i}].logs{field}"))
-    })
 }
 
 /// Sends orders in one message, or in several if it would be too long.
