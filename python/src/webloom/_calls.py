@@ -15,37 +15,37 @@ class Calls(SyncCalls):
     """A method for each call."""
 
     def acknowledge_blocks(self, identity: str, body: models.AckCall | Mapping[str, Any]) -> models.Pushed:
-        """`POST /requestqueue/{identity}/ack`: Closes blocks and pushes what follows from them, in one transaction."""
+        """`POST /requestqueue/{identity}/ack`: Acknowledges blocks and pushes their follow-up requests, in one transaction."""
         answer: models.Pushed = self._json("POST", f"/requestqueue/{self._part(identity)}/ack", body=body, returns="models.Pushed")
         return answer
 
     def allow_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/allow`: Lets a worker in again that was put out. Of others it changes nothing."""
+        """`POST /api/v1/workers/{id}/allow`: Admits a kicked worker again. It does not change other workers."""
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/allow", body=body, returns="models.WorkerOutput")
         return answer
 
     def append_logs(self, id: str, body: Sequence[models.LogInput | Mapping[str, Any]]) -> models.LogAccepted:
-        """`POST /api/v1/runs/{id}/logs`: A worker has something to say of a run."""
+        """`POST /api/v1/runs/{id}/logs`: A worker appends lines to the log of a run."""
         answer: models.LogAccepted = self._json("POST", f"/api/v1/runs/{self._part(id)}/logs", body=body, returns="models.LogAccepted")
         return answer
 
     def ask_next(self, id: str, body: models.AskInput | Mapping[str, Any]) -> models.NextFire:
-        """`POST /api/v1/runs/{id}/next`: A run says when its job is to be run next. This wins once over the plan."""
+        """`POST /api/v1/runs/{id}/next`: A run sets the next fire of its job. This replaces the schedule once."""
         answer: models.NextFire = self._json("POST", f"/api/v1/runs/{self._part(id)}/next", body=body, returns="models.NextFire")
         return answer
 
     def backfill_job(self, id: str, body: models.BackfillInput | Mapping[str, Any]) -> models.BackfillOutput:
-        """`POST /api/v1/jobs/{id}/backfill`: Makes runs for the instants of a past range of the plan that made none."""
+        """`POST /api/v1/jobs/{id}/backfill`: Creates the missing runs for the scheduled times of a past range."""
         answer: models.BackfillOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/backfill", body=body, returns="models.BackfillOutput")
         return answer
 
     def beat(self, body: models.HeartbeatCall | Mapping[str, Any]) -> models.BlockForNode | None:
-        """`POST /node/heartbeat`: A node without a socket says who and how it is, and gets a block or nothing."""
+        """`POST /node/heartbeat`: Heartbeat of a node without a socket: it sends its facts and gets a block or nothing."""
         answer: models.BlockForNode | None = self._json("POST", "/node/heartbeat", body=body, returns="models.BlockForNode | None")
         return answer
 
     def clear_job_data(self, id: str) -> None:
-        """`DELETE /api/v1/jobs/{id}/data`: Leaves nothing for the next run."""
+        """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
 
     def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
@@ -54,7 +54,7 @@ class Calls(SyncCalls):
         return answer
 
     def create_group(self, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
-        """`POST /api/v1/groups`: Makes a group."""
+        """`POST /api/v1/groups`: Creates a group."""
         answer: models.GroupOutput = self._json("POST", "/api/v1/groups", body=body, returns="models.GroupOutput")
         return answer
 
@@ -68,11 +68,11 @@ class Calls(SyncCalls):
         self._none("DELETE", f"/api/v1/alerts/{self._part(id)}")
 
     def delete_group(self, id: str) -> None:
-        """`DELETE /api/v1/groups/{id}`: Takes a group away that no job is in."""
+        """`DELETE /api/v1/groups/{id}`: Deletes a group that has no jobs."""
         self._none("DELETE", f"/api/v1/groups/{self._part(id)}")
 
     def delete_job(self, id: str) -> None:
-        """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked, and neither triggered nor planned any more. Its past stays."""
+        """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays."""
         self._none("DELETE", f"/api/v1/jobs/{self._part(id)}")
 
     def disable_group(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.GroupSwitched:
@@ -81,17 +81,17 @@ class Calls(SyncCalls):
         return answer
 
     def disable_job(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.JobOutput:
-        """`POST /api/v1/jobs/{id}/disable`: Keeps plan and triggers from starting a job."""
+        """`POST /api/v1/jobs/{id}/disable`: Disables a job: its schedule and triggers start no runs."""
         answer: models.JobOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/disable", body=body, returns="models.JobOutput")
         return answer
 
     def disable_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/disable`: Gives a node no more work. It finishes what it has."""
+        """`POST /api/v1/nodes/{id}/disable`: Stops sending work to a node. It finishes its current work."""
         answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/disable", body=body, returns="models.NodeOutput")
         return answer
 
     def disable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/disable`: Gives a worker nothing new. What it has it may finish and report."""
+        """`POST /api/v1/workers/{id}/disable`: Stops sending work to a worker. It may finish and report its current work."""
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/disable", body=body, returns="models.WorkerOutput")
         return answer
 
@@ -103,12 +103,14 @@ class Calls(SyncCalls):
         return answer
 
     def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/drain`: Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing."""
+        """`POST /api/v1/nodes/{id}/drain`: Stops sending work to a node. It finishes its current work and exits. It gets no work until it is
+        enabled.
+        """
         answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/drain", body=body, returns="models.NodeOutput")
         return answer
 
     def drain_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/drain`: Gives a worker nothing new, and tells it to leave when it has finished what it has."""
+        """`POST /api/v1/workers/{id}/drain`: Stops sending work to a worker, and orders it to leave when its current work is finished."""
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/drain", body=body, returns="models.WorkerOutput")
         return answer
 
@@ -118,49 +120,51 @@ class Calls(SyncCalls):
         return answer
 
     def enable_job(self, id: str) -> models.JobOutput:
-        """`POST /api/v1/jobs/{id}/enable`: Lets plan and triggers start a job."""
+        """`POST /api/v1/jobs/{id}/enable`: Enables a job: its schedule and triggers start runs."""
         answer: models.JobOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/enable", returns="models.JobOutput")
         return answer
 
     def enable_node(self, id: str) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/enable`: Gives a node work again, whatever it was told before."""
+        """`POST /api/v1/nodes/{id}/enable`: Enables a node: it gets work again, whatever order it had before."""
         answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/enable", returns="models.NodeOutput")
         return answer
 
     def enable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/enable`: Gives a worker work again."""
+        """`POST /api/v1/workers/{id}/enable`: Enables a worker: it gets work again."""
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/enable", body=body, returns="models.WorkerOutput")
         return answer
 
     def exit_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/exit`: Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled."""
+        """`POST /api/v1/nodes/{id}/exit`: Shuts down a node's agent and its programs. The order is repeated at every connection until the node
+        is enabled.
+        """
         answer: models.NodeOutput = self._json("POST", f"/api/v1/nodes/{self._part(id)}/exit", body=body, returns="models.NodeOutput")
         return answer
 
     def explain_fire(self, id: str, *, at: datetime | None = None) -> models.WhyOutput:
-        """`GET /api/v1/jobs/{id}/why`: Why an instant made a run of a job, or none."""
+        """`GET /api/v1/jobs/{id}/why`: Explains why a time made a run of a job, or none."""
         answer: models.WhyOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/why", query={"at": at}, returns="models.WhyOutput")
         return answer
 
     def explain_run(self, id: str) -> models.WhyOutput:
-        """`GET /api/v1/runs/{id}/why`: Why a run is where it is: what it waits for, who works at it, how it ended."""
+        """`GET /api/v1/runs/{id}/why`: Explains the state of a run: what it waits for, which worker or node has it, or how it ended."""
         answer: models.WhyOutput = self._json("GET", f"/api/v1/runs/{self._part(id)}/why", returns="models.WhyOutput")
         return answer
 
     def explain_url(self, id: str, *, url: str) -> models.WhyOutput:
-        """`GET /api/v1/runs/{id}/why-url`: Why a block run has no result of a URL: where its request is, and what it waits for."""
+        """`GET /api/v1/runs/{id}/why-url`: Explains why a block run has no result for a URL: where its request is, and what it waits for."""
         answer: models.WhyOutput = self._json("GET", f"/api/v1/runs/{self._part(id)}/why-url", query={"url": url}, returns="models.WhyOutput")
         return answer
 
     def export_jobs(self, *, group: str | None = None, name: str | None = None) -> list[models.ExportedJob]:
-        """`GET /api/v1/jobs/export`: Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON. The secret of a
-        callback is empty; other secrets are masked for all but an admin.
+        """`GET /api/v1/jobs/export`: Exports jobs as a file, sorted by name. YAML, unless `Accept` asks for JSON. The secret of a callback
+        is empty; other secrets are masked for all but an admin.
         """
         answer: list[models.ExportedJob] = self._json("GET", "/api/v1/jobs/export", query={"group": group, "name": name}, returns="list[models.ExportedJob]")
         return answer
 
     def fetch_messages(self, id: str, *, wait: float | None = None) -> list[models.ToWorker] | None:
-        """`GET /api/v1/workers/{id}/messages`: What the broker has to say to a worker without a socket. The call is its heartbeat."""
+        """`GET /api/v1/workers/{id}/messages`: Returns the broker's messages to a worker without a socket. The call is also its heartbeat."""
         answer: list[models.ToWorker] | None = self._json("GET", f"/api/v1/workers/{self._part(id)}/messages", query={"wait": wait}, returns="list[models.ToWorker] | None")
         return answer
 
@@ -169,33 +173,31 @@ class Calls(SyncCalls):
         return self._bytes("GET", f"/api/v1/packages/{self._part(sha256)}")
 
     def follow_logs(self, id: str, *, after: int | None = None, level: str | None = None, text: str | None = None, wait: float | None = None) -> str:
-        """`GET /api/v1/runs/{id}/logs/stream`: The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes
-        on after that line.
+        """`GET /api/v1/runs/{id}/logs/stream`: Follows the log of a run, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` continues
+        after that line.
         """
         return self._text("GET", f"/api/v1/runs/{self._part(id)}/logs/stream", query={"after": after, "level": level, "text": text, "wait": wait})
 
     def forget_worker(self, id: str, *, force: bool | None = None) -> None:
-        """`DELETE /api/v1/workers/{id}`: Deletes a worker. One that is connected is refused, or put out if `force` says so: what it has goes to
-        others.
+        """`DELETE /api/v1/workers/{id}`: Deletes a worker. A connected worker is not deleted unless `force` is set: then it is evicted, and its
+        work goes to other workers.
         """
         self._none("DELETE", f"/api/v1/workers/{self._part(id)}", query={"force": force})
 
     def hold_site(self, name: str, body: models.HoldInput | Mapping[str, Any]) -> models.SiteOutput:
-        """`POST /api/v1/sites/{name}/hold`: Holds a site: no run begins a request there until the time is over, and nodes are told to drop the
-        blocks that they have of it.
+        """`POST /api/v1/sites/{name}/hold`: Puts a site on hold: no run starts a request there until the hold ends, and nodes are ordered to drop
+        their blocks of it.
         """
         answer: models.SiteOutput = self._json("POST", f"/api/v1/sites/{self._part(name)}/hold", body=body, returns="models.SiteOutput")
         return answer
 
     def import_jobs(self, body: models.ImportBody | Mapping[str, Any] | Sequence[Any], *, dry_run: bool | None = None) -> list[models.ImportedJob]:
-        """`POST /api/v1/jobs/import`: Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one
-        is written.
-        """
+        """`POST /api/v1/jobs/import`: Creates or changes jobs from a JSON or YAML file, by name. All are checked before any is written."""
         answer: list[models.ImportedJob] = self._json("POST", "/api/v1/jobs/import", body=body, query={"dryRun": dry_run}, returns="list[models.ImportedJob]")
         return answer
 
     def kick_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/kick`: Puts a worker out: what it has goes to others, and it is refused until it is allowed."""
+        """`POST /api/v1/workers/{id}/kick`: Kicks a worker: its work goes to other workers, and it is rejected until it is allowed again."""
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
         return answer
 
@@ -205,7 +207,7 @@ class Calls(SyncCalls):
         return answer
 
     def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
-        """`GET /api/v1/alerts/events`: Lists what happened, newest first, and whom it was sent to."""
+        """`GET /api/v1/alerts/events`: Lists alert events, newest first, and the channels that they were sent to."""
         answer: models.AlertEventOutputPage = self._json("GET", "/api/v1/alerts/events", query={"cursor": cursor, "limit": limit}, returns="models.AlertEventOutputPage")
         return answer
 
@@ -220,22 +222,22 @@ class Calls(SyncCalls):
         return answer
 
     def list_brokers(self) -> list[models.BrokerOutput]:
-        """`GET /api/v1/brokers`: Lists the brokers of the database: who leads, and who stands by."""
+        """`GET /api/v1/brokers`: Lists the brokers of the database: the leader and the standbys."""
         answer: list[models.BrokerOutput] = self._json("GET", "/api/v1/brokers", returns="list[models.BrokerOutput]")
         return answer
 
     def list_changes(self, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
-        """`GET /api/v1/changes`: The changes of all jobs, the newest first."""
+        """`GET /api/v1/changes`: The changes of all jobs, newest first."""
         answer: models.JobChangePage = self._json("GET", "/api/v1/changes", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
         return answer
 
     def list_changes_of_job(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
-        """`GET /api/v1/jobs/{id}/history`: The changes of a job, the newest first: who, when, what to."""
+        """`GET /api/v1/jobs/{id}/history`: The changes of a job, newest first: who, when, and the new values."""
         answer: models.JobChangePage = self._json("GET", f"/api/v1/jobs/{self._part(id)}/history", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
         return answer
 
     def list_fires(self, id: str, *, cursor: str | None = None, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None, verdict: str | None = None) -> models.FireOutputPage:
-        """`GET /api/v1/jobs/{id}/fires`: The ledger of a job: what became of each planned instant, the newest first."""
+        """`GET /api/v1/jobs/{id}/fires`: The ledger of a job: the outcome of each scheduled time, newest first."""
         answer: models.FireOutputPage = self._json("GET", f"/api/v1/jobs/{self._part(id)}/fires", query={"cursor": cursor, "from": from_, "limit": limit, "to": to, "verdict": verdict}, returns="models.FireOutputPage")
         return answer
 
@@ -245,34 +247,34 @@ class Calls(SyncCalls):
         return answer
 
     def list_instances(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.InstanceOutputPage:
-        """`GET /api/v1/runs/{id}/instances`: Lists the instances of a run: who has each of them, or had it last. A task that went to one worker has
-        one; block runs and callbacks have none.
+        """`GET /api/v1/runs/{id}/instances`: Lists the instances of a run, each with its current or last worker or node. A task that went to one
+        worker has one; block runs and callbacks have none.
         """
         answer: models.InstanceOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/instances", query={"cursor": cursor, "limit": limit}, returns="models.InstanceOutputPage")
         return answer
 
     def list_jobs(self, *, cursor: str | None = None, deleted: bool | None = None, enabled: bool | None = None, group: str | None = None, id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, name: str | None = None, sort: str | None = None) -> models.JobOutputPage:
-        """`GET /api/v1/jobs`: Lists jobs, oldest first unless told otherwise."""
+        """`GET /api/v1/jobs`: Lists jobs, by default oldest first."""
         answer: models.JobOutputPage = self._json("GET", "/api/v1/jobs", query={"cursor": cursor, "deleted": deleted, "enabled": enabled, "group": group, "id": id, "kind": kind, "limit": limit, "name": name, "sort": sort}, returns="models.JobOutputPage")
         return answer
 
     def list_next_fires(self, id: str, *, after: datetime | None = None, count: int | None = None) -> models.PreviewOutput:
-        """`GET /api/v1/jobs/{id}/next`: What the plan of a job will do, as things stand."""
+        """`GET /api/v1/jobs/{id}/next`: Lists the next fires of a job, as its schedule stands now."""
         answer: models.PreviewOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
         return answer
 
     def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
-        """`GET /api/v1/nodes/{id}/statuses`: What a node said in its heartbeats, newest first."""
+        """`GET /api/v1/nodes/{id}/statuses`: Lists the status of a node from its heartbeats, newest first."""
         answer: models.NodeStatusOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
         return answer
 
     def list_nodes(self) -> models.NodeOutputPage:
-        """`GET /api/v1/nodes`: Lists all nodes that were ever there."""
+        """`GET /api/v1/nodes`: Lists all nodes ever seen."""
         answer: models.NodeOutputPage = self._json("GET", "/api/v1/nodes", returns="models.NodeOutputPage")
         return answer
 
     def list_packages(self) -> models.PackageOutputPage:
-        """`GET /api/v1/packages`: Lists the packages that the broker keeps, the newest first."""
+        """`GET /api/v1/packages`: Lists the packages that the broker stores, newest first."""
         answer: models.PackageOutputPage = self._json("GET", "/api/v1/packages", returns="models.PackageOutputPage")
         return answer
 
@@ -284,26 +286,26 @@ class Calls(SyncCalls):
         return answer
 
     def list_requests(self, id: str, *, cursor: str | None = None, kind: models.FetchErrorKind | None = None, limit: int | None = None, site: str | None = None, state: models.RequestState | None = None, status: int | None = None) -> models.FailedRequestPage:
-        """`GET /api/v1/runs/{id}/requests`: Lists the requests of a block run that failed, in the order of their blocks. A page may be short
-        though more follow.
+        """`GET /api/v1/runs/{id}/requests`: Lists the requests of a block run that failed, in the order of their blocks. A page may be short even
+        if more pages follow.
         """
         answer: models.FailedRequestPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
         return answer
 
     def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
-        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order in which it met them. A run that is over, or of another
-        kind, has none.
+        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests. A run that has ended, or of
+        another kind, has none.
         """
         answer: models.RunSiteOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "limit": limit}, returns="models.RunSiteOutputPage")
         return answer
 
     def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:
-        """`GET /api/v1/runs`: Lists runs, newest first unless told otherwise."""
+        """`GET /api/v1/runs`: Lists runs, by default newest first."""
         answer: models.RunOutputPage = self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
         return answer
 
     def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
-        """`GET /api/v1/sites`: Lists sites by name: those that runs have asked lately, are held, or fail."""
+        """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
         return answer
 
@@ -313,43 +315,43 @@ class Calls(SyncCalls):
         return answer
 
     def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
-        """`GET /api/v1/workers`: Lists workers, by their ids: those that are there, and those that were."""
+        """`GET /api/v1/workers`: Lists workers by id: connected ones and former ones."""
         answer: models.WorkerOutputPage = self._json("GET", "/api/v1/workers", query={"cursor": cursor, "group": group, "limit": limit, "online": online, "state": state}, returns="models.WorkerOutputPage")
         return answer
 
     def pause_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/pause`: Pauses a block run: it hands out no more blocks. What is at nodes comes back, and results are
-        delivered. Its time-out goes on.
+        """`POST /api/v1/runs/{id}/pause`: Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are
+        delivered. Its timeout continues.
         """
         answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/pause", returns="models.RunOutput")
         return answer
 
     def poll_blocks(self, identity: str, *, ack: str | None = None, max: int | None = None, wait: float | None = None, worker: str | None = None) -> models.Polled | None:
-        """`GET /requestqueue/{identity}`: Takes finished blocks of a run. The bulk form is described in docs/protocol.md."""
+        """`GET /requestqueue/{identity}`: Delivers finished blocks of a run. The bulk form is described in docs/protocol.md."""
         answer: models.Polled | None = self._json("GET", f"/requestqueue/{self._part(identity)}", query={"ack": ack, "max": max, "wait": wait, "worker": worker}, returns="models.Polled | None")
         return answer
 
     def preview_schedule(self, body: models.PreviewInput | Mapping[str, Any]) -> models.PreviewOutput:
-        """`POST /api/v1/jobs/preview`: What a schedule that is not stored would do."""
+        """`POST /api/v1/jobs/preview`: Previews the fires of a schedule without storing it."""
         answer: models.PreviewOutput = self._json("POST", "/api/v1/jobs/preview", body=body, returns="models.PreviewOutput")
         return answer
 
     def purge_job(self, id: str) -> None:
-        """`POST /api/v1/jobs/{id}/purge`: Takes a deleted job out of the store for good, when all its runs are over."""
+        """`POST /api/v1/jobs/{id}/purge`: Removes a deleted job from the store for good. All its runs must have ended."""
         self._none("POST", f"/api/v1/jobs/{self._part(id)}/purge")
 
     def push_package(self, content: bytes, *, name: str | None = None) -> models.PackageOutput:
-        """`POST /api/v1/packages`: Keeps a package: a zip or a tar.gz, its bytes as the body. The same bytes again change nothing."""
+        """`POST /api/v1/packages`: Stores a package: a zip or a tar.gz, as the body. Sending the same bytes again changes nothing."""
         answer: models.PackageOutput = self._json("POST", "/api/v1/packages", content=content, query={"name": name}, returns="models.PackageOutput")
         return answer
 
     def push_requests(self, identity: str, body: models.PushInput | Mapping[str, Any] | Sequence[Any]) -> models.Pushed:
-        """`POST /requestqueue/{identity}`: Pushes requests into the queue of a run. One that the run has seen is not taken twice."""
+        """`POST /requestqueue/{identity}`: Pushes requests into the queue of a run. A request that the run has already seen is not added again."""
         answer: models.Pushed = self._json("POST", f"/requestqueue/{self._part(identity)}", body=body, returns="models.Pushed")
         return answer
 
     def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
-        """`PUT /api/v1/jobs/{id}/data`: Leaves something else for the next run. Runs that are at work have theirs already."""
+        """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
 
     def read_alert(self, id: str) -> models.AlertOutput:
@@ -363,7 +365,7 @@ class Calls(SyncCalls):
         return answer
 
     def read_health(self) -> str:
-        """`GET /healthz`: The process answers."""
+        """`GET /healthz`: Liveness: the process responds."""
         return self._text("GET", "/healthz")
 
     def read_job(self, id: str) -> models.JobOutput:
@@ -372,22 +374,22 @@ class Calls(SyncCalls):
         return answer
 
     def read_job_data(self, id: str) -> models.JobDataOutput:
-        """`GET /api/v1/jobs/{id}/data`: What the last run of a job left for the next one. 404 if there is nothing."""
+        """`GET /api/v1/jobs/{id}/data`: The data that the last run of a job stored for the next one. 404 if there is none."""
         answer: models.JobDataOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/data", returns="models.JobDataOutput")
         return answer
 
     def read_lateness(self, id: str) -> models.Lateness:
-        """`GET /api/v1/jobs/{id}/lateness`: How late the latest planned runs of a job began."""
+        """`GET /api/v1/jobs/{id}/lateness`: The lateness of the most recent scheduled runs of a job."""
         answer: models.Lateness = self._json("GET", f"/api/v1/jobs/{self._part(id)}/lateness", returns="models.Lateness")
         return answer
 
     def read_logs(self, id: str, *, after: int | None = None, level: str | None = None, limit: int | None = None, since: datetime | None = None, text: str | None = None, until: datetime | None = None, wait: float | None = None) -> models.LogPage:
-        """`GET /api/v1/runs/{id}/logs`: What was said of a run, in the order in which it came. It can be waited for."""
+        """`GET /api/v1/runs/{id}/logs`: The log of a run, in the order of arrival. The call can wait for new lines."""
         answer: models.LogPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/logs", query={"after": after, "level": level, "limit": limit, "since": since, "text": text, "until": until, "wait": wait}, returns="models.LogPage")
         return answer
 
     def read_metrics(self) -> str:
-        """`GET /metrics`: Numbers in the text format of Prometheus."""
+        """`GET /metrics`: Metrics in the text format of Prometheus."""
         return self._text("GET", "/metrics")
 
     def read_node(self, id: str) -> models.NodeOutput:
@@ -396,7 +398,7 @@ class Calls(SyncCalls):
         return answer
 
     def read_readiness(self) -> str:
-        """`GET /readyz`: This broker leads, and the store commits."""
+        """`GET /readyz`: Readiness: this broker leads, and the store commits."""
         return self._text("GET", "/readyz")
 
     def read_run(self, id: str) -> models.RunOutput:
@@ -405,7 +407,7 @@ class Calls(SyncCalls):
         return answer
 
     def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
-        """`GET /api/v1/runs/{id}/status`: What each node did for a run. The sum comes first, without a node."""
+        """`GET /api/v1/runs/{id}/status`: The statistics of each node for a run. The first row is the total and has no node."""
         answer: list[models.JobStatusOutput] = self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
         return answer
 
@@ -415,89 +417,91 @@ class Calls(SyncCalls):
         return answer
 
     def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:
-        """`POST /api/v1/jobs/{id}/redrive`: Runs the dead runs of a job again: those that failed for good and that nobody has run again."""
+        """`POST /api/v1/jobs/{id}/redrive`: Repeats the dead runs of a job: those that failed for good and that were not repeated yet."""
         answer: models.RedriveOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/redrive", body=body, returns="models.RedriveOutput")
         return answer
 
     def redrive_runs(self, body: models.RedriveInput | Mapping[str, Any] | None = None) -> models.RedrivenRuns:
-        """`POST /api/v1/runs/redrive`: Runs dead runs again: those that failed for good and that no other run repeats, of one job or of many."""
+        """`POST /api/v1/runs/redrive`: Repeats dead runs of one or more jobs: runs that failed for good and that no other run repeats."""
         answer: models.RedrivenRuns = self._json("POST", "/api/v1/runs/redrive", body=body, returns="models.RedrivenRuns")
         return answer
 
     def register_worker(self, body: models.WorkerInput | Mapping[str, Any]) -> models.WorkerRegistered:
-        """`POST /api/v1/workers`: A worker without a socket says which classes it watches."""
+        """`POST /api/v1/workers`: Registers a worker without a socket, with the classes that it watches."""
         answer: models.WorkerRegistered = self._json("POST", "/api/v1/workers", body=body, returns="models.WorkerRegistered")
         return answer
 
     def release_site(self, name: str) -> models.SiteOutput:
-        """`POST /api/v1/sites/{name}/release`: Ends the hold of a site, whatever its reason. Runs go on at once, at the site's pace."""
+        """`POST /api/v1/sites/{name}/release`: Ends the hold of a site, whatever its reason. Runs continue at once, at the site's pace."""
         answer: models.SiteOutput = self._json("POST", f"/api/v1/sites/{self._part(name)}/release", returns="models.SiteOutput")
         return answer
 
     def remove_node(self, id: str, *, force: bool | None = None) -> None:
-        """`DELETE /api/v1/nodes/{id}`: Forgets a node and all that it said. One that is there is refused, or told to end if `force` says so."""
+        """`DELETE /api/v1/nodes/{id}`: Removes a node and its status history. A connected node is not removed unless `force` is set, which
+        also shuts it down.
+        """
         self._none("DELETE", f"/api/v1/nodes/{self._part(id)}", query={"force": force})
 
     def remove_package(self, sha256: str) -> None:
-        """`DELETE /api/v1/packages/{sha256}`: Forgets a package that no job and no open run uses."""
+        """`DELETE /api/v1/packages/{sha256}`: Deletes a package that no job and no open run uses."""
         self._none("DELETE", f"/api/v1/packages/{self._part(sha256)}")
 
     def report_block(self, body: models.BlockReport | Mapping[str, Any]) -> models.Reported:
-        """`POST /node/block`: A node reports what became of a block. The answer is given when it is on disk."""
+        """`POST /node/block`: A node reports the result of a block. The response comes when the report is on disk."""
         answer: models.Reported = self._json("POST", "/node/block", body=body, returns="models.Reported")
         return answer
 
     def report_tasks(self, id: str, body: Sequence[models.TaskReport | Mapping[str, Any]]) -> list[models.SettledTask]:
-        """`POST /api/v1/workers/{id}/reports`: What became of the tasks of a worker without a socket. Answered when what is final is on disk."""
+        """`POST /api/v1/workers/{id}/reports`: Task reports of a worker without a socket. The response comes when the final reports are on disk."""
         answer: list[models.SettledTask] = self._json("POST", f"/api/v1/workers/{self._part(id)}/reports", body=body, returns="list[models.SettledTask]")
         return answer
 
     def requeue_requests(self, id: str, body: models.RequeueInput | Mapping[str, Any] | None = None) -> models.Requeued:
-        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run that is under way once more, each at most once. Each repetition
-        is a request of its own, which counts.
+        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run in progress again, each at most once. Each repetition is a new
+        request and counts as one.
         """
         answer: models.Requeued = self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/requeue", body=body, returns="models.Requeued")
         return answer
 
     def restore_job(self, id: str) -> models.JobOutput:
-        """`POST /api/v1/jobs/{id}/restore`: Takes a deletion back. The job is disabled then."""
+        """`POST /api/v1/jobs/{id}/restore`: Restores a deleted job. It is disabled afterwards."""
         answer: models.JobOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/restore", returns="models.JobOutput")
         return answer
 
     def resume_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/resume`: Resumes a block run that was paused: it hands out blocks again."""
+        """`POST /api/v1/runs/{id}/resume`: Resumes a paused block run: it dispatches blocks again."""
         answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/resume", returns="models.RunOutput")
         return answer
 
     def retry_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/retry`: Runs what a run did once more, as a run of its own."""
+        """`POST /api/v1/runs/{id}/retry`: Repeats a run, as a new run."""
         answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/retry", returns="models.RunOutput")
         return answer
 
     def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
-        """`POST /api/v1/runs/{id}/start-returned`: A worker has pushed the first requests of a run, or could not."""
+        """`POST /api/v1/runs/{id}/start-returned`: A worker reports that it pushed the first requests of a run, or that it failed to."""
         self._none("POST", f"/api/v1/runs/{self._part(id)}/start-returned", body=body)
 
     def stop_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/stop`: Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered
-        as it stands.
+        """`POST /api/v1/runs/{id}/stop`: Stops a run. Programs get a stop request, and are killed after their grace period; until then the
+        response shows the current state.
         """
         answer: models.RunOutput = self._json("POST", f"/api/v1/runs/{self._part(id)}/stop", returns="models.RunOutput")
         return answer
 
     def test_alert(self, id: str) -> models.AlertTestOutput:
-        """`POST /api/v1/alerts/{id}/test`: Sends a test event at once, and says what came of it."""
+        """`POST /api/v1/alerts/{id}/test`: Sends a test event at once and returns the result."""
         answer: models.AlertTestOutput = self._json("POST", f"/api/v1/alerts/{self._part(id)}/test", returns="models.AlertTestOutput")
         return answer
 
     def trigger_job(self, id: str, body: models.TriggerInput | Mapping[str, Any] | None = None) -> models.RunOutput:
-        """`POST /api/v1/jobs/{id}/trigger`: Triggers a job. One `fireTime` or `Idempotency-Key` makes one run, told as often as it may be."""
+        """`POST /api/v1/jobs/{id}/trigger`: Triggers a job. Calls with the same `fireTime` or `Idempotency-Key` make one run."""
         answer: models.RunOutput = self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger", body=body, returns="models.RunOutput")
         return answer
 
     def trigger_job_batch(self, id: str, body: Sequence[models.TriggerInput | Mapping[str, Any]]) -> list[models.TriggeredOutput]:
-        """`POST /api/v1/jobs/{id}/trigger/batch`: Triggers a job up to 1,000 times, each with its own arguments and answer. All that are taken are on
-        disk when this is answered.
+        """`POST /api/v1/jobs/{id}/trigger/batch`: Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on
+        disk when the response comes.
         """
         answer: list[models.TriggeredOutput] = self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger/batch", body=body, returns="list[models.TriggeredOutput]")
         return answer
@@ -508,7 +512,7 @@ class Calls(SyncCalls):
         return answer
 
     def update_group(self, id: str, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
-        """`PUT /api/v1/groups/{id}`: Changes a group. Its jobs go by its new name from then on."""
+        """`PUT /api/v1/groups/{id}`: Changes a group. Its jobs refer to it by the new name from then on."""
         answer: models.GroupOutput = self._json("PUT", f"/api/v1/groups/{self._part(id)}", body=body, returns="models.GroupOutput")
         return answer
 
@@ -520,7 +524,7 @@ class Calls(SyncCalls):
         return answer
 
     def worker_heartbeat(self, id: str, body: models.HandsInput | Mapping[str, Any]) -> None:
-        """`POST /api/v1/workers/{id}/heartbeat`: A worker without a socket lives, and has these tasks in hand: their leases are renewed."""
+        """`POST /api/v1/workers/{id}/heartbeat`: Heartbeat of a worker without a socket, with its current tasks: their leases are renewed."""
         self._none("POST", f"/api/v1/workers/{self._part(id)}/heartbeat", body=body)
 
 
@@ -528,37 +532,37 @@ class AsyncioCalls(AsyncCalls):
     """A method for each call."""
 
     async def acknowledge_blocks(self, identity: str, body: models.AckCall | Mapping[str, Any]) -> models.Pushed:
-        """`POST /requestqueue/{identity}/ack`: Closes blocks and pushes what follows from them, in one transaction."""
+        """`POST /requestqueue/{identity}/ack`: Acknowledges blocks and pushes their follow-up requests, in one transaction."""
         answer: models.Pushed = await self._json("POST", f"/requestqueue/{self._part(identity)}/ack", body=body, returns="models.Pushed")
         return answer
 
     async def allow_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/allow`: Lets a worker in again that was put out. Of others it changes nothing."""
+        """`POST /api/v1/workers/{id}/allow`: Admits a kicked worker again. It does not change other workers."""
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/allow", body=body, returns="models.WorkerOutput")
         return answer
 
     async def append_logs(self, id: str, body: Sequence[models.LogInput | Mapping[str, Any]]) -> models.LogAccepted:
-        """`POST /api/v1/runs/{id}/logs`: A worker has something to say of a run."""
+        """`POST /api/v1/runs/{id}/logs`: A worker appends lines to the log of a run."""
         answer: models.LogAccepted = await self._json("POST", f"/api/v1/runs/{self._part(id)}/logs", body=body, returns="models.LogAccepted")
         return answer
 
     async def ask_next(self, id: str, body: models.AskInput | Mapping[str, Any]) -> models.NextFire:
-        """`POST /api/v1/runs/{id}/next`: A run says when its job is to be run next. This wins once over the plan."""
+        """`POST /api/v1/runs/{id}/next`: A run sets the next fire of its job. This replaces the schedule once."""
         answer: models.NextFire = await self._json("POST", f"/api/v1/runs/{self._part(id)}/next", body=body, returns="models.NextFire")
         return answer
 
     async def backfill_job(self, id: str, body: models.BackfillInput | Mapping[str, Any]) -> models.BackfillOutput:
-        """`POST /api/v1/jobs/{id}/backfill`: Makes runs for the instants of a past range of the plan that made none."""
+        """`POST /api/v1/jobs/{id}/backfill`: Creates the missing runs for the scheduled times of a past range."""
         answer: models.BackfillOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/backfill", body=body, returns="models.BackfillOutput")
         return answer
 
     async def beat(self, body: models.HeartbeatCall | Mapping[str, Any]) -> models.BlockForNode | None:
-        """`POST /node/heartbeat`: A node without a socket says who and how it is, and gets a block or nothing."""
+        """`POST /node/heartbeat`: Heartbeat of a node without a socket: it sends its facts and gets a block or nothing."""
         answer: models.BlockForNode | None = await self._json("POST", "/node/heartbeat", body=body, returns="models.BlockForNode | None")
         return answer
 
     async def clear_job_data(self, id: str) -> None:
-        """`DELETE /api/v1/jobs/{id}/data`: Leaves nothing for the next run."""
+        """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
 
     async def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
@@ -567,7 +571,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def create_group(self, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
-        """`POST /api/v1/groups`: Makes a group."""
+        """`POST /api/v1/groups`: Creates a group."""
         answer: models.GroupOutput = await self._json("POST", "/api/v1/groups", body=body, returns="models.GroupOutput")
         return answer
 
@@ -581,11 +585,11 @@ class AsyncioCalls(AsyncCalls):
         await self._none("DELETE", f"/api/v1/alerts/{self._part(id)}")
 
     async def delete_group(self, id: str) -> None:
-        """`DELETE /api/v1/groups/{id}`: Takes a group away that no job is in."""
+        """`DELETE /api/v1/groups/{id}`: Deletes a group that has no jobs."""
         await self._none("DELETE", f"/api/v1/groups/{self._part(id)}")
 
     async def delete_job(self, id: str) -> None:
-        """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked, and neither triggered nor planned any more. Its past stays."""
+        """`DELETE /api/v1/jobs/{id}`: Deletes a job: it is marked as deleted, and no longer triggered or scheduled. Its history stays."""
         await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}")
 
     async def disable_group(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.GroupSwitched:
@@ -594,17 +598,17 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def disable_job(self, id: str, body: models.DisableInput | Mapping[str, Any] | None = None) -> models.JobOutput:
-        """`POST /api/v1/jobs/{id}/disable`: Keeps plan and triggers from starting a job."""
+        """`POST /api/v1/jobs/{id}/disable`: Disables a job: its schedule and triggers start no runs."""
         answer: models.JobOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/disable", body=body, returns="models.JobOutput")
         return answer
 
     async def disable_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/disable`: Gives a node no more work. It finishes what it has."""
+        """`POST /api/v1/nodes/{id}/disable`: Stops sending work to a node. It finishes its current work."""
         answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/disable", body=body, returns="models.NodeOutput")
         return answer
 
     async def disable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/disable`: Gives a worker nothing new. What it has it may finish and report."""
+        """`POST /api/v1/workers/{id}/disable`: Stops sending work to a worker. It may finish and report its current work."""
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/disable", body=body, returns="models.WorkerOutput")
         return answer
 
@@ -616,12 +620,14 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def drain_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/drain`: Gives a node no more work. It finishes what it has, and ends. Until it is enabled it gets nothing."""
+        """`POST /api/v1/nodes/{id}/drain`: Stops sending work to a node. It finishes its current work and exits. It gets no work until it is
+        enabled.
+        """
         answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/drain", body=body, returns="models.NodeOutput")
         return answer
 
     async def drain_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/drain`: Gives a worker nothing new, and tells it to leave when it has finished what it has."""
+        """`POST /api/v1/workers/{id}/drain`: Stops sending work to a worker, and orders it to leave when its current work is finished."""
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/drain", body=body, returns="models.WorkerOutput")
         return answer
 
@@ -631,49 +637,51 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def enable_job(self, id: str) -> models.JobOutput:
-        """`POST /api/v1/jobs/{id}/enable`: Lets plan and triggers start a job."""
+        """`POST /api/v1/jobs/{id}/enable`: Enables a job: its schedule and triggers start runs."""
         answer: models.JobOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/enable", returns="models.JobOutput")
         return answer
 
     async def enable_node(self, id: str) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/enable`: Gives a node work again, whatever it was told before."""
+        """`POST /api/v1/nodes/{id}/enable`: Enables a node: it gets work again, whatever order it had before."""
         answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/enable", returns="models.NodeOutput")
         return answer
 
     async def enable_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/enable`: Gives a worker work again."""
+        """`POST /api/v1/workers/{id}/enable`: Enables a worker: it gets work again."""
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/enable", body=body, returns="models.WorkerOutput")
         return answer
 
     async def exit_node(self, id: str, body: models.Reason | Mapping[str, Any] | None = None) -> models.NodeOutput:
-        """`POST /api/v1/nodes/{id}/exit`: Ends a node's agent, and its programs with it. It is told whenever it is there, until it is enabled."""
+        """`POST /api/v1/nodes/{id}/exit`: Shuts down a node's agent and its programs. The order is repeated at every connection until the node
+        is enabled.
+        """
         answer: models.NodeOutput = await self._json("POST", f"/api/v1/nodes/{self._part(id)}/exit", body=body, returns="models.NodeOutput")
         return answer
 
     async def explain_fire(self, id: str, *, at: datetime | None = None) -> models.WhyOutput:
-        """`GET /api/v1/jobs/{id}/why`: Why an instant made a run of a job, or none."""
+        """`GET /api/v1/jobs/{id}/why`: Explains why a time made a run of a job, or none."""
         answer: models.WhyOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/why", query={"at": at}, returns="models.WhyOutput")
         return answer
 
     async def explain_run(self, id: str) -> models.WhyOutput:
-        """`GET /api/v1/runs/{id}/why`: Why a run is where it is: what it waits for, who works at it, how it ended."""
+        """`GET /api/v1/runs/{id}/why`: Explains the state of a run: what it waits for, which worker or node has it, or how it ended."""
         answer: models.WhyOutput = await self._json("GET", f"/api/v1/runs/{self._part(id)}/why", returns="models.WhyOutput")
         return answer
 
     async def explain_url(self, id: str, *, url: str) -> models.WhyOutput:
-        """`GET /api/v1/runs/{id}/why-url`: Why a block run has no result of a URL: where its request is, and what it waits for."""
+        """`GET /api/v1/runs/{id}/why-url`: Explains why a block run has no result for a URL: where its request is, and what it waits for."""
         answer: models.WhyOutput = await self._json("GET", f"/api/v1/runs/{self._part(id)}/why-url", query={"url": url}, returns="models.WhyOutput")
         return answer
 
     async def export_jobs(self, *, group: str | None = None, name: str | None = None) -> list[models.ExportedJob]:
-        """`GET /api/v1/jobs/export`: Jobs as a file, in the order of their names. YAML, unless `Accept` asks for JSON. The secret of a
-        callback is empty; other secrets are masked for all but an admin.
+        """`GET /api/v1/jobs/export`: Exports jobs as a file, sorted by name. YAML, unless `Accept` asks for JSON. The secret of a callback
+        is empty; other secrets are masked for all but an admin.
         """
         answer: list[models.ExportedJob] = await self._json("GET", "/api/v1/jobs/export", query={"group": group, "name": name}, returns="list[models.ExportedJob]")
         return answer
 
     async def fetch_messages(self, id: str, *, wait: float | None = None) -> list[models.ToWorker] | None:
-        """`GET /api/v1/workers/{id}/messages`: What the broker has to say to a worker without a socket. The call is its heartbeat."""
+        """`GET /api/v1/workers/{id}/messages`: Returns the broker's messages to a worker without a socket. The call is also its heartbeat."""
         answer: list[models.ToWorker] | None = await self._json("GET", f"/api/v1/workers/{self._part(id)}/messages", query={"wait": wait}, returns="list[models.ToWorker] | None")
         return answer
 
@@ -682,33 +690,31 @@ class AsyncioCalls(AsyncCalls):
         return await self._bytes("GET", f"/api/v1/packages/{self._part(sha256)}")
 
     async def follow_logs(self, id: str, *, after: int | None = None, level: str | None = None, text: str | None = None, wait: float | None = None) -> str:
-        """`GET /api/v1/runs/{id}/logs/stream`: The log of a run while it grows, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` goes
-        on after that line.
+        """`GET /api/v1/runs/{id}/logs/stream`: Follows the log of a run, as server-sent events: `line`, `state`, `end`. `Last-Event-ID` continues
+        after that line.
         """
         return await self._text("GET", f"/api/v1/runs/{self._part(id)}/logs/stream", query={"after": after, "level": level, "text": text, "wait": wait})
 
     async def forget_worker(self, id: str, *, force: bool | None = None) -> None:
-        """`DELETE /api/v1/workers/{id}`: Deletes a worker. One that is connected is refused, or put out if `force` says so: what it has goes to
-        others.
+        """`DELETE /api/v1/workers/{id}`: Deletes a worker. A connected worker is not deleted unless `force` is set: then it is evicted, and its
+        work goes to other workers.
         """
         await self._none("DELETE", f"/api/v1/workers/{self._part(id)}", query={"force": force})
 
     async def hold_site(self, name: str, body: models.HoldInput | Mapping[str, Any]) -> models.SiteOutput:
-        """`POST /api/v1/sites/{name}/hold`: Holds a site: no run begins a request there until the time is over, and nodes are told to drop the
-        blocks that they have of it.
+        """`POST /api/v1/sites/{name}/hold`: Puts a site on hold: no run starts a request there until the hold ends, and nodes are ordered to drop
+        their blocks of it.
         """
         answer: models.SiteOutput = await self._json("POST", f"/api/v1/sites/{self._part(name)}/hold", body=body, returns="models.SiteOutput")
         return answer
 
     async def import_jobs(self, body: models.ImportBody | Mapping[str, Any] | Sequence[Any], *, dry_run: bool | None = None) -> list[models.ImportedJob]:
-        """`POST /api/v1/jobs/import`: Creates or changes jobs as a file has them, by their names. JSON or YAML. All are checked before one
-        is written.
-        """
+        """`POST /api/v1/jobs/import`: Creates or changes jobs from a JSON or YAML file, by name. All are checked before any is written."""
         answer: list[models.ImportedJob] = await self._json("POST", "/api/v1/jobs/import", body=body, query={"dryRun": dry_run}, returns="list[models.ImportedJob]")
         return answer
 
     async def kick_worker(self, id: str, body: models.ReasonInput | Mapping[str, Any] | None = None) -> models.WorkerOutput:
-        """`POST /api/v1/workers/{id}/kick`: Puts a worker out: what it has goes to others, and it is refused until it is allowed."""
+        """`POST /api/v1/workers/{id}/kick`: Kicks a worker: its work goes to other workers, and it is rejected until it is allowed again."""
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
         return answer
 
@@ -718,7 +724,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
-        """`GET /api/v1/alerts/events`: Lists what happened, newest first, and whom it was sent to."""
+        """`GET /api/v1/alerts/events`: Lists alert events, newest first, and the channels that they were sent to."""
         answer: models.AlertEventOutputPage = await self._json("GET", "/api/v1/alerts/events", query={"cursor": cursor, "limit": limit}, returns="models.AlertEventOutputPage")
         return answer
 
@@ -733,22 +739,22 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def list_brokers(self) -> list[models.BrokerOutput]:
-        """`GET /api/v1/brokers`: Lists the brokers of the database: who leads, and who stands by."""
+        """`GET /api/v1/brokers`: Lists the brokers of the database: the leader and the standbys."""
         answer: list[models.BrokerOutput] = await self._json("GET", "/api/v1/brokers", returns="list[models.BrokerOutput]")
         return answer
 
     async def list_changes(self, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
-        """`GET /api/v1/changes`: The changes of all jobs, the newest first."""
+        """`GET /api/v1/changes`: The changes of all jobs, newest first."""
         answer: models.JobChangePage = await self._json("GET", "/api/v1/changes", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
         return answer
 
     async def list_changes_of_job(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.JobChangePage:
-        """`GET /api/v1/jobs/{id}/history`: The changes of a job, the newest first: who, when, what to."""
+        """`GET /api/v1/jobs/{id}/history`: The changes of a job, newest first: who, when, and the new values."""
         answer: models.JobChangePage = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/history", query={"cursor": cursor, "limit": limit}, returns="models.JobChangePage")
         return answer
 
     async def list_fires(self, id: str, *, cursor: str | None = None, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None, verdict: str | None = None) -> models.FireOutputPage:
-        """`GET /api/v1/jobs/{id}/fires`: The ledger of a job: what became of each planned instant, the newest first."""
+        """`GET /api/v1/jobs/{id}/fires`: The ledger of a job: the outcome of each scheduled time, newest first."""
         answer: models.FireOutputPage = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/fires", query={"cursor": cursor, "from": from_, "limit": limit, "to": to, "verdict": verdict}, returns="models.FireOutputPage")
         return answer
 
@@ -758,34 +764,34 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def list_instances(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.InstanceOutputPage:
-        """`GET /api/v1/runs/{id}/instances`: Lists the instances of a run: who has each of them, or had it last. A task that went to one worker has
-        one; block runs and callbacks have none.
+        """`GET /api/v1/runs/{id}/instances`: Lists the instances of a run, each with its current or last worker or node. A task that went to one
+        worker has one; block runs and callbacks have none.
         """
         answer: models.InstanceOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/instances", query={"cursor": cursor, "limit": limit}, returns="models.InstanceOutputPage")
         return answer
 
     async def list_jobs(self, *, cursor: str | None = None, deleted: bool | None = None, enabled: bool | None = None, group: str | None = None, id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, name: str | None = None, sort: str | None = None) -> models.JobOutputPage:
-        """`GET /api/v1/jobs`: Lists jobs, oldest first unless told otherwise."""
+        """`GET /api/v1/jobs`: Lists jobs, by default oldest first."""
         answer: models.JobOutputPage = await self._json("GET", "/api/v1/jobs", query={"cursor": cursor, "deleted": deleted, "enabled": enabled, "group": group, "id": id, "kind": kind, "limit": limit, "name": name, "sort": sort}, returns="models.JobOutputPage")
         return answer
 
     async def list_next_fires(self, id: str, *, after: datetime | None = None, count: int | None = None) -> models.PreviewOutput:
-        """`GET /api/v1/jobs/{id}/next`: What the plan of a job will do, as things stand."""
+        """`GET /api/v1/jobs/{id}/next`: Lists the next fires of a job, as its schedule stands now."""
         answer: models.PreviewOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
         return answer
 
     async def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
-        """`GET /api/v1/nodes/{id}/statuses`: What a node said in its heartbeats, newest first."""
+        """`GET /api/v1/nodes/{id}/statuses`: Lists the status of a node from its heartbeats, newest first."""
         answer: models.NodeStatusOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
         return answer
 
     async def list_nodes(self) -> models.NodeOutputPage:
-        """`GET /api/v1/nodes`: Lists all nodes that were ever there."""
+        """`GET /api/v1/nodes`: Lists all nodes ever seen."""
         answer: models.NodeOutputPage = await self._json("GET", "/api/v1/nodes", returns="models.NodeOutputPage")
         return answer
 
     async def list_packages(self) -> models.PackageOutputPage:
-        """`GET /api/v1/packages`: Lists the packages that the broker keeps, the newest first."""
+        """`GET /api/v1/packages`: Lists the packages that the broker stores, newest first."""
         answer: models.PackageOutputPage = await self._json("GET", "/api/v1/packages", returns="models.PackageOutputPage")
         return answer
 
@@ -797,26 +803,26 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def list_requests(self, id: str, *, cursor: str | None = None, kind: models.FetchErrorKind | None = None, limit: int | None = None, site: str | None = None, state: models.RequestState | None = None, status: int | None = None) -> models.FailedRequestPage:
-        """`GET /api/v1/runs/{id}/requests`: Lists the requests of a block run that failed, in the order of their blocks. A page may be short
-        though more follow.
+        """`GET /api/v1/runs/{id}/requests`: Lists the requests of a block run that failed, in the order of their blocks. A page may be short even
+        if more pages follow.
         """
         answer: models.FailedRequestPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
         return answer
 
     async def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
-        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order in which it met them. A run that is over, or of another
-        kind, has none.
+        """`GET /api/v1/runs/{id}/sites`: Lists the sites of a block run, in the order of their first requests. A run that has ended, or of
+        another kind, has none.
         """
         answer: models.RunSiteOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/sites", query={"cursor": cursor, "limit": limit}, returns="models.RunSiteOutputPage")
         return answer
 
     async def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:
-        """`GET /api/v1/runs`: Lists runs, newest first unless told otherwise."""
+        """`GET /api/v1/runs`: Lists runs, by default newest first."""
         answer: models.RunOutputPage = await self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
         return answer
 
     async def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
-        """`GET /api/v1/sites`: Lists sites by name: those that runs have asked lately, are held, or fail."""
+        """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = await self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
         return answer
 
@@ -826,43 +832,43 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
-        """`GET /api/v1/workers`: Lists workers, by their ids: those that are there, and those that were."""
+        """`GET /api/v1/workers`: Lists workers by id: connected ones and former ones."""
         answer: models.WorkerOutputPage = await self._json("GET", "/api/v1/workers", query={"cursor": cursor, "group": group, "limit": limit, "online": online, "state": state}, returns="models.WorkerOutputPage")
         return answer
 
     async def pause_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/pause`: Pauses a block run: it hands out no more blocks. What is at nodes comes back, and results are
-        delivered. Its time-out goes on.
+        """`POST /api/v1/runs/{id}/pause`: Pauses a block run: it dispatches no more blocks. Blocks at nodes still finish, and results are
+        delivered. Its timeout continues.
         """
         answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/pause", returns="models.RunOutput")
         return answer
 
     async def poll_blocks(self, identity: str, *, ack: str | None = None, max: int | None = None, wait: float | None = None, worker: str | None = None) -> models.Polled | None:
-        """`GET /requestqueue/{identity}`: Takes finished blocks of a run. The bulk form is described in docs/protocol.md."""
+        """`GET /requestqueue/{identity}`: Delivers finished blocks of a run. The bulk form is described in docs/protocol.md."""
         answer: models.Polled | None = await self._json("GET", f"/requestqueue/{self._part(identity)}", query={"ack": ack, "max": max, "wait": wait, "worker": worker}, returns="models.Polled | None")
         return answer
 
     async def preview_schedule(self, body: models.PreviewInput | Mapping[str, Any]) -> models.PreviewOutput:
-        """`POST /api/v1/jobs/preview`: What a schedule that is not stored would do."""
+        """`POST /api/v1/jobs/preview`: Previews the fires of a schedule without storing it."""
         answer: models.PreviewOutput = await self._json("POST", "/api/v1/jobs/preview", body=body, returns="models.PreviewOutput")
         return answer
 
     async def purge_job(self, id: str) -> None:
-        """`POST /api/v1/jobs/{id}/purge`: Takes a deleted job out of the store for good, when all its runs are over."""
+        """`POST /api/v1/jobs/{id}/purge`: Removes a deleted job from the store for good. All its runs must have ended."""
         await self._none("POST", f"/api/v1/jobs/{self._part(id)}/purge")
 
     async def push_package(self, content: bytes, *, name: str | None = None) -> models.PackageOutput:
-        """`POST /api/v1/packages`: Keeps a package: a zip or a tar.gz, its bytes as the body. The same bytes again change nothing."""
+        """`POST /api/v1/packages`: Stores a package: a zip or a tar.gz, as the body. Sending the same bytes again changes nothing."""
         answer: models.PackageOutput = await self._json("POST", "/api/v1/packages", content=content, query={"name": name}, returns="models.PackageOutput")
         return answer
 
     async def push_requests(self, identity: str, body: models.PushInput | Mapping[str, Any] | Sequence[Any]) -> models.Pushed:
-        """`POST /requestqueue/{identity}`: Pushes requests into the queue of a run. One that the run has seen is not taken twice."""
+        """`POST /requestqueue/{identity}`: Pushes requests into the queue of a run. A request that the run has already seen is not added again."""
         answer: models.Pushed = await self._json("POST", f"/requestqueue/{self._part(identity)}", body=body, returns="models.Pushed")
         return answer
 
     async def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
-        """`PUT /api/v1/jobs/{id}/data`: Leaves something else for the next run. Runs that are at work have theirs already."""
+        """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         await self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
 
     async def read_alert(self, id: str) -> models.AlertOutput:
@@ -876,7 +882,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def read_health(self) -> str:
-        """`GET /healthz`: The process answers."""
+        """`GET /healthz`: Liveness: the process responds."""
         return await self._text("GET", "/healthz")
 
     async def read_job(self, id: str) -> models.JobOutput:
@@ -885,22 +891,22 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def read_job_data(self, id: str) -> models.JobDataOutput:
-        """`GET /api/v1/jobs/{id}/data`: What the last run of a job left for the next one. 404 if there is nothing."""
+        """`GET /api/v1/jobs/{id}/data`: The data that the last run of a job stored for the next one. 404 if there is none."""
         answer: models.JobDataOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/data", returns="models.JobDataOutput")
         return answer
 
     async def read_lateness(self, id: str) -> models.Lateness:
-        """`GET /api/v1/jobs/{id}/lateness`: How late the latest planned runs of a job began."""
+        """`GET /api/v1/jobs/{id}/lateness`: The lateness of the most recent scheduled runs of a job."""
         answer: models.Lateness = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/lateness", returns="models.Lateness")
         return answer
 
     async def read_logs(self, id: str, *, after: int | None = None, level: str | None = None, limit: int | None = None, since: datetime | None = None, text: str | None = None, until: datetime | None = None, wait: float | None = None) -> models.LogPage:
-        """`GET /api/v1/runs/{id}/logs`: What was said of a run, in the order in which it came. It can be waited for."""
+        """`GET /api/v1/runs/{id}/logs`: The log of a run, in the order of arrival. The call can wait for new lines."""
         answer: models.LogPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/logs", query={"after": after, "level": level, "limit": limit, "since": since, "text": text, "until": until, "wait": wait}, returns="models.LogPage")
         return answer
 
     async def read_metrics(self) -> str:
-        """`GET /metrics`: Numbers in the text format of Prometheus."""
+        """`GET /metrics`: Metrics in the text format of Prometheus."""
         return await self._text("GET", "/metrics")
 
     async def read_node(self, id: str) -> models.NodeOutput:
@@ -909,7 +915,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def read_readiness(self) -> str:
-        """`GET /readyz`: This broker leads, and the store commits."""
+        """`GET /readyz`: Readiness: this broker leads, and the store commits."""
         return await self._text("GET", "/readyz")
 
     async def read_run(self, id: str) -> models.RunOutput:
@@ -918,7 +924,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
-        """`GET /api/v1/runs/{id}/status`: What each node did for a run. The sum comes first, without a node."""
+        """`GET /api/v1/runs/{id}/status`: The statistics of each node for a run. The first row is the total and has no node."""
         answer: list[models.JobStatusOutput] = await self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
         return answer
 
@@ -928,89 +934,91 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:
-        """`POST /api/v1/jobs/{id}/redrive`: Runs the dead runs of a job again: those that failed for good and that nobody has run again."""
+        """`POST /api/v1/jobs/{id}/redrive`: Repeats the dead runs of a job: those that failed for good and that were not repeated yet."""
         answer: models.RedriveOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/redrive", body=body, returns="models.RedriveOutput")
         return answer
 
     async def redrive_runs(self, body: models.RedriveInput | Mapping[str, Any] | None = None) -> models.RedrivenRuns:
-        """`POST /api/v1/runs/redrive`: Runs dead runs again: those that failed for good and that no other run repeats, of one job or of many."""
+        """`POST /api/v1/runs/redrive`: Repeats dead runs of one or more jobs: runs that failed for good and that no other run repeats."""
         answer: models.RedrivenRuns = await self._json("POST", "/api/v1/runs/redrive", body=body, returns="models.RedrivenRuns")
         return answer
 
     async def register_worker(self, body: models.WorkerInput | Mapping[str, Any]) -> models.WorkerRegistered:
-        """`POST /api/v1/workers`: A worker without a socket says which classes it watches."""
+        """`POST /api/v1/workers`: Registers a worker without a socket, with the classes that it watches."""
         answer: models.WorkerRegistered = await self._json("POST", "/api/v1/workers", body=body, returns="models.WorkerRegistered")
         return answer
 
     async def release_site(self, name: str) -> models.SiteOutput:
-        """`POST /api/v1/sites/{name}/release`: Ends the hold of a site, whatever its reason. Runs go on at once, at the site's pace."""
+        """`POST /api/v1/sites/{name}/release`: Ends the hold of a site, whatever its reason. Runs continue at once, at the site's pace."""
         answer: models.SiteOutput = await self._json("POST", f"/api/v1/sites/{self._part(name)}/release", returns="models.SiteOutput")
         return answer
 
     async def remove_node(self, id: str, *, force: bool | None = None) -> None:
-        """`DELETE /api/v1/nodes/{id}`: Forgets a node and all that it said. One that is there is refused, or told to end if `force` says so."""
+        """`DELETE /api/v1/nodes/{id}`: Removes a node and its status history. A connected node is not removed unless `force` is set, which
+        also shuts it down.
+        """
         await self._none("DELETE", f"/api/v1/nodes/{self._part(id)}", query={"force": force})
 
     async def remove_package(self, sha256: str) -> None:
-        """`DELETE /api/v1/packages/{sha256}`: Forgets a package that no job and no open run uses."""
+        """`DELETE /api/v1/packages/{sha256}`: Deletes a package that no job and no open run uses."""
         await self._none("DELETE", f"/api/v1/packages/{self._part(sha256)}")
 
     async def report_block(self, body: models.BlockReport | Mapping[str, Any]) -> models.Reported:
-        """`POST /node/block`: A node reports what became of a block. The answer is given when it is on disk."""
+        """`POST /node/block`: A node reports the result of a block. The response comes when the report is on disk."""
         answer: models.Reported = await self._json("POST", "/node/block", body=body, returns="models.Reported")
         return answer
 
     async def report_tasks(self, id: str, body: Sequence[models.TaskReport | Mapping[str, Any]]) -> list[models.SettledTask]:
-        """`POST /api/v1/workers/{id}/reports`: What became of the tasks of a worker without a socket. Answered when what is final is on disk."""
+        """`POST /api/v1/workers/{id}/reports`: Task reports of a worker without a socket. The response comes when the final reports are on disk."""
         answer: list[models.SettledTask] = await self._json("POST", f"/api/v1/workers/{self._part(id)}/reports", body=body, returns="list[models.SettledTask]")
         return answer
 
     async def requeue_requests(self, id: str, body: models.RequeueInput | Mapping[str, Any] | None = None) -> models.Requeued:
-        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run that is under way once more, each at most once. Each repetition
-        is a request of its own, which counts.
+        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run in progress again, each at most once. Each repetition is a new
+        request and counts as one.
         """
         answer: models.Requeued = await self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/requeue", body=body, returns="models.Requeued")
         return answer
 
     async def restore_job(self, id: str) -> models.JobOutput:
-        """`POST /api/v1/jobs/{id}/restore`: Takes a deletion back. The job is disabled then."""
+        """`POST /api/v1/jobs/{id}/restore`: Restores a deleted job. It is disabled afterwards."""
         answer: models.JobOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/restore", returns="models.JobOutput")
         return answer
 
     async def resume_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/resume`: Resumes a block run that was paused: it hands out blocks again."""
+        """`POST /api/v1/runs/{id}/resume`: Resumes a paused block run: it dispatches blocks again."""
         answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/resume", returns="models.RunOutput")
         return answer
 
     async def retry_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/retry`: Runs what a run did once more, as a run of its own."""
+        """`POST /api/v1/runs/{id}/retry`: Repeats a run, as a new run."""
         answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/retry", returns="models.RunOutput")
         return answer
 
     async def start_returned(self, id: str, body: models.StartReturned | Mapping[str, Any] | None = None) -> None:
-        """`POST /api/v1/runs/{id}/start-returned`: A worker has pushed the first requests of a run, or could not."""
+        """`POST /api/v1/runs/{id}/start-returned`: A worker reports that it pushed the first requests of a run, or that it failed to."""
         await self._none("POST", f"/api/v1/runs/{self._part(id)}/start-returned", body=body)
 
     async def stop_run(self, id: str) -> models.RunOutput:
-        """`POST /api/v1/runs/{id}/stop`: Ends a run. Programs are asked to end, and killed after their time of grace: until then it is answered
-        as it stands.
+        """`POST /api/v1/runs/{id}/stop`: Stops a run. Programs get a stop request, and are killed after their grace period; until then the
+        response shows the current state.
         """
         answer: models.RunOutput = await self._json("POST", f"/api/v1/runs/{self._part(id)}/stop", returns="models.RunOutput")
         return answer
 
     async def test_alert(self, id: str) -> models.AlertTestOutput:
-        """`POST /api/v1/alerts/{id}/test`: Sends a test event at once, and says what came of it."""
+        """`POST /api/v1/alerts/{id}/test`: Sends a test event at once and returns the result."""
         answer: models.AlertTestOutput = await self._json("POST", f"/api/v1/alerts/{self._part(id)}/test", returns="models.AlertTestOutput")
         return answer
 
     async def trigger_job(self, id: str, body: models.TriggerInput | Mapping[str, Any] | None = None) -> models.RunOutput:
-        """`POST /api/v1/jobs/{id}/trigger`: Triggers a job. One `fireTime` or `Idempotency-Key` makes one run, told as often as it may be."""
+        """`POST /api/v1/jobs/{id}/trigger`: Triggers a job. Calls with the same `fireTime` or `Idempotency-Key` make one run."""
         answer: models.RunOutput = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger", body=body, returns="models.RunOutput")
         return answer
 
     async def trigger_job_batch(self, id: str, body: Sequence[models.TriggerInput | Mapping[str, Any]]) -> list[models.TriggeredOutput]:
-        """`POST /api/v1/jobs/{id}/trigger/batch`: Triggers a job up to 1,000 times, each with its own arguments and answer. All that are taken are on
-        disk when this is answered.
+        """`POST /api/v1/jobs/{id}/trigger/batch`: Triggers a job up to 1,000 times, each with its own arguments and result. All accepted triggers are on
+        disk when the response comes.
         """
         answer: list[models.TriggeredOutput] = await self._json("POST", f"/api/v1/jobs/{self._part(id)}/trigger/batch", body=body, returns="list[models.TriggeredOutput]")
         return answer
@@ -1021,7 +1029,7 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def update_group(self, id: str, body: models.GroupInput | models.GroupOutput | Mapping[str, Any]) -> models.GroupOutput:
-        """`PUT /api/v1/groups/{id}`: Changes a group. Its jobs go by its new name from then on."""
+        """`PUT /api/v1/groups/{id}`: Changes a group. Its jobs refer to it by the new name from then on."""
         answer: models.GroupOutput = await self._json("PUT", f"/api/v1/groups/{self._part(id)}", body=body, returns="models.GroupOutput")
         return answer
 
@@ -1033,5 +1041,5 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def worker_heartbeat(self, id: str, body: models.HandsInput | Mapping[str, Any]) -> None:
-        """`POST /api/v1/workers/{id}/heartbeat`: A worker without a socket lives, and has these tasks in hand: their leases are renewed."""
+        """`POST /api/v1/workers/{id}/heartbeat`: Heartbeat of a worker without a socket, with its current tasks: their leases are renewed."""
         await self._none("POST", f"/api/v1/workers/{self._part(id)}/heartbeat", body=body)

@@ -9,93 +9,92 @@ from typing import Any, Literal, TypeAlias, Union
 
 from ._model import Model
 
-# The ends of a run after which a successor begins.
+# The run ends after which a successor begins.
 AfterEnd: TypeAlias = Literal["success", "failure", "always"]
 
-# What a broker is at present.
+# The present role of a broker.
 BrokerRole: TypeAlias = Literal["leader", "standby", "gone"]
 
-# Where word goes.
+# Where messages are sent.
 ChannelKind: TypeAlias = Literal["webhook", "mail"]
 
-# The two ways that the seeds name in which cookies are used.
+# The two cookie modes of the seeds.
 CookieMode: TypeAlias = Literal["initial", "fixed"]
 
-# How weekday numbers and two restricted day fields are read.
+# How weekday numbers and two restricted day fields are interpreted.
 Dialect: TypeAlias = Literal["crontab", "quartz"]
 
 # The closed list of reasons.
 FetchErrorKind: TypeAlias = Literal["dns", "connect", "tls", "timeout", "too-large", "body", "redirect", "protocol", "change-ip", "invalid", "refused", "robots", "discarded", "not-reported", "node-lost", "block", "other"]
 
-# What becomes of a fire whose local time comes twice.
+# What happens to a fire whose local time occurs twice.
 FoldRule: TypeAlias = Literal["first", "second", "both"]
 
-# What becomes of a fire whose local time the clock jumps over.
+# What happens to a fire whose local time is skipped by the clock.
 GapRule: TypeAlias = Literal["skip", "after", "shift"]
 
-# What an import takes. It is read as a value first, so that whatever is wrong can be named by its place.
+# The body of an import. It is first read as a plain value, so that an error can name its position.
 ImportBody: TypeAlias = Union["list[JobInput]", "ImportFile"]
 
 # What kind of work a job is.
 JobKind: TypeAlias = Literal["block", "application", "callback", "task"]
 
-# Whether a run of a job is under way.
+# Whether a run of a job is open.
 JobStatus: TypeAlias = Literal["idle", "waiting", "running"]
 
-# A kind of job by name or, as 002 has it, by number.
+# A kind of job by name or, as in 002, by number.
 JobTypeInput: TypeAlias = int | str
 
-# How much a line matters, by name or by number.
+# The level of a line, by name or by number.
 LogLevel: TypeAlias = int | str
 
 # See [`Misfire`].
 MisfirePolicy: TypeAlias = Literal["once", "skip", "all"]
 
-# What becomes of a run that no worker may have.
+# What happens to a run without a suitable worker.
 NoWorker: TypeAlias = Literal["fail", "wait"]
 
-# A fire that finds another run of its job not over.
+# A fire while another run of its job is not over.
 Overlap: TypeAlias = Literal["skip", "queueOne", "queueAll", "replace", "allow"]
 
-# One block, or as many as were asked for.
+# One block, or a list of blocks if `max` was given.
 Polled: TypeAlias = Union["FinishedBlock", "dict[str, Any]"]
 
-# Key and value texts. Keys are found whatever their case, with underscores or without (`NODE_COUNT` is
-# `NodeCount`).
+# Keys and text values. Key lookup ignores case and underscores (`NODE_COUNT` is `NodeCount`).
 Properties: TypeAlias = dict[str, str]
 
-# Requests: alone, or as a member of an object.
+# Requests: a plain array, or a member of an object.
 PushInput: TypeAlias = Union["list[RequestInput]", "dict[str, Any]"]
 
-# What requests are listed by.
+# The states by which requests can be listed.
 RequestState: TypeAlias = Literal["failed"]
 
-# Where a run is.
+# State of a run.
 RunState: TypeAlias = Literal["pending", "scheduled", "running", "failed", "success", "stopped"]
 
-# Which worker gets a task, of those that may have it and have a free place.
+# Which worker gets a task, among the suitable workers with a free slot.
 Strategy: TypeAlias = Literal["roundRobin", "random", "leastLoaded", "leastRecentlyUsed", "hash", "sticky", "failover", "broadcast", "shard"]
 
-# Where an attempt is.
+# The state of an attempt.
 TaskState: TypeAlias = Literal["accepted", "refused", "running", "success", "failed", "cancelled"]
 
 # From the broker to a worker.
 ToWorker: TypeAlias = dict[str, Any]
 
-# Why a site may not be asked at present.
+# Why a site may not get requests at present.
 Why: TypeAlias = Literal["delay", "slowAnswers", "connections", "retryAfter", "tooManyRequests", "timeouts", "refused", "serverErrors", "dns", "tls", "operator"]
 
-# The operator's word on a worker. It outlives the worker's connections and the broker.
+# The operator's admin state for a worker. It survives disconnects of the worker and restarts of the broker.
 WorkerState: TypeAlias = Literal["enabled", "disabled", "draining", "kicked"]
 
 
 @dataclass(kw_only=True)
 class AckCall(Model):
-    """The body of an acknowledgement: blocks that are done, and what follows from them."""
+    """The body of an acknowledgement: completed blocks, and their follow-up requests."""
 
     #: The blocks.
     blocks: list[str] | None = None
-    #: The requests that follow.
+    #: The follow-up requests.
     requests: list[RequestInput] | None = None
 
 
@@ -103,61 +102,61 @@ class AckCall(Model):
 class ActorOutput(Model):
     """An actor."""
 
-    #: Milliseconds since it was (re)started.
+    #: Milliseconds since its last start.
     age: int
     #: registry, dispatcher, run, node, worker, session, persistence …
     kind: str
-    #: Messages handled, all its lives together.
+    #: Messages handled, over all incarnations.
     messages_handled: int
-    #: Which one.
+    #: Its name.
     name: str
-    #: Messages that wait.
+    #: Number of waiting messages.
     queue_depth: int
-    #: How often it was rebuilt.
+    #: Number of restarts.
     restarts: int
     #: running, restarting, stopped …
     state: str
-    #: The name that people gave to its node, if it is one.
+    #: The name of its node for people, if it belongs to one.
     label: str | None = None
-    #: The last thing that went wrong.
+    #: The last error.
     last_error: str | None = None
-    #: The actor that watches over it; none for the root.
+    #: The actor that supervises it; absent for the root.
     parent: str | None = None
 
 
 @dataclass(kw_only=True)
 class AlertDeliveryOutput(Model):
-    """An event on its way to one channel."""
+    """The delivery of an event to one channel."""
 
     #: Attempts so far.
     attempts: int
     #: The channel.
     channel_id: str
-    #: Events that its message stands for.
+    #: Number of events in its message.
     count: int
-    #: waiting, sending, done, failed (given up), merged (told with another one).
+    #: waiting, sending, done, failed (given up), merged (sent with another event).
     state: str
     #: When it was done or given up.
     finish_time: datetime | None = None
-    #: What went wrong last.
+    #: The last error.
     last_error: str | None = None
-    #: The event whose message it is told with.
+    #: The event whose message includes this one.
     merged_into: int | None = None
-    #: When it is tried next, while it waits.
+    #: The time of the next attempt, while it waits.
     next_at: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class AlertEventOutput(Model):
-    """An event, and who was told of it."""
+    """An event, and its deliveries."""
 
-    #: When.
+    #: When it happened.
     at: datetime
-    #: Its ways to the channels.
+    #: Its deliveries to the channels.
     deliveries: list[AlertDeliveryOutput]
     #: failed, missed, late, silent, recovered, disabled, test.
     event: str
-    #: Counts the events.
+    #: The number of the event.
     id: int
     #: Its group.
     group: str | None = None
@@ -165,7 +164,7 @@ class AlertEventOutput(Model):
     job_id: str | None = None
     #: Its name.
     job_name: str | None = None
-    #: Why.
+    #: The reason.
     reason: str | None = None
     #: The run.
     run_id: str | None = None
@@ -173,31 +172,31 @@ class AlertEventOutput(Model):
 
 @dataclass(kw_only=True)
 class AlertEventOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[AlertEventOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class AlertInput(Model):
-    """A channel as it is created or changed; what is absent in a change stays as it is."""
+    """A channel to create or change; in a change, absent members keep their values."""
 
-    #: What it wants to hear of.
+    #: Which events it receives.
     filter: Filter | None = None
-    #: Whether it is told anything.
+    #: Whether it receives events.
     is_enabled: bool | None = None
     #: webhook or mail.
     kind: ChannelKind | None = None
     #: 1 to 50 characters, unique.
     name: str | None = None
-    #: Signs what is sent to a webhook; at most 500 bytes. Empty: the stored one stays.
+    #: The key that signs what is sent to a webhook; at most 500 bytes. Empty: the stored one stays.
     secret: str | None = None
-    #: The URL of a webhook, or an address.
+    #: The URL of a webhook, or a mail address.
     target: str | None = None
-    #: The version that the change was made for.
+    #: The version that the change is based on.
     version: int | None = None
 
 
@@ -205,29 +204,29 @@ class AlertInput(Model):
 class AlertOutput(Model):
     """A channel."""
 
-    #: When it was made.
+    #: When it was created.
     creation_time: datetime
-    #: What it wants to hear of.
+    #: Which events it receives.
     filter: Filter
-    #: What is sent is signed. The secret itself is never shown.
+    #: Whether messages are signed. The secret itself is never shown.
     has_secret: bool
     #: Its id.
     id: str
-    #: Whether it is told anything.
+    #: Whether it receives events.
     is_enabled: bool
     #: webhook or mail.
     kind: ChannelKind
     #: Its name.
     name: str
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
-    #: The URL of a webhook, or an address.
+    #: The URL of a webhook, or a mail address.
     target: str
     #: When it was last changed.
     update_time: datetime
-    #: Counts the changes.
+    #: The version: increases with each change.
     version: int
-    #: Who made it.
+    #: Who created it.
     create_by: str | None = None
     #: Who changed it last.
     update_by: str | None = None
@@ -235,13 +234,13 @@ class AlertOutput(Model):
 
 @dataclass(kw_only=True)
 class AlertTestOutput(Model):
-    """What came of a test."""
+    """The result of a test."""
 
-    #: The event among the others.
+    #: The id of the test's event.
     id: int
-    #: The other side took it.
+    #: Whether the receiver accepted it.
     ok: bool
-    #: Milliseconds that it took.
+    #: Duration, in milliseconds.
     time: int
     #: What went wrong.
     error: str | None = None
@@ -249,19 +248,19 @@ class AlertTestOutput(Model):
 
 @dataclass(kw_only=True)
 class AskInput(Model):
-    """When a run wants its job to run next. One of the two."""
+    """The next fire of the job, set by a run. Exactly one of the two members."""
 
-    #: At this instant; one that is past means now.
+    #: At this time; a past time means now.
     at: datetime | None = None
-    #: So many milliseconds from now.
+    #: This many milliseconds from now.
     in_: int | None = None
 
 
 @dataclass(kw_only=True)
 class BackfillFire(Model):
-    """One instant of a backfill."""
+    """One scheduled time of a backfill."""
 
-    #: The instant.
+    #: The scheduled time.
     planned_at: datetime
     #: Its run.
     identity: str | None = None
@@ -269,64 +268,64 @@ class BackfillFire(Model):
 
 @dataclass(kw_only=True)
 class BackfillInput(Model):
-    """A past range that is to be run again."""
+    """A past range whose missing runs are created."""
 
-    #: The first instant that is meant.
+    #: The first time of the range.
     from_: datetime
-    #: The last instant that is meant.
+    #: The last time of the range.
     to: datetime
-    #: Only say which.
+    #: Only list the times.
     dry_run: bool | None = None
-    #: At most so many runs, 1 to 1,000; 100 if absent.
+    #: Maximum number of runs, 1 to 1,000; 100 if absent.
     limit: int | None = None
 
 
 @dataclass(kw_only=True)
 class BackfillOutput(Model):
-    """What a backfill did."""
+    """The result of a backfill."""
 
-    #: Instants in the range that had made a run before.
+    #: Number of scheduled times in the range that already had a run.
     already: int
-    #: The instants, and the runs that they made (none in a dry run).
+    #: The scheduled times, and their new runs (none in a dry run).
     fires: list[BackfillFire]
-    #: There are more in the range than the limit.
+    #: Whether the range has more than the limit.
     more: bool
 
 
 @dataclass(kw_only=True)
 class Blackout(Model):
-    """A time at which a job does not run: between two instants (`from`, `to`), on whole days (`dates`), or every
-    day or on some weekdays between two times of the day (`start`, `end`, `days`). Days and times are those of
-    the job's zone.
+    """A time at which a job does not run: between two times (`from`, `to`), on whole days (`dates`), or every
+    day or on some weekdays between two times of the day (`start`, `end`, `days`). Days and times are in the
+    job's zone.
     """
 
     #: Whole days, as `2026-12-25`.
     dates: list[str] | None = None
-    #: The weekdays on which it begins, as `MON`; all if there are none.
+    #: The weekdays on which it begins, as `MON`; all if the list is empty.
     days: list[str] | None = None
-    #: The time of the day at which it ends; before `start`: on the next day.
+    #: The time of the day at which it ends; if before `start`, on the next day.
     end: str | None = None
-    #: The first instant.
+    #: The first time that is covered.
     from_: datetime | None = None
-    #: What it is called in the ledger.
+    #: Its name in the ledger.
     name: str | None = None
     #: A time of the day, as `22:00`.
     start: str | None = None
-    #: The first instant that is not meant any more.
+    #: The first time that is no longer covered.
     to: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class BlockCounts(Model):
-    """Blocks by where they are."""
+    """Blocks by state."""
 
-    #: With results that no worker has acknowledged.
+    #: Completed, but not yet acknowledged by a worker.
     answered: int
-    #: For a node.
+    #: Waiting for a node.
     ready: int
-    #: All.
+    #: Total.
     total: int
-    #: At a node; absent where that is not known, and then they count as ready.
+    #: At a node; absent where it is unknown, and then they count as ready.
     using: int | None = None
 
 
@@ -334,45 +333,44 @@ class BlockCounts(Model):
 class BlockForNode(Model):
     """A block as it is sent to a node: the seeds' *BlockDto*."""
 
-    #: The hand-out, from 1. Goes back with the results.
+    #: The dispatched attempt, from 1. Returned with the results.
     attempt: int
     #: Its id.
     block_id: str
-    #: What the cookies are for.
+    #: When the cookies are sent.
     cookie_mode: CookieMode
-    #: The run's epoch. Goes back with the results.
+    #: The run's epoch. Returned with the results.
     epoch: int
     #: Its run.
     identity: str
-    #: The most bytes of a body, after decompression.
+    #: Maximum size of a body in bytes, after decompression.
     max_body: int
-    #: Redirects that are followed; 0 returns the redirect itself.
+    #: Maximum number of redirects to follow; 0 returns the redirect itself.
     max_redirects: int
-    #: What holds for the whole site.
+    #: Settings for the whole site.
     site: SiteSettings
     #: Milliseconds between the starts of two requests of this run to one host on one node; 0 for none.
     sleep_time: int
-    #: Requests of one block that are downloaded at the same time.
+    #: Concurrent downloads within one block.
     thread_num: int
-    #: Milliseconds that one try may take, body included.
+    #: Timeout of one try in milliseconds, including the body.
     timeout: int
-    #: A regular expression; a body that matches it makes the node change its IP address and ask again.
+    #: A regular expression; if a body matches it, the node changes its IP address and retries.
     change_ip_pattern: str | None = None
     #: A `Cookie` header: `name=value; name=value`.
     cookies: str | None = None
-    #: Earlier hand-outs that were lost, so that its requests may have been sent. Absent: an older broker, which
-    #: counts in `attempt` those that gave the block back as well.
+    #: Number of earlier attempts that were lost, so that its requests may have been sent. Absent: an older
+    #: broker, whose `attempt` also counts those that gave the block back.
     lost: int | None = None
-    #: The requests go to a site that must not be asked faster than this. Without it there is no limit but the
-    #: settings'.
+    #: The pace limit of the requests' site. Without it only the settings limit the requests.
     pace: Pace | None = None
-    #: The node may report in parts: some requests now, others later. See [`BlockReport::part`].
+    #: Whether the node may report in parts: some requests now, others later. See [`BlockReport::part`].
     parts: bool | None = None
-    #: The requests, a JSON array; none in a binary frame.
+    #: The requests, a JSON array; absent in a binary frame.
     requests: list[Request] | None = None
-    #: Tries after the first one; none: the agent's own setting.
+    #: Retries after the first try; `None`: the agent's own setting.
     retry_download: int | None = None
-    #: Where the run began: the origins of its first requests. None: an older broker, which does not say.
+    #: Where the run began: the origins of its first requests. `None`: an older broker, which does not send it.
     start_origins: list[str] | None = None
 
 
@@ -380,31 +378,31 @@ class BlockForNode(Model):
 class BlockOutput(Model):
     """A block."""
 
-    #: A worker has acknowledged its results.
+    #: Whether a worker has acknowledged its results.
     acknowledged: bool
-    #: Hand-outs so far.
+    #: Dispatches so far.
     attempt: int
     #: Its id.
     block_id: str
-    #: When it was made.
+    #: When it was created.
     creation_time: datetime
-    #: … and not.
+    #: Failed requests.
     error: int
     #: Its run.
     identity: str
-    #: Requests in it.
+    #: Number of requests in it.
     requests: int
     #: ready, using, success, failed, retry.
     state: str
-    #: … answered well.
+    #: Successful requests.
     success: int
-    #: What kept it from being downloaded as a whole.
+    #: Why it could not be downloaded completely.
     exception: str | None = None
-    #: When its results came.
+    #: When its results arrived.
     finish_time: datetime | None = None
-    #: When its node must have been heard of.
+    #: When its lease expires, unless its node reports.
     lease_until: datetime | None = None
-    #: Who has it or had it last.
+    #: The node that has it or had it last.
     node_id: str | None = None
     #: Its name, or the last digits of its id.
     node_name: str | None = None
@@ -412,11 +410,11 @@ class BlockOutput(Model):
 
 @dataclass(kw_only=True)
 class BlockOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[BlockOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
@@ -428,45 +426,45 @@ class BlockReport(Model):
     block_id: str
     #: Its run.
     identity: str
-    #: Who reports.
+    #: The node that reports.
     node_id: str
-    #: As it came with the block; absent: the current one is meant.
+    #: The attempt that came with the block; absent: the current one.
     attempt: int | None = None
     #: Requests that the node gives back without a result.
     back: list[GivenBack] | None = None
-    #: As it came with the block; absent: the current one is meant.
+    #: The epoch that came with the block; absent: the current one.
     epoch: int | None = None
-    #: What kept the block from being downloaded as a whole.
+    #: Why the block could not be downloaded completely.
     exception: str | None = None
-    #: More reports follow: the requests that are not in this one stay with the node.
+    #: Whether more reports follow: the requests that are missing here stay with the node.
     part: bool | None = None
-    #: The requests, each with what became of it.
+    #: The requests, each with its result.
     results: list[RequestReport] | None = None
-    #: What the node found about the site of the block: see [`SiteNews`].
+    #: The node's findings about the site of the block: see [`SiteNews`].
     site: SiteNews | None = None
 
 
 @dataclass(kw_only=True)
 class BrokerOutput(Model):
-    """A broker's process."""
+    """A broker process."""
 
     #: Its id, a new one at each start.
     id: str
-    #: It is the one that answers.
+    #: Whether it sent this response.
     is_this: bool
     #: When it was seen last, by its own clock.
     last_seen: datetime
-    #: What it is at present.
+    #: Its present role.
     role: BrokerRole
     #: When it started, by its own clock.
     started_at: datetime
-    #: Where clients find it.
+    #: The URL for clients.
     url: str
     #: The program's version.
     version: str
     #: Since when it leads, by its own clock.
     leads_since: datetime | None = None
-    #: The leader's term: counted up by each that takes over.
+    #: The leader's term: increases with each change of the leader.
     term: int | None = None
 
 
@@ -478,11 +476,12 @@ class Callback(Model):
 
     #: An absolute http or https URL.
     url: str
-    #: Sent as it is, once its placeholders are filled in; `application/json` unless a header says otherwise.
+    #: The body, sent after its placeholders are filled in; `application/json` unless a header sets another
+    #: content type.
     body: str | None = None
-    #: Statuses that count as success; 200 to 299 if there are none.
+    #: Statuses that count as success; 200 to 299 if the list is empty.
     expect: list[int] | None = None
-    #: Sent along.
+    #: Request headers.
     headers: dict[str, str] | None = None
     #: GET, POST, PUT, PATCH, DELETE or HEAD. POST if there is a body, else GET.
     method: str | None = None
@@ -497,11 +496,12 @@ class CallbackInput(Model):
     `{jobName}`, `{fireTime}`, `{attempt}`, `{traceId}` and `{arguments}`.
     """
 
-    #: Sent as it is, once its placeholders are filled in; `application/json` unless a header says otherwise.
+    #: The body, sent after its placeholders are filled in; `application/json` unless a header sets another
+    #: content type.
     body: str | None = None
-    #: Statuses that count as success; 200 to 299 if there are none.
+    #: Statuses that count as success; 200 to 299 if the list is empty.
     expect: list[int] | None = None
-    #: Sent along.
+    #: Request headers.
     headers: dict[str, str] | None = None
     #: GET, POST, PUT, PATCH, DELETE or HEAD. POST if there is a body, else GET.
     method: str | None = None
@@ -522,25 +522,25 @@ class Channels(Model):
 
 @dataclass(kw_only=True)
 class Counters(Model):
-    """Requests of a run, by what became of them. `left = total - success - error` at every moment."""
+    """Requests of a run by result. `left = total - success - error` always holds."""
 
-    #: Answered with a status of 400 and above, or not at all.
+    #: Answered with a status of 400 or above, or not answered.
     error: int
     #: Not yet downloaded.
     left: int
-    #: Answered by their site with a status below 400, body and all.
+    #: Downloaded completely with a status below 400.
     success: int
-    #: Taken into the run.
+    #: Accepted by the run.
     total: int
 
 
 @dataclass(kw_only=True)
 class DisableInput(Model):
-    """Why a job is disabled, and what becomes of its runs."""
+    """Why a job is disabled, and what to do with its runs."""
 
-    #: `drain` (usual): runs at work go on. `stop`: they are stopped.
+    #: `drain` (default): runs in progress continue. `stop`: they are stopped.
     mode: str | None = None
-    #: For people.
+    #: A reason for people.
     reason: str | None = None
 
 
@@ -578,29 +578,29 @@ class Discarded(Model):
 
 @dataclass(kw_only=True)
 class ExportedJob(Model):
-    """A job as a file keeps it: what a team writes, and nothing that the broker adds."""
+    """A job in a file: the data that a team maintains, without what the broker adds."""
 
-    #: Whether it starts.
+    #: Whether it is enabled.
     is_enabled: bool
     #: block, task, application or callback.
     job_type: JobKind
-    #: Its name: by this it is found again.
+    #: Its name, which identifies it at an import.
     name: str
-    #: Higher goes first.
+    #: Jobs with a higher priority go first.
     priority: int
-    #: Everything else, by key.
+    #: All other properties, by key.
     properties: dict[str, str]
-    #: The request of a callback job. A secret is empty here: at an import the stored one stays.
+    #: The request of a callback job. The secret is empty here: an import keeps the stored one.
     callback: Callback | None = None
-    #: For people.
+    #: A text for people.
     description: str | None = None
-    #: Why not.
+    #: Why it is disabled.
     disabled_reason: str | None = None
-    #: The group that it belongs to.
+    #: Its group.
     group: str | None = None
     #: Its rules.
     policies: Policies | None = None
-    #: When it runs by itself.
+    #: Its schedule.
     schedule: Schedule | None = None
     #: Jobs that begin when a run of this one ends.
     successors: list[Successor] | None = None
@@ -610,59 +610,59 @@ class ExportedJob(Model):
 
 @dataclass(kw_only=True)
 class FailedRequest(Model):
-    """A request of a run that failed."""
+    """A failed request of a run."""
 
-    #: The block that it was in.
+    #: Its block.
     block_id: str
     #: The request.
     request_id: str
-    #: The HTTP status; 0 if there was no answer.
+    #: The HTTP status; 0 if there was no response.
     status: int
-    #: How often it was tried.
+    #: Number of tries.
     tries: int
     #: Its URL as it was pushed.
     url: str
     #: When its block was reported.
     finish_time: datetime | None = None
-    #: Why there is no answer, or not a whole one; absent: the site answered with the status.
+    #: Why there is no response, or no complete one; absent: the site responded with the status.
     kind: FetchErrorKind | None = None
-    #: The same in words.
+    #: The same as a text for people.
     message: str | None = None
-    #: Absent: GET.
+    #: The method; absent: GET.
     method: str | None = None
     #: The node that reported it; absent if the broker itself did.
     node_id: str | None = None
     #: The name of the node.
     node_name: str | None = None
-    #: It was queued once more, under this id.
+    #: The id under which it was queued again.
     requeued_as: str | None = None
 
 
 @dataclass(kw_only=True)
 class FailedRequestPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[FailedRequest]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class FetchError(Model):
-    """Why a request was not answered, or not wholly."""
+    """Why a request got no response, or no complete one."""
 
-    #: One of a closed list.
+    #: The kind, from a closed list.
     kind: FetchErrorKind
-    #: In words.
+    #: A text for people.
     message: str
-    #: Asked again later or elsewhere it may well be answered.
+    #: Whether another try, later or elsewhere, may succeed.
     retryable: bool | None = None
 
 
 @dataclass(kw_only=True)
 class Filter(Model):
-    """What a channel wants to hear of. An empty list means all."""
+    """The events that a channel receives. An empty list matches everything."""
 
     #: failed, missed, late, silent, recovered, disabled.
     events: list[str] | None = None
@@ -684,7 +684,7 @@ class FinishedBlock(Model):
     results: list[Outcome]
     #: `success`, or `failed` if the block failed as a whole.
     state: str
-    #: What kept it from being downloaded as a whole.
+    #: Why it could not be downloaded completely.
     exception: str | None = None
 
 
@@ -694,53 +694,53 @@ class FireOutput(Model):
 
     #: When it was decided.
     creation_time: datetime
-    #: How many instants the row covers: 1, unless they were missed by the hundred.
+    #: Number of scheduled times in the row: 1, except for combined missed ones.
     instants: int
     #: The job.
     job_id: str
     #: plan, asked, silence, outside, backfill.
     kind: str
-    #: The planned instant, or the first of several.
+    #: The scheduled time, or the first of several.
     planned_at: datetime
     #: fired, skipped, missed, merged.
     verdict: str
-    #: The version of the job that it was decided under.
+    #: The version of the job at the decision.
     version: int
     #: The run that it made, or was merged into.
     identity: str | None = None
     #: The last of several.
     planned_until: datetime | None = None
-    #: The same for people.
+    #: The rule as a text for people.
     reason: str | None = None
-    #: The rule that decided.
+    #: The rule that decided it.
     rule: str | None = None
 
 
 @dataclass(kw_only=True)
 class FireOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[FireOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class GivenBack(Model):
-    """A request that a node gives back without a result. It waits in the queue of its run again."""
+    """A request that a node gives back without a result. It returns to the queue of its run."""
 
     #: The request.
     request_id: str
-    #: What was wrong the last time.
+    #: The last error.
     error: FetchError | None = None
-    #: How often it was tried so far, earlier nodes' tries included.
+    #: Number of tries so far, including those of earlier nodes.
     tries: int | None = None
 
 
 @dataclass(kw_only=True)
 class GroupInput(Model):
-    """A group as it is created or changed."""
+    """A group to create or change."""
 
     #: At most 500 characters.
     description: str | None = None
@@ -750,25 +750,25 @@ class GroupInput(Model):
 
 @dataclass(kw_only=True)
 class GroupOutput(Model):
-    """A group: a name that jobs and nodes go by."""
+    """A named group of jobs and nodes."""
 
-    #: When it was made.
+    #: When it was created.
     creation_time: datetime
     #: Its id.
     id: str
-    #: Jobs in it.
+    #: Number of its jobs.
     jobs: int
     #: Its name.
     name: str
-    #: Nodes that said they are in it.
+    #: Number of nodes that report this group.
     nodes: int
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
     #: When it was last changed.
     update_time: datetime
-    #: Who made it.
+    #: Who created it.
     create_by: str | None = None
-    #: For people.
+    #: A text for people.
     description: str | None = None
     #: Who changed it last.
     update_by: str | None = None
@@ -776,27 +776,27 @@ class GroupOutput(Model):
 
 @dataclass(kw_only=True)
 class GroupOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[GroupOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class GroupSwitched(Model):
-    """What became of the jobs of a group that was enabled or disabled."""
+    """The result of enabling or disabling the jobs of a group."""
 
-    #: Those that were changed.
+    #: Number of changed jobs.
     changed: int
-    #: Jobs in it.
+    #: Number of its jobs.
     jobs: int
 
 
 @dataclass(kw_only=True)
 class HandsInput(Model):
-    """The tasks that a worker has in hand."""
+    """The current tasks of a worker."""
 
     #: All of them.
     tasks: list[TaskRefInput]
@@ -804,69 +804,69 @@ class HandsInput(Model):
 
 @dataclass(kw_only=True)
 class HeartbeatCall(Model):
-    """The body of `POST /node/heartbeat`: a node without a socket says who and how it is, and gets a block or
-    nothing. The names of both revisions of the seeds are taken, in camel or Pascal case.
+    """The body of `POST /node/heartbeat`: a node without a socket sends its facts, and gets a block or nothing.
+    The names of both revisions of the seeds are accepted, in camel or Pascal case.
     """
 
     #: The node.
     node_id: str
-    #: Percent of all processors.
+    #: Processor use, in percent of all processors.
     cpu: int | None = None
-    #: MB.
+    #: Free memory, in MB.
     free_memory: int | None = None
     #: Its group.
     group: str | None = None
-    #: The blocks that it works on, or whose results are not yet taken. Absent: it does not say.
+    #: The blocks in progress, and those whose results are not yet accepted. Absent: not reported.
     holding: list[Holding] | None = None
-    #: Where it says it is; else where the call came from.
+    #: The IP address that it reports; by default the address of the call.
     ip: str | None = None
-    #: MB.
+    #: Total memory, in MB.
     memory: int | None = None
-    #: Its name, for people; without one it keeps the name that it has.
+    #: A name for people; without one it keeps its present name.
     name: str | None = None
     #: Console or Web.
     node_type: str | None = None
     #: Its operating system.
     operating_system: str | None = None
-    #: Blocks and programs at work.
+    #: Number of running blocks and programs.
     process_count: int | None = None
-    #: Processors.
+    #: Number of processors.
     processor_count: int | None = None
-    #: The programs that it runs, or whose end is not yet taken. Absent: it does not say.
+    #: The running programs, and those whose end is not yet acknowledged. Absent: not reported.
     programs: list[ProgramRef] | None = None
-    #: Runs that it works for already: it wants none of these.
+    #: Runs that it already works for: it gets no blocks of these.
     runnings: list[str] | None = None
 
 
 @dataclass(kw_only=True)
 class HeldOutput(Model):
-    """A hold: no run begins a request to the site."""
+    """A hold: no run starts a request to the site."""
 
-    #: Until when.
+    #: When it ends.
     until: datetime
-    #: Why; `operator`: somebody asked for it.
+    #: The reason; `operator`: an operator set it.
     why: Why
 
 
 @dataclass(kw_only=True)
 class HoldInput(Model):
-    """How long a site is held: one of the two."""
+    """The length of a hold: exactly one of the two members."""
 
-    #: For so many milliseconds, at most 49 days.
+    #: For this many milliseconds, at most 49 days.
     for_: int | None = None
-    #: Until this instant, at most 49 days from now.
+    #: Until this time, at most 49 days from now.
     until: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class Holding(Model):
-    """A block in the hands of a node."""
+    """A block that a node holds."""
 
-    #: The hand-out.
+    #: The dispatched attempt.
     attempt: int
     #: The block.
     block_id: str
-    #: The epoch of the hand-out.
+    #: The epoch of the dispatch.
     epoch: int
     #: The run.
     identity: str
@@ -881,13 +881,13 @@ class ImportFile(Model):
 
 @dataclass(kw_only=True)
 class ImportedJob(Model):
-    """What bulk import did with one job."""
+    """The result of an import for one job."""
 
     #: created, updated, unchanged.
     action: str
     #: Its name.
     name: str
-    #: Its id; none for one that would be created by a dry run.
+    #: Its id; absent if a dry run would create it.
     id: str | None = None
 
 
@@ -897,23 +897,23 @@ class InstanceOutput(Model):
 
     #: The attempt, from 1.
     attempt: int
-    #: Which, from 0. The lines of its output have the sources `<instance>:stdout` and `<instance>:stderr`.
+    #: The instance, from 0. Its output lines have the sources `<instance>:stdout` and `<instance>:stderr`.
     instance: int
-    #: Lines of a program's output that were taken, whether they are kept or not; of a task 0.
+    #: Number of received output lines of a program, stored or not; 0 for a task.
     lines: int
-    #: Where it is: scheduled, running, success, failed, stopped.
+    #: Its state: scheduled, running, success, failed, stopped.
     state: RunState
-    #: Why it is asked to end.
+    #: Why it was asked to end.
     exit_reason: str | None = None
     #: When it ended.
     finish_time: datetime | None = None
-    #: The node or worker that has it, or had it.
+    #: Its current or last node or worker.
     peer: str | None = None
     #: Its name, or the last digits of its id.
     peer_name: str | None = None
-    #: Why.
+    #: The reason for its state.
     reason: str | None = None
-    #: What it brought: of a program its code or signal, its times and its peak of memory.
+    #: The result: for a program its exit code or signal, its times and its peak memory.
     result: Any = None
     #: When it began.
     start_time: datetime | None = None
@@ -921,65 +921,65 @@ class InstanceOutput(Model):
 
 @dataclass(kw_only=True)
 class InstanceOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[InstanceOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class JobActivity(Model):
-    """What the runs of a job came to, as far as they are kept."""
+    """Statistics of the stored runs of a job."""
 
-    #: Its runs.
+    #: Number of its runs.
     runs: int
-    #: Whether a run of it is under way.
+    #: Whether it has an open run.
     status: JobStatus
-    #: Milliseconds that its last runs took on average, of those that ended well: at most the last 100 of them.
+    #: Average duration of its last successful runs in milliseconds: at most the last 100 of them.
     average_ms: int | None = None
-    #: The newest run that is over.
+    #: The newest run that has ended.
     last_run: LastRun | None = None
-    #: The oldest run that is not over: the one that is under way or comes next.
+    #: The oldest run that has not ended: the one in progress, or the next one.
     open_run: str | None = None
-    #: The worker that has that run, else the one that had the last run.
+    #: The worker of that run, or else of the last run.
     worker_id: str | None = None
 
 
 @dataclass(kw_only=True)
 class JobChange(Model):
-    """A change of a job: who, when, what to."""
+    """A change of a job: who, when, and the new values."""
 
     #: created, updated, enabled, disabled, deleted, restored.
     action: str
-    #: When.
+    #: When it was made.
     at: datetime
-    #: Counts the changes of all jobs.
+    #: The number of the change, over all jobs.
     id: int
-    #: The job as it was from then on, without secrets.
+    #: The job after the change, without secrets.
     job: Any
     #: The job.
     job_id: str
-    #: The version that it made.
+    #: The new version.
     version: int
-    #: The token's role, if tokens are in use; `broker` for what it does by itself.
+    #: The token's role, if tokens are in use; `broker` for the broker's own changes.
     by: str | None = None
 
 
 @dataclass(kw_only=True)
 class JobChangePage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[JobChange]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class JobDataInput(Model):
-    """Something else for the next run of a job."""
+    """Data to set for the next run of a job."""
 
     #: Any JSON, at most 256 KiB.
     data: Any
@@ -987,116 +987,116 @@ class JobDataInput(Model):
 
 @dataclass(kw_only=True)
 class JobDataOutput(Model):
-    """What the last run of a job left for the next one."""
+    """The data that the last run of a job stored for the next one."""
 
     #: Any JSON.
     data: Any
-    #: When.
+    #: When it was stored.
     update_time: datetime
-    #: The run that left it; absent: somebody put it there by hand.
+    #: The run that stored it; absent: it was set by hand.
     identity: str | None = None
-    #: Who put it there by hand: the role of a token, if tokens are in use.
+    #: Who set it by hand: the role of a token, if tokens are in use.
     update_by: str | None = None
 
 
 @dataclass(kw_only=True)
 class JobInput(Model):
-    """A job as it is created or changed. Names of both revisions of the seeds are taken."""
+    """A job to create or change. Names of both revisions of the seeds are accepted."""
 
-    #: 002's column: the class of a block job, the program of an application. Kept as a property.
+    #: 002's column: the class of a block job, the program of an application. Stored as a property.
     application: str | None = None
-    #: 002's column. Kept as a property.
+    #: 002's column. Stored as a property.
     arguments: str | None = None
     #: The request of a callback job.
     callback: CallbackInput | None = None
-    #: A shorter word for the program of an application job and its arguments, as one line; no shell reads it. It
-    #: makes the job an application job, and is kept as the properties `Application` and `Arguments`.
+    #: Short form for the program of an application job and its arguments, as one line, without a shell. It makes
+    #: the job an application job, and is stored as the properties `Application` and `Arguments`.
     command: str | None = None
-    #: A shorter word for a schedule of one cron expression; empty: by hand only.
+    #: Short form of a schedule with one cron expression; empty: only triggers start it.
     cron: str | None = None
-    #: For people.
+    #: A text for people.
     description: str | None = None
-    #: Why it is disabled, with `isEnabled` false.
+    #: Why it is disabled, if `isEnabled` is false.
     disabled_reason: str | None = None
-    #: A group of this name; it is made if there is none. Empty: no group.
+    #: The name of its group, which is created if it does not exist. Empty: no group.
     group: str | None = None
-    #: At creation, the id that it shall have; else one is made.
+    #: The id for a new job; by default the broker makes one.
     id: str | None = None
-    #: A shorter word for a schedule of one interval, in milliseconds; 0: once, then disabled.
+    #: Short form of a schedule with one interval, in milliseconds; 0: once, then disabled.
     interval: int | None = None
-    #: Whether a trigger starts it.
+    #: Whether its schedule and triggers start it.
     is_enabled: bool | None = None
-    #: `block`, `task`, `application` or `callback`; 002 counts the first two from 0.
+    #: `block`, `task`, `application` or `callback`; 002 numbers the first two from 0.
     job_type: JobTypeInput | None = None
-    #: Unique among the jobs; needed at creation.
+    #: Unique among the jobs; required at creation.
     name: str | None = None
-    #: What becomes of fires that are late or find it at work, and of runs that fail.
+    #: Rules for late fires, for fires during an open run, and for failed runs.
     policies: PoliciesInput | None = None
-    #: Higher goes first.
+    #: Jobs with a higher priority go first.
     priority: int | None = None
-    #: Everything else.
+    #: All other properties.
     properties: dict[str, str] | None = None
-    #: When it runs by itself; an empty one: by hand only.
+    #: Its schedule; an empty one: only triggers start it.
     schedule: ScheduleInput | None = None
-    #: Jobs that begin when a run of this one ends; an empty list: none.
+    #: Jobs that begin when a run of this one ends; an empty list removes all.
     successors: list[SuccessorInput] | None = None
     #: The task of a task job.
     task: TaskSettings | None = None
-    #: At a change: the version that it was made for; another one is refused.
+    #: For a change: the version that it is based on; a change of another version is rejected.
     version: int | None = None
 
 
 @dataclass(kw_only=True)
 class JobOutput(Model):
-    """A job, and how it stands with its plan."""
+    """A job, with the state of its schedule."""
 
     #: When it was created.
     creation_time: datetime
-    #: For people.
+    #: Free text for people.
     description: str | None
-    #: Runs that failed one after the other, up to now.
+    #: Number of consecutive failed runs, up to now.
     failures: int
-    #: Runs that its plan has made.
+    #: Number of scheduled runs so far.
     fires: int
     #: Its id.
     id: str
     #: Whether it was deleted; its history stays.
     is_deleted: bool
-    #: Whether a trigger starts it.
+    #: Whether triggers start it.
     is_enabled: bool
     #: Its kind.
     job_type: JobKind
     #: Its name, unique among the jobs that are not deleted.
     name: str
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
-    #: Higher goes first.
+    #: A higher value runs first.
     priority: int
-    #: Everything else, by key. Keys that nobody knows are kept.
+    #: All other settings, by key. Unknown keys are kept.
     properties: Properties
     #: When it was last changed.
     update_time: datetime
-    #: Counts the changes; a change may name the version it was made for.
+    #: Incremented by each change; a change request may name the version that it is based on.
     version: int
-    #: What its runs came to. Lists of jobs leave it out.
+    #: Statistics of its runs. Lists of jobs omit it.
     activity: JobActivity | None = None
     #: The request of a callback job. Its secret is never shown.
     callback: Callback | None = None
-    #: Who made it: the role of a token, if tokens are in use.
+    #: Who created it: the role of a token, if tokens are in use.
     create_by: str | None = None
     #: Its first cron expression.
     cron: str | None = None
-    #: Why it is disabled, if somebody or something said so.
+    #: Why it is disabled, if a reason was given.
     disabled_reason: str | None = None
-    #: The group that it belongs to.
+    #: The group of the job.
     group: str | None = None
-    #: The last planned instant that made a run.
+    #: The last scheduled time that made a run.
     last_fire: datetime | None = None
-    #: When it comes next; absent: not, or not until a run has ended.
+    #: The next fire; absent: there is none, or none until a run has ended.
     next_fire: datetime | None = None
-    #: What becomes of fires that are late or find it at work, and of runs that fail.
+    #: How to handle fires that are late or overlap with a run, and runs that fail.
     policies: Policies | None = None
-    #: When it runs by itself.
+    #: When it runs automatically.
     schedule: Schedule | None = None
     #: Jobs that begin when a run of this one ends.
     successors: list[Successor] | None = None
@@ -1108,19 +1108,19 @@ class JobOutput(Model):
 
 @dataclass(kw_only=True)
 class JobOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[JobOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class JobStatusOutput(Model):
-    """What one node did for one run: the seeds' *JobStatus*."""
+    """The statistics of one node for one run: the seeds' *JobStatus*."""
 
-    #: Answered with a status of 400 and above, or not at all.
+    #: Answered with a status of 400 or above, or not answered.
     error: int
     #: The run.
     identity: str
@@ -1128,27 +1128,27 @@ class JobStatusOutput(Model):
     job_id: str
     #: Not yet downloaded.
     left: int
-    #: Where the run is.
+    #: The state of the run.
     status: RunState
-    #: Answered by their site with a status below 400, body and all.
+    #: Downloaded completely with a status below 400.
     success: int
-    #: Taken into the run.
+    #: Accepted by the run.
     total: int
-    #: The node; none for the sum of all.
+    #: The node; absent for the total of all nodes.
     node_id: str | None = None
     #: Its name, or the last digits of its id.
     node_name: str | None = None
-    #: Its last report.
+    #: Time of its last report.
     update_time: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class Keep(Model):
-    """How much of a job's past is kept; what is absent, as the broker is set."""
+    """How much of a job's history is kept; if absent, the broker's setting applies."""
 
-    #: Milliseconds after their end.
+    #: Milliseconds to keep a run after its end.
     age: int | None = None
-    #: Ended runs, the newest.
+    #: Maximum number of ended runs to keep, the newest ones.
     runs: int | None = None
 
 
@@ -1164,43 +1164,43 @@ class LastRun(Model):
     finish_time: datetime | None = None
     #: When its first attempt began.
     start_time: datetime | None = None
-    #: Milliseconds between the two.
+    #: Duration, in milliseconds.
     took_ms: int | None = None
 
 
 @dataclass(kw_only=True)
 class Lateness(Model):
-    """How late the fires of a job were, in milliseconds, of the latest at most 1,000."""
+    """The lateness of a job's fires in milliseconds, over at most the last 1,000."""
 
-    #: Fires that were measured.
+    #: Number of measured fires.
     count: int
-    #: The latest one.
+    #: The maximum.
     max: int
-    #: Half of them were no later.
+    #: The median.
     p50: int
-    #: 99 of 100 were no later.
+    #: The 99th percentile.
     p99: int
 
 
 @dataclass(kw_only=True)
 class LogAccepted(Model):
-    """What became of lines that were sent."""
+    """The result of sending lines."""
 
-    #: Lines that are kept.
+    #: Number of stored lines.
     accepted: int
-    #: Lines that the log of the run has no room for.
+    #: Number of lines that exceed the log limit of the run.
     dropped: int
 
 
 @dataclass(kw_only=True)
 class LogInput(Model):
-    """A line that a worker, or whoever carries a run out, has to say."""
+    """A log line from the worker or node of a run."""
 
-    #: At most 8,192 bytes.
+    #: The text, at most 8,192 bytes.
     text: str
-    #: When; now if absent.
+    #: The time; now if absent.
     at: datetime | None = None
-    #: trace, debug, info, warning, error, critical, or 0 to 5 for the same; info if absent.
+    #: trace, debug, info, warning, error, critical, or 0 to 5; info if absent.
     level: LogLevel | None = None
     #: worker, stdout, stderr …: at most 50 characters; `worker` if absent.
     source: str | None = None
@@ -1210,15 +1210,15 @@ class LogInput(Model):
 class LogLine(Model):
     """A line of a run's log."""
 
-    #: When.
+    #: When it was written.
     at: datetime
-    #: Counts the lines of all runs: give the last one back as `after`.
+    #: The number of the line, over all runs: pass the last one as `after`.
     id: int
     #: trace, debug, info, warning, error, critical.
     level: str
     #: broker, worker, stdout, stderr …
     source: str
-    #: What.
+    #: The text.
     text: str
 
 
@@ -1226,61 +1226,61 @@ class LogLine(Model):
 class LogPage(Model):
     """A part of a run's log."""
 
-    #: The lines. Those with id 0 are told by the run's row: that it was made, that it began.
+    #: The lines. Those with id 0 come from the run's own data: its creation and its start.
     items: list[LogLine]
-    #: There are more lines now than the limit.
+    #: Whether there are more lines now than the limit.
     more: bool
-    #: Give it back as `after` for what follows.
+    #: Pass it as `after` to get the next lines.
     next: int
-    #: Where the run is: once it is over there is nothing to wait for.
+    #: The state of the run: after its end no more lines come.
     state: RunState
 
 
 @dataclass(kw_only=True)
 class Misfire(Model):
-    """Planned instants that passed while nobody looked, or that a broker was too busy for."""
+    """Fires that passed while the broker was not running or too busy."""
 
-    #: Milliseconds that a fire may be late and is still on time.
+    #: Milliseconds that a fire may be late and still counts as on time.
     grace: int
-    #: With `all`: at most so many, the latest.
+    #: For `all`: the maximum number of fires to make up for, the latest ones.
     limit: int
     #: What to do.
     policy: MisfirePolicy
-    #: Milliseconds: what is older is missed whatever the policy.
+    #: Milliseconds: older fires are missed under every policy.
     window: int
 
 
 @dataclass(kw_only=True)
 class MisfireInput(Model):
-    """Planned instants that passed while nobody looked, or that a broker was too busy for."""
+    """Fires that passed while the broker was not running or too busy."""
 
-    #: Milliseconds that a fire may be late and is still on time.
+    #: Milliseconds that a fire may be late and still counts as on time.
     grace: int | None = None
-    #: With `all`: at most so many, the latest.
+    #: For `all`: the maximum number of fires to make up for, the latest ones.
     limit: int | None = None
     #: What to do.
     policy: MisfirePolicy | None = None
-    #: Milliseconds: what is older is missed whatever the policy.
+    #: Milliseconds: older fires are missed under every policy.
     window: int | None = None
 
 
 @dataclass(kw_only=True)
 class NextFire(Model):
-    """When a job comes next."""
+    """The next fire of a job."""
 
-    #: Absent: not, or not until a run has ended.
+    #: Absent: there is none, or none until a run has ended.
     next_fire: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class NodeLoad(Model):
-    """How busy a node is."""
+    """The load of a node."""
 
-    #: Percent of all processors.
+    #: CPU use in percent of all processors.
     cpu: int
-    #: MB.
+    #: Free memory in MB.
     free_memory: int
-    #: Blocks and programs at work.
+    #: Running blocks and programs.
     process_count: int
 
 
@@ -1292,23 +1292,23 @@ class NodeOutput(Model):
     creation_time: datetime
     #: The group it belongs to.
     group: str
-    #: Blocks in its hands.
+    #: Number of blocks that it holds.
     holding: int
-    #: Where it is.
+    #: Its IP address.
     ip_address: str
-    #: It gets nothing new, and ends when it has nothing left.
+    #: It gets no new work, and shuts down when it has finished.
     is_draining: bool
-    #: The operator's word: whether it gets work.
+    #: The operator's setting: whether it gets work.
     is_enabled: bool
-    #: It is told to end.
+    #: It has to shut down.
     is_leaving: bool
-    #: It is there.
+    #: Whether it is connected.
     is_online: bool
-    #: When it was last heard.
+    #: When it last sent something.
     last_online_time: datetime
-    #: Blocks that it takes at once.
+    #: Maximum number of concurrent blocks.
     max_process_count: int
-    #: MB.
+    #: Memory in MB.
     memory: int
     #: Its name; the last 8 digits of its id if it has sent none.
     name: str
@@ -1316,60 +1316,60 @@ class NodeOutput(Model):
     node_id: str
     #: Console or Web.
     node_type: str
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
     #: windows, linux …
     operating_system: str
     #: Processors.
     processor_count: int
-    #: Programs that runs count on there.
+    #: Number of programs that runs have there.
     programs: int
-    #: When; as long as nobody has, when it was first seen.
+    #: When; until the first change, when it was first seen.
     update_time: datetime
-    #: Who came first with it: the role of its token, if tokens are in use.
+    #: Who first connected it: the role of its token, if tokens are in use.
     create_by: str | None = None
-    #: What it said last.
+    #: The load in its last heartbeat.
     load: NodeLoad | None = None
-    #: Programs that it takes at once, as it said when it connected: 0 if it takes none at all; absent: it did
-    #: not say.
+    #: Maximum number of concurrent programs as reported at connect: 0 if it accepts none; absent if not
+    #: reported.
     max_programs: int | None = None
     #: Why it is disabled, draining or leaving.
     reason: str | None = None
-    #: Who said the last word on it.
+    #: Who last changed its settings.
     update_by: str | None = None
 
 
 @dataclass(kw_only=True)
 class NodeOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[NodeOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class NodeStatusOutput(Model):
-    """What a node said of itself in one heartbeat."""
+    """The status of a node in one heartbeat."""
 
-    #: Percent of all processors.
+    #: CPU use in percent of all processors.
     cpu: int
-    #: When it said so.
+    #: When it was reported.
     creation_time: datetime
-    #: MB.
+    #: Free memory in MB.
     free_memory: int
-    #: Blocks and programs at work.
+    #: Running blocks and programs.
     process_count: int
 
 
 @dataclass(kw_only=True)
 class NodeStatusOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[NodeStatusOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
@@ -1379,44 +1379,46 @@ class Outcome(Model):
 
     #: The body in base64.
     content: str
-    #: The headers of the answer.
+    #: The headers of the response.
     headers: list[tuple[str, str]]
-    #: The request as it was pushed, unknown members and all.
+    #: The request as it was pushed, including unknown members.
     request: Request
     #: The request's id.
     request_id: str
-    #: The HTTP status; 0 if there was no answer.
+    #: The HTTP status; 0 if there was no response.
     status: int
-    #: Milliseconds of the last try.
+    #: Duration of the last try, in milliseconds.
     time: int
-    #: How often it was tried.
+    #: Number of tries.
     tries: int
-    #: Why there is no answer, or not a whole one.
+    #: Why there is no response, or no complete one.
     error: FetchError | None = None
-    #: When the last try began, if its node said it.
+    #: When the last try began, if its node reported it.
     fetched_at: datetime | None = None
-    #: The IP address that answered, if its node said it.
+    #: The IP address that responded, if its node reported it.
     remote_address: str | None = None
-    #: The request that was answered, after redirects, if its node said it.
+    #: The request of the final response, after redirects, if its node reported it.
     sent: Sent | None = None
-    #: Where the redirects led, if anywhere.
+    #: The final URL after redirects, if there were any.
     target_url: str | None = None
 
 
 @dataclass(kw_only=True)
 class Pace(Model):
-    """How fast a node may ask the site of a block. The site is the node's alone until the block is reported."""
+    """How fast a node may send requests to the site of a block. The node has the site to itself until the block
+    is reported.
+    """
 
-    #: The most requests at once.
+    #: Maximum number of concurrent requests.
     connections: int
-    #: Least milliseconds between the beginnings of two requests, first tries and later ones alike.
+    #: Minimum milliseconds between the starts of two requests, first tries and retries alike.
     delay: int
-    #: Up to this many milliseconds more, by chance.
+    #: Random extra delay, at most this many milliseconds.
     jitter: int
     #: Milliseconds from now before the first request may begin.
     not_before: int
-    #: Milliseconds without a word from the broker after which the node begins no more requests of this block: by
-    #: then the site may be another node's.
+    #: Milliseconds without a message from the broker after which the node starts no more requests of this block:
+    #: by then another node may have the site.
     right: int
     #: The site: a host, a registrable domain or an IP address.
     site: str
@@ -1424,31 +1426,31 @@ class Pace(Model):
 
 @dataclass(kw_only=True)
 class PackageOutput(Model):
-    """A package that the broker keeps."""
+    """A package that the broker stores."""
 
-    #: When it came first.
+    #: When it was first uploaded.
     creation_time: datetime
     #: Its media type.
     media_type: str
     #: SHA-256 of its bytes: 64 hexadecimal digits.
     sha256: str
-    #: Bytes.
+    #: Its size, in bytes.
     size: int
-    #: Where nodes get it: what the property `Package` of a job says.
+    #: The URL for nodes: the value of the job property `Package`.
     url: str
-    #: Who brought it: the role of a token, if tokens are in use.
+    #: Who uploaded it: the role of a token, if tokens are in use.
     create_by: str | None = None
-    #: What it was called when it came first.
+    #: The name of its first upload.
     name: str | None = None
 
 
 @dataclass(kw_only=True)
 class PackageOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[PackageOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
@@ -1476,87 +1478,87 @@ class PendingRequest(Model):
 
 @dataclass(kw_only=True)
 class PendingRequestPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[PendingRequest]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class Policies(Model):
-    """The rules of one job. What is absent is as usual."""
+    """The policies of one job. Absent values mean the default."""
 
-    #: How much of its past is kept.
+    #: How much of its history is kept.
     keep: Keep | None = None
-    #: Milliseconds after the planned instant at which a run that has not begun is worth an alert.
+    #: Milliseconds after its scheduled time at which a run that has not begun causes an alert.
     late_after: int | None = None
-    #: Runs that may fail one after the other; then the job is disabled.
+    #: Number of consecutive failed runs after which the job is disabled.
     max_failures: int | None = None
-    #: Planned instants that passed while nobody looked.
+    #: Fires that passed while the broker was not running.
     misfire: Misfire | None = None
-    #: A fire that finds another run of the job not over. Usual: `skip` for a job with triggers, `allow` for one
+    #: A fire while another run of the job is not over. Default: `skip` for a job with triggers, `allow` for one
     #: without.
     overlap: Overlap | None = None
-    #: A run that failed.
+    #: Retries of a failed run.
     retry: Retry | None = None
-    #: Milliseconds without a run that ended well after which there is an alert.
+    #: Milliseconds without a successful run after which there is an alert.
     silent_after: int | None = None
-    #: Milliseconds after its start at which an attempt of a run is ended as failed.
+    #: Milliseconds after its start at which an attempt is ended as failed.
     timeout: int | None = None
 
 
 @dataclass(kw_only=True)
 class PoliciesInput(Model):
-    """The rules of one job. What is absent is as usual."""
+    """The policies of one job. Absent values mean the default."""
 
-    #: How much of its past is kept.
+    #: How much of its history is kept.
     keep: Keep | None = None
-    #: Milliseconds after the planned instant at which a run that has not begun is worth an alert.
+    #: Milliseconds after its scheduled time at which a run that has not begun causes an alert.
     late_after: int | None = None
-    #: Runs that may fail one after the other; then the job is disabled.
+    #: Number of consecutive failed runs after which the job is disabled.
     max_failures: int | None = None
-    #: Planned instants that passed while nobody looked.
+    #: Fires that passed while the broker was not running.
     misfire: MisfireInput | None = None
-    #: A fire that finds another run of the job not over. Usual: `skip` for a job with triggers, `allow` for one
+    #: A fire while another run of the job is not over. Default: `skip` for a job with triggers, `allow` for one
     #: without.
     overlap: Overlap | None = None
-    #: A run that failed.
+    #: Retries of a failed run.
     retry: RetryInput | None = None
-    #: Milliseconds without a run that ended well after which there is an alert.
+    #: Milliseconds without a successful run after which there is an alert.
     silent_after: int | None = None
-    #: Milliseconds after its start at which an attempt of a run is ended as failed.
+    #: Milliseconds after its start at which an attempt is ended as failed.
     timeout: int | None = None
 
 
 @dataclass(kw_only=True)
 class PreviewFire(Model):
-    """An instant that comes."""
+    """A future fire."""
 
-    #: The instant.
+    #: Its time.
     at: datetime
     #: plan, asked, silence.
     kind: str
-    #: The same in the job's zone, with its offset.
+    #: The same in the job's zone, with the offset.
     local: str
-    #: The blackout that it falls into: it will make no run.
+    #: The blackout that contains it: it will make no run.
     blackout: str | None = None
-    #: What the zone's change of offset made of it.
+    #: The effect of a change of the zone's offset.
     note: str | None = None
-    #: The trigger that names it, counted from 0.
+    #: The trigger that makes it, counted from 0.
     trigger: int | None = None
 
 
 @dataclass(kw_only=True)
 class PreviewInput(Model):
-    """What a schedule would do: for a schedule that is not stored."""
+    """A schedule to preview without storing it."""
 
-    #: Fires after this instant; now if absent.
+    #: Fires after this time; now if absent.
     after: datetime | None = None
-    #: At most so many, 1 to 1,000; 5 if absent.
+    #: Maximum number of fires, 1 to 1,000; 5 if absent.
     count: int | None = None
-    #: A shorter word for a schedule of one cron expression.
+    #: Short form of a schedule with one cron expression.
     cron: str | None = None
     #: The schedule.
     schedule: ScheduleInput | None = None
@@ -1564,31 +1566,31 @@ class PreviewInput(Model):
 
 @dataclass(kw_only=True)
 class PreviewOutput(Model):
-    """What a schedule will do, as things stand."""
+    """The next fires of a schedule, as it stands now."""
 
-    #: The fires that come.
+    #: The next fires.
     fires: list[PreviewFire]
-    #: What was understood of each cron expression: seven fields, weekdays counted from Sunday = 0.
+    #: Each parsed cron expression: seven fields, weekdays counted from Sunday = 0.
     understood: list[str]
-    #: The zone that local times are given in.
+    #: The zone of the local times.
     zone: str
-    #: More that is worth knowing: an interval that waits for the end of a run, a plan that ends.
+    #: Notes: an interval that waits for the end of a run, a schedule that ends.
     remarks: list[str] | None = None
 
 
 @dataclass(kw_only=True)
 class Problem(Model):
-    """What went wrong, for a program (`type`, `status`, `field`) and for a person (`title`, `detail`)."""
+    """An error, for programs (`type`, `status`, `field`) and for people (`title`, `detail`)."""
 
-    #: What is wrong this time.
+    #: The details of this error.
     detail: str
     #: The HTTP status.
     status: int
-    #: The same in words.
+    #: A title for people.
     title: str
-    #: `/problems/` and a word that never changes.
+    #: `/problems/` and a name that never changes.
     type: str
-    #: The part of the input that is meant: `requests[3].url`.
+    #: The part of the input with the error: `requests[3].url`.
     field: str | None = None
 
 
@@ -1596,83 +1598,83 @@ class Problem(Model):
 class ProgramRef(Model):
     """One program: an attempt of an instance of a run."""
 
-    #: Counts the starts of the instance from 1.
+    #: The start of the instance, counted from 1.
     attempt: int
     #: The run.
     identity: str
-    #: Which of its instances, from 0.
+    #: The instance, from 0.
     instance: int
 
 
 @dataclass(kw_only=True)
 class Pushed(Model):
-    """The answer to a push or an acknowledgement: it is on disk."""
+    """The response to a push or an acknowledgement: it is on disk."""
 
-    #: Requests taken.
+    #: Number of accepted requests.
     accepted: int
-    #: Blocks of an acknowledgement that were acknowledged before.
+    #: Number of blocks in an acknowledgement that were already acknowledged.
     already: int
-    #: The blocks that the requests went into.
+    #: The blocks that contain the requests.
     block_ids: list[str]
-    #: Requests that the run had seen.
+    #: Number of requests that the run had already seen.
     duplicates: int
-    #: Requests past the most that the run takes, in all or of their site.
+    #: Number of requests beyond the limit of the run, in total or for their site.
     over_limit: int
-    #: Requests deeper than the run goes.
+    #: Number of requests beyond the depth limit of the run.
     too_deep: int
-    #: Requests with a URL that is too long, or whose path repeats itself.
+    #: Number of requests whose URL is too long, or whose path repeats itself.
     trapped: int
 
 
 @dataclass(kw_only=True)
 class Reason(Model):
-    """Why."""
+    """The body of an order."""
 
-    #: For people.
+    #: A text for people.
     reason: str | None = None
 
 
 @dataclass(kw_only=True)
 class ReasonInput(Model):
-    """Why an operator does something."""
+    """The reason of an operator's order."""
 
-    #: For people.
+    #: A text for people.
     reason: str | None = None
 
 
 @dataclass(kw_only=True)
 class RedriveInput(Model):
-    """Which dead runs are to be run again: those that failed for good and that no other run repeats."""
+    """Which dead runs to repeat: runs that failed for good and that no other run repeats."""
 
-    #: Only say which.
+    #: Only list the runs.
     dry_run: bool | None = None
-    #: Only those made at this instant and later.
+    #: Only runs created at this time or later.
     from_: datetime | None = None
-    #: Only those of jobs that are in this group now.
+    #: Only runs of jobs that are in this group now.
     group: str | None = None
-    #: Only those of this job.
+    #: Only runs of this job.
     job_id: str | None = None
-    #: At most so many, 1 to 1,000; 100 if absent.
+    #: Maximum number of runs, 1 to 1,000; 100 if absent.
     limit: int | None = None
-    #: Only those made at this instant and earlier.
+    #: Only runs created at this time or earlier.
     to: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class RedriveJobInput(Model):
-    """How the dead runs of a job are run again."""
+    """How to repeat the dead runs of a job."""
 
-    #: Only say which.
+    #: Only list the runs.
     dry_run: bool | None = None
 
 
 @dataclass(kw_only=True)
 class RedriveOutput(Model):
-    """What was run again."""
+    """The result of repeating dead runs."""
 
     #: The dead runs that were found.
     dead: list[str]
-    #: There are more dead runs than one call takes.
+    #: Whether there are more dead runs than one call handles.
     more: bool
     #: The new runs, in the same order; in a dry run none.
     runs: list[str]
@@ -1680,7 +1682,7 @@ class RedriveOutput(Model):
 
 @dataclass(kw_only=True)
 class RedrivenRun(Model):
-    """What became of one dead run."""
+    """The result for one dead run."""
 
     #: Its job.
     job_id: str
@@ -1688,187 +1690,187 @@ class RedrivenRun(Model):
     retry_of: str
     #: The run that repeats it.
     identity: str | None = None
-    #: Why there is none.
+    #: Why there is no new run.
     refused: str | None = None
 
 
 @dataclass(kw_only=True)
 class RedrivenRuns(Model):
-    """What became of dead runs."""
+    """The result of repeating dead runs."""
 
-    #: Dead runs that were found.
+    #: Number of dead runs that were found.
     found: int
-    #: There are more than the limit.
+    #: Whether there are more than the limit.
     more: bool
-    #: Those that are run again; in a dry run none.
+    #: Number of repeated runs; in a dry run 0.
     redriven: int
-    #: Each of them.
+    #: The result for each run.
     runs: list[RedrivenRun]
 
 
 @dataclass(kw_only=True)
 class Reported(Model):
-    """The answer to a report that was taken: it is on disk."""
+    """The response to an accepted report: it is on disk."""
 
-    #: The others.
+    #: All other requests.
     error: int
-    #: Requests answered with a status below 400.
+    #: Requests that got a status below 400.
     success: int
 
 
 @dataclass(kw_only=True)
 class Request(Model):
-    """A request as a worker writes it and a node reads it. Members that nobody knows travel along and come back."""
+    """A request, written by a worker and read by a node. Unknown members are kept and come back."""
 
     #: `http` or `https`.
     url: str
     #: A body as text.
     body: str | None = None
-    #: Links between it and a first request.
+    #: Number of links between it and a first request.
     depth: int | None = None
-    #: A deliberate repetition: it is not compared with what the run has seen.
+    #: A deliberate repetition: it is not compared with the seen requests of the run.
     dont_filter: bool | None = None
-    #: A character encoding that is known better than the page knows.
+    #: The character encoding, if it is known better than from the page.
     encoding: str | None = None
     #: Headers of this request.
     headers: dict[str, str] | None = None
-    #: Whether it may be sent more than once. Absent: if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE.
+    #: Whether it may be sent more than once. By default only for GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
     idempotent: bool | None = None
-    #: What makes it unique in its run, instead of method, URL and body.
+    #: The text that makes it unique in its run, instead of method, URL and body.
     key: str | None = None
-    #: The worker's own; handed back as it is.
+    #: A custom value of the worker; returned unchanged.
     meta: Any = None
-    #: GET if it is not said.
+    #: The method; GET by default.
     method: str | None = None
-    #: From -100 to 100: a higher one is dispatched first; 0 if it is not said.
+    #: From -100 to 100: a request with a higher priority is dispatched first. Default: 0.
     priority: int | None = None
-    #: A proxy for this request, instead of the job's.
+    #: A proxy for this request, instead of the job's proxy.
     proxy: str | None = None
-    #: Given by the broker; what is sent here is not kept.
+    #: Set by the broker; a value in the input is ignored.
     request_id: str | None = None
-    #: Given by the broker: how often nodes tried it that gave it back. What is sent here is not kept.
+    #: Set by the broker: number of tries by nodes that gave it back. A value in the input is ignored.
     tries: int | None = None
 
 
 @dataclass(kw_only=True)
 class RequestInput(Model):
-    """A request as a worker writes it and a node reads it. Members that nobody knows travel along and come back."""
+    """A request, written by a worker and read by a node. Unknown members are kept and come back."""
 
     #: `http` or `https`.
     url: str
     #: A body as text.
     body: str | None = None
-    #: Links between it and a first request.
+    #: Number of links between it and a first request.
     depth: int | None = None
-    #: A deliberate repetition: it is not compared with what the run has seen.
+    #: A deliberate repetition: it is not compared with the seen requests of the run.
     dont_filter: bool | None = None
-    #: A character encoding that is known better than the page knows.
+    #: The character encoding, if it is known better than from the page.
     encoding: str | None = None
     #: Headers of this request.
     headers: dict[str, str] | None = None
-    #: Whether it may be sent more than once. Absent: if its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE.
+    #: Whether it may be sent more than once. By default only for GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
     idempotent: bool | None = None
-    #: What makes it unique in its run, instead of method, URL and body.
+    #: The text that makes it unique in its run, instead of method, URL and body.
     key: str | None = None
-    #: The worker's own; handed back as it is.
+    #: A custom value of the worker; returned unchanged.
     meta: Any = None
-    #: GET if it is not said.
+    #: The method; GET by default.
     method: str | None = None
-    #: From -100 to 100: a higher one is dispatched first; 0 if it is not said.
+    #: From -100 to 100: a request with a higher priority is dispatched first. Default: 0.
     priority: int | None = None
-    #: A proxy for this request, instead of the job's.
+    #: A proxy for this request, instead of the job's proxy.
     proxy: str | None = None
-    #: Given by the broker; what is sent here is not kept.
+    #: Set by the broker; a value in the input is ignored.
     request_id: Any = None
-    #: Given by the broker: how often nodes tried it that gave it back. What is sent here is not kept.
+    #: Set by the broker: number of tries by nodes that gave it back. A value in the input is ignored.
     tries: int | None = None
 
 
 @dataclass(kw_only=True)
 class RequestReport(Model):
-    """What became of one request, in a [`BlockReport`]."""
+    """The result of one request, in a [`BlockReport`]."""
 
     #: The request.
     request_id: str
     #: The body in base64.
     content: str | None = None
-    #: Why there is no answer, or not a whole one.
+    #: Why there is no response, or no complete one.
     error: FetchError | None = None
     #: When the last try began.
     fetched_at: datetime | None = None
-    #: The headers of the answer, in its order.
+    #: The headers of the response, in order.
     headers: list[tuple[str, str]] | None = None
-    #: The HTTP status; 0 or absent if there was no answer.
+    #: The HTTP status; 0 or absent if there was no response.
     status: int | None = None
-    #: Where the redirects led.
+    #: The final URL after redirects.
     target_url: str | None = None
-    #: The body as text, for who has no bytes.
+    #: The body as text, for clients without the raw bytes.
     text: str | None = None
-    #: Milliseconds of the last try.
+    #: Duration of the last try, in milliseconds.
     time: int | None = None
-    #: How often it was tried.
+    #: Number of tries.
     tries: int | None = None
 
 
 @dataclass(kw_only=True)
 class RequeueInput(Model):
-    """Which failed requests of a run are to be queued once more; all, if nothing is said."""
+    """Which failed requests of a run to queue again; all by default."""
 
-    #: Only count them.
+    #: Only count the requests.
     dry_run: bool | None = None
-    #: Only those that failed for this reason.
+    #: Only requests that failed for this reason.
     kind: FetchErrorKind | None = None
-    #: At most so many, 1 to 10,000; 1,000 if absent.
+    #: Maximum number of requests, 1 to 10,000; 1,000 if absent.
     limit: int | None = None
-    #: Only those to this host or site.
+    #: Only requests to this host or site.
     site: str | None = None
-    #: Only those with this HTTP status; 0: those without an answer.
+    #: Only requests with this HTTP status; 0: those without a response.
     status: int | None = None
 
 
 @dataclass(kw_only=True)
 class Requeued(Model):
-    """What became of failed requests that were to be queued once more."""
+    """The result of queueing failed requests again."""
 
-    #: Failed requests that were found and had not been queued once more before.
+    #: Failed requests that were found and had not been queued again before.
     found: int
-    #: There are more than the limit, or more blocks than one call looks at: call again.
+    #: There are more requests than the limit, or more blocks than one call checks: call again.
     more: bool
-    #: Those that are past the most that the run takes.
+    #: Requests beyond the limit of the run.
     over_limit: int
-    #: Those that are queued now; in a dry run none.
+    #: Requests that are queued now; in a dry run 0.
     queued: int
 
 
 @dataclass(kw_only=True)
 class Retry(Model):
-    """A run that failed is tried again, under the same identity."""
+    """Retries of a failed run, under the same identity."""
 
     #: Milliseconds before the second attempt.
     delay: int
-    #: By which the delay grows from attempt to attempt.
+    #: The growth factor of the delay from attempt to attempt.
     factor: float
-    #: The part of the delay, 0 to 1, that chance may add or take.
+    #: The fraction of the delay, 0 to 1, that is randomly added or subtracted.
     jitter: float
-    #: Attempts after the first.
+    #: Number of attempts after the first.
     limit: int
-    #: Milliseconds that no delay exceeds.
+    #: The maximum delay in milliseconds.
     max_delay: int
 
 
 @dataclass(kw_only=True)
 class RetryInput(Model):
-    """A run that failed is tried again, under the same identity."""
+    """Retries of a failed run, under the same identity."""
 
     #: Milliseconds before the second attempt.
     delay: int | None = None
-    #: By which the delay grows from attempt to attempt.
+    #: The growth factor of the delay from attempt to attempt.
     factor: float | None = None
-    #: The part of the delay, 0 to 1, that chance may add or take.
+    #: The fraction of the delay, 0 to 1, that is randomly added or subtracted.
     jitter: float | None = None
-    #: Attempts after the first.
+    #: Number of attempts after the first.
     limit: int | None = None
-    #: Milliseconds that no delay exceeds.
+    #: The maximum delay in milliseconds.
     max_delay: int | None = None
 
 
@@ -1876,17 +1878,17 @@ class RetryInput(Model):
 class RunOutput(Model):
     """A run."""
 
-    #: Counts its attempts from 1.
+    #: The attempt, from 1.
     attempt: int
-    #: Blocks handed out so far.
+    #: Number of block dispatches so far.
     block_times: int
-    #: Blocks by where they are.
+    #: Blocks by state.
     blocks: BlockCounts
     #: The class; for a callback the method and the URL.
     class_name: str
-    #: When it was made.
+    #: When it was created.
     creation_time: datetime
-    #: Answered with a status of 400 and above, or not at all.
+    #: Answered with a status of 400 or above, or not answered.
     error: int
     #: Its id.
     identity: str
@@ -1898,49 +1900,48 @@ class RunOutput(Model):
     kind: str
     #: Not yet downloaded.
     left: int
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
-    #: Higher goes first.
+    #: Runs with a higher priority go first.
     priority: int
-    #: URLs that it has seen, and the bytes of memory this takes.
+    #: Number of URLs that it has seen.
     seen: int
-    #: Its worker has pushed the first requests.
+    #: Whether its worker has pushed the first requests.
     start_returned: bool
-    #: Where it is.
+    #: Its state.
     state: RunState
-    #: Answered by their site with a status below 400, body and all.
+    #: Downloaded completely with a status below 400.
     success: int
-    #: Taken into the run.
+    #: Accepted by the run.
     total: int
-    #: The last of its times.
+    #: The latest of its times.
     update_time: datetime
-    #: The run of another job whose end began it.
+    #: The run of another job whose end started this one.
     after: str | None = None
-    #: Blocks at nodes now; absent where that is not known: while the run is loaded, and on a broker that stands
-    #: by.
+    #: Blocks at nodes now; absent where it is unknown: while the run is being loaded, and on a standby.
     consuming: int | None = None
-    #: Who made it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of
+    #: Who created it: the role of the token that triggered it by hand, `scheduler`, or `workflow` if the end of
     #: another run did.
     create_by: str | None = None
     #: When it ended.
     finish_time: datetime | None = None
-    #: It waits until then for its next attempt.
+    #: When its next attempt may begin.
     not_before: datetime | None = None
-    #: Of a block run that was paused: since when it hands out no blocks. Absent: it does, or the run is over.
+    #: For a block run: since when it is paused and dispatches no blocks. Absent: it is not paused, or has ended.
     paused_at: datetime | None = None
-    #: The instant that it was planned for.
+    #: The scheduled time of the run.
     planned_at: datetime | None = None
-    #: Of a task at work: 0 to 100.
+    #: Progress of a running task: 0 to 100.
     progress: int | None = None
-    #: What it is at, in words.
+    #: The progress as text.
     progress_text: str | None = None
-    #: Why.
+    #: The reason for its state.
     reason: str | None = None
-    #: What it brought: of a callback, the answer.
+    #: The result: for a callback, the response.
     result: Any = None
     #: The run that it repeats.
     retry_of: str | None = None
-    #: Bytes; absent as `consuming`.
+    #: Memory for the seen URLs, in bytes; absent like `consuming`.
     seen_bytes: int | None = None
     #: When its first attempt began.
     start_time: datetime | None = None
@@ -1948,18 +1949,18 @@ class RunOutput(Model):
     trace_id: str | None = None
     #: Who stopped it: the role of a token, or `broker`.
     update_by: str | None = None
-    #: The worker that carries it out; after its end the one that carried out its last attempt. Absent of
-    #: programs, callbacks and runs on several workers, whose instances tell.
+    #: The worker of the run; after its end, the worker of its last attempt. Absent for programs, callbacks and
+    #: runs on several workers, whose instances name them.
     worker_id: str | None = None
 
 
 @dataclass(kw_only=True)
 class RunOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[RunOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
@@ -1967,89 +1968,89 @@ class RunOutputPage(Model):
 class RunSiteOutput(Model):
     """A site of a run."""
 
-    #: Blocks of the run to this site that are at nodes.
+    #: Number of blocks of the run for this site that are at nodes.
     at_nodes: int
-    #: Requests at once.
+    #: Maximum number of concurrent requests.
     connections: int
     #: Milliseconds between two requests; 0: it has no pace.
     delay: int
     #: Its name.
     name: str
-    #: Blocks of the run that wait for the site.
+    #: Number of blocks of the run that wait for the site.
     pending: int
-    #: Absent: it is not held.
+    #: The hold; absent: it is not on hold.
     held: HeldOutput | None = None
-    #: When the next request may begin; absent: at once, unless it is another run's turn.
+    #: When the next request may begin; absent: at once, unless another run has the turn.
     next_at: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class RunSiteOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[RunSiteOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class Schedule(Model):
-    """When a job runs. Without a trigger: by hand only, or when its last run asked for it."""
+    """When a job runs. Without a trigger: only by hand, or when its last run requested it."""
 
-    #: Any of them makes the job run; an instant that two of them name counts once.
+    #: Each of them makes the job run; a time that two of them name counts once.
     triggers: list[Trigger]
     #: Times at which it does not run.
     blackouts: list[Blackout] | None = None
     #: How numbers of weekdays are counted: `crontab` (0 and 7 are Sunday) or `quartz` (1 is Sunday).
     dialect: Dialect | None = None
-    #: Nothing after this instant.
+    #: No fires after this time.
     end_at: datetime | None = None
-    #: What becomes of a time that comes twice: `first`, `second` or `both`.
+    #: How to handle local times that occur twice: `first`, `second` or `both`.
     fold: FoldRule | None = None
-    #: What becomes of a time that a zone leaves out: `skip`, `after` or `shift`. See docs/operations.md for the
+    #: How to handle local times that the zone skips: `skip`, `after` or `shift`. See docs/operations.md for the
     #: default.
     gap: GapRule | None = None
-    #: Milliseconds after its last fire at which it runs at the latest, whatever a run asked for.
+    #: The maximum time between two fires in milliseconds, even if a run requested a later time.
     longest_silence: int | None = None
-    #: No more runs than this by plan.
+    #: The maximum number of runs that the plan makes.
     max_fires: int | None = None
-    #: Nothing before this instant.
+    #: No fires before this time.
     start_at: datetime | None = None
-    #: The IANA name of the time zone that cron and blackouts are meant in; UTC if absent.
+    #: The IANA name of the time zone for cron expressions and blackouts; UTC if absent.
     zone: str | None = None
 
 
 @dataclass(kw_only=True)
 class ScheduleInput(Model):
-    """When a job runs. Without a trigger: by hand only, or when its last run asked for it."""
+    """When a job runs. Without a trigger: only by hand, or when its last run requested it."""
 
     #: Times at which it does not run.
     blackouts: list[Blackout] | None = None
     #: How numbers of weekdays are counted: `crontab` (0 and 7 are Sunday) or `quartz` (1 is Sunday).
     dialect: Dialect | None = None
-    #: Nothing after this instant.
+    #: No fires after this time.
     end_at: datetime | None = None
-    #: What becomes of a time that comes twice: `first`, `second` or `both`.
+    #: How to handle local times that occur twice: `first`, `second` or `both`.
     fold: FoldRule | None = None
-    #: What becomes of a time that a zone leaves out: `skip`, `after` or `shift`. See docs/operations.md for the
+    #: How to handle local times that the zone skips: `skip`, `after` or `shift`. See docs/operations.md for the
     #: default.
     gap: GapRule | None = None
-    #: Milliseconds after its last fire at which it runs at the latest, whatever a run asked for.
+    #: The maximum time between two fires in milliseconds, even if a run requested a later time.
     longest_silence: int | None = None
-    #: No more runs than this by plan.
+    #: The maximum number of runs that the plan makes.
     max_fires: int | None = None
-    #: Nothing before this instant.
+    #: No fires before this time.
     start_at: datetime | None = None
-    #: Any of them makes the job run; an instant that two of them name counts once.
+    #: Each of them makes the job run; a time that two of them name counts once.
     triggers: list[Trigger] | None = None
-    #: The IANA name of the time zone that cron and blackouts are meant in; UTC if absent.
+    #: The IANA name of the time zone for cron expressions and blackouts; UTC if absent.
     zone: str | None = None
 
 
 @dataclass(kw_only=True)
 class Sent(Model):
-    """A request as the agent sent it to the URL that answered."""
+    """A request as the agent sent it to the final URL."""
 
     #: The headers.
     headers: list[tuple[str, str]]
@@ -2059,66 +2060,66 @@ class Sent(Model):
 
 @dataclass(kw_only=True)
 class SettledTask(Model):
-    """What became of the last report of an attempt."""
+    """The acknowledgement of the last report of an attempt."""
 
     #: The attempt.
     attempt: int
     #: The run.
     identity: str
-    #: Which of its instances.
+    #: The instance.
     instance: int | None = None
-    #: Why it changed nothing, if it did not.
+    #: Why the report was rejected, if it was.
     refused: str | None = None
 
 
 @dataclass(kw_only=True)
 class SiteNews(Model):
-    """What a node found about the site of a block, for its pace."""
+    """A node's findings about the site of a block, for its pace."""
 
     #: Milliseconds since the last request to the site began.
     last_began: int | None = None
-    #: Milliseconds from now for which the site is not to be asked: what its last `Retry-After` said.
+    #: Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     retry_after: int | None = None
 
 
 @dataclass(kw_only=True)
 class SiteOutput(Model):
-    """A site, as the broker knows it."""
+    """A site in the broker."""
 
-    #: Failures in a row, halved by each success.
+    #: Consecutive failures, halved by each success.
     failures: int
-    #: Its name: a host, a domain or an address; an origin where it has no pace.
+    #: Its name: a host, a domain or an address; an origin if it has no pace.
     name: str
-    #: Milliseconds between two requests; absent: no run has asked for a turn since the broker began.
+    #: Milliseconds between two requests; absent: no run has needed a turn since the broker started.
     delay: int | None = None
-    #: Absent: it is not held.
+    #: The hold; absent: it is not on hold.
     held: HeldOutput | None = None
     #: When the next request may begin; absent: at once.
     next_at: datetime | None = None
-    #: The run whose turn it is.
+    #: The run that has the turn.
     run: str | None = None
 
 
 @dataclass(kw_only=True)
 class SiteOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[SiteOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class SiteSettings(Model):
-    """What holds for all requests of a run to its site."""
+    """Settings for all requests of a run to its site."""
 
-    #: The character encoding of its pages, where it is known better than its pages know.
+    #: The character encoding of its pages, if it overrides what the pages declare.
     encoding: str | None = None
-    #: Headers for each request to its hosts that does not set them itself.
+    #: Default headers for each request to its hosts.
     headers: dict[str, str] | None = None
-    #: Where the job's headers and cookies go to: `example.com`, `*.example.com`, `host:port`, `*`. None: where
-    #: the run began.
+    #: Hosts that get the job's headers and cookies: `example.com`, `*.example.com`, `host:port`, `*`. None:
+    #: where the run began.
     hosts: list[str] | None = None
     #: A proxy for all requests: `http://`, `https://`, `socks5://` (the node resolves names) or `socks5h://`
     #: (the proxy does).
@@ -2131,17 +2132,17 @@ class SiteSettings(Model):
 class StartReturned(Model):
     """The body of a `start-returned`."""
 
-    #: Why there are none. The run fails.
+    #: Why there are no requests. The run fails.
     error: str | None = None
 
 
 @dataclass(kw_only=True)
 class StartRun(Model):
-    """The order to carry out a run."""
+    """The order to process a run."""
 
-    #: Counts the attempts of the run from 1.
+    #: The attempt of the run, from 1.
     attempt: int
-    #: The class that is meant.
+    #: The class of the run.
     class_name: str
     #: The run.
     identity: str
@@ -2149,11 +2150,11 @@ class StartRun(Model):
     job_id: str
     #: The job's properties.
     properties: dict[str, str]
-    #: The first requests were pushed by a worker before: go on with the results.
+    #: Whether the first requests were already pushed by a worker: continue with the results.
     start_returned: bool
-    #: What the trigger or the job said.
+    #: The arguments of the trigger or the job.
     arguments: str | None = None
-    #: The instant that the run was planned for; none if it was triggered by hand.
+    #: The scheduled time of the run; absent if it was triggered by hand.
     planned_at: datetime | None = None
     #: W3C trace id: 32 hexadecimal digits.
     trace_id: str | None = None
@@ -2163,9 +2164,9 @@ class StartRun(Model):
 class Successor(Model):
     """A job that begins when a run of another one ends."""
 
-    #: Which: its name or its id.
+    #: The successor's name or id.
     job: str
-    #: After which ends.
+    #: The run ends after which it begins.
     on: AfterEnd
 
 
@@ -2173,9 +2174,9 @@ class Successor(Model):
 class SuccessorInput(Model):
     """A job that begins when a run of another one ends."""
 
-    #: Which: its name or its id.
+    #: The successor's name or id.
     job: str
-    #: After which ends.
+    #: The run ends after which it begins.
     on: AfterEnd | None = None
 
 
@@ -2183,41 +2184,41 @@ class SuccessorInput(Model):
 class TaskError(Model):
     """Why a task failed."""
 
-    #: In words.
+    #: A text for people.
     message: str
-    #: It would fail again: no other attempt is made.
+    #: Whether it would fail again: there will be no other attempt.
     permanent: bool | None = None
-    #: Where in the program.
+    #: The location in the program.
     stack: str | None = None
 
 
 @dataclass(kw_only=True)
 class TaskOrder(Model):
-    """The order to carry out a task."""
+    """The order to run a task."""
 
-    #: The attempt. The three go back with every report.
+    #: The attempt. Every report returns these three.
     attempt: int
-    #: The name that is watched.
+    #: The handler name.
     handler: str
     #: The run.
     identity: str
     #: Its job.
     job_id: str
-    #: Milliseconds after which the attempt is over if the broker has not heard of it: any report renews them,
-    #: and a heartbeat that names it. A worker stops the task when so much has passed since it sent the last of
-    #: them that the broker has answered.
+    #: Milliseconds after which the attempt ends if the broker has received nothing about it: any report renews
+    #: the lease, and so does a heartbeat that names the attempt. A worker stops the task when this time has
+    #: passed since it sent the last of these messages that got a reply.
     lease: int
-    #: What the function gets: any JSON.
+    #: The arguments of the function: any JSON.
     arguments: Any = None
-    #: What the last run of the job left: any JSON.
+    #: The data that the last run of the job stored: any JSON.
     data: Any = None
-    #: Which of its instances.
+    #: The instance.
     instance: int | None = None
-    #: How many instances the run has.
+    #: Number of instances of the run.
     instances: int | None = None
-    #: The instant that the run was planned for; none if it was triggered by hand.
+    #: The scheduled time of the run; absent if it was triggered by hand.
     planned_at: datetime | None = None
-    #: Milliseconds that the attempt may take.
+    #: Maximum duration of the attempt, in milliseconds.
     timeout: int | None = None
     #: W3C trace id: 32 hexadecimal digits.
     trace_id: str | None = None
@@ -2227,11 +2228,11 @@ class TaskOrder(Model):
 class TaskRef(Model):
     """One attempt of one instance of a run."""
 
-    #: Counts the hand-outs of the instance from 1.
+    #: The dispatch of the instance, counted from 1.
     attempt: int
     #: The run.
     identity: str
-    #: Which of its instances; 0 if it has only one.
+    #: The instance; 0 if there is only one.
     instance: int | None = None
 
 
@@ -2239,68 +2240,68 @@ class TaskRef(Model):
 class TaskRefInput(Model):
     """One attempt of one instance of a run."""
 
-    #: Counts the hand-outs of the instance from 1.
+    #: The dispatch of the instance, counted from 1.
     attempt: int
     #: The run.
     identity: str
-    #: Which of its instances; 0 if it has only one.
+    #: The instance; 0 if there is only one.
     instance: int | None = None
 
 
 @dataclass(kw_only=True)
 class TaskReport(Model):
-    """What a worker says of an attempt of a task. Each of them renews its lease."""
+    """A worker's report about an attempt of a task. Each report renews its lease."""
 
     #: The attempt.
     attempt: int
     #: The run.
     identity: str
-    #: Where it is.
+    #: The state of the attempt.
     state: TaskState
-    #: For the next run of the job: any JSON.
+    #: Data for the next run of the job: any JSON.
     data: Any = None
-    #: With `failed` or `refused`: why.
+    #: For `failed` or `refused`: the reason.
     error: TaskError | None = None
-    #: Which of its instances.
+    #: The instance.
     instance: int | None = None
     #: Lines for the log of the run.
     logs: list[LogInput] | None = None
-    #: When the job wants to be run next, once, whatever its plan says; what is past means now.
+    #: The next fire of the job, once, instead of its schedule; a past time means now.
     next_at: datetime | None = None
-    #: 0 to 100.
+    #: The progress, 0 to 100.
     progress: int | None = None
-    #: With `success`: what it brought, any JSON.
+    #: For `success`: the result, any JSON.
     result: Any = None
-    #: What it is at, in words.
+    #: The progress as text.
     text: str | None = None
 
 
 @dataclass(kw_only=True)
 class TaskSettings(Model):
-    """What a job of the kind `task` says of its task."""
+    """Settings of a job of the kind `task`."""
 
-    #: Any JSON: what the function gets, unless the trigger brings its own.
+    #: The function's arguments, any JSON, unless the trigger supplies its own.
     arguments: Any = None
-    #: Milliseconds that a task has to end after it was told to; then its run is closed; 5,000 unless said.
+    #: Milliseconds that a task has to end after a cancel order; then its run is closed; default 5,000.
     cancel_grace: int | None = None
     #: Only workers of this group.
     group: str | None = None
-    #: The name that workers watch. Absent: the property `FullClassName`.
+    #: The handler name that workers watch. Absent: the property `FullClassName`.
     handler: str | None = None
-    #: For `hash` and `sticky`: what is hashed. A JSON pointer (RFC 6901) into the arguments; absent: the
-    #: arguments as a whole; for `sticky` absent: the job.
+    #: For `hash` and `sticky`: the value to hash. A JSON pointer (RFC 6901) into the arguments; absent: the
+    #: whole arguments for `hash`, the job for `sticky`.
     key: str | None = None
-    #: Milliseconds without a word of it after which an attempt counts as lost; 10,000 unless said. Its worker
-    #: stops it by then too, so that the next attempt never meets it.
+    #: Milliseconds without a report after which an attempt counts as lost; default 10,000. Its worker also stops
+    #: it within this time, so that it never overlaps with the next attempt.
     lease: int | None = None
-    #: Attempts that may be lost with their worker before the run fails; 3 unless said. Failures that the
-    #: function reports are counted by the policy `retry`.
+    #: Number of attempts that may be lost with their worker before the run fails; default 3. The policy `retry`
+    #: counts failures that the function reports.
     lost_attempts: int | None = None
-    #: What becomes of a run whose name nobody watches.
+    #: What to do if no worker watches the handler.
     no_worker: NoWorker | None = None
-    #: For `shard`: how many parts; 0: one for each worker that is there.
+    #: For `shard`: number of parts; 0: one for each connected worker.
     shards: int | None = None
-    #: Which of the workers that watch the name gets it.
+    #: Which of the workers that watch the handler gets the task.
     strategy: Strategy | None = None
     #: Only workers that have all of these tags.
     tags: list[str] | None = None
@@ -2310,55 +2311,55 @@ class TaskSettings(Model):
 
 @dataclass(kw_only=True)
 class Trigger(Model):
-    """One reason to run. Exactly one of `cron`, `every` and `at` is given."""
+    """One trigger. Exactly one of `cron`, `every` and `at` is set."""
 
     #: The interval counts from the end of the last run instead.
     after_end: bool | None = None
-    #: From where the interval counts: fire k is at anchor + k · every. The time of creation, if absent.
+    #: The start of the interval: fire k is at anchor + k · every. The time of creation if absent.
     anchor: datetime | None = None
-    #: One instant.
+    #: A single time.
     at: datetime | None = None
-    #: A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a word like `@daily`.
+    #: A cron expression of 5, 6 (seconds first) or 7 (years last) fields, or a name like `@daily`.
     cron: str | None = None
-    #: An interval in milliseconds; 0: once, and then the job is disabled.
+    #: An interval in milliseconds; 0: run once, then disable the job.
     every: int | None = None
 
 
 @dataclass(kw_only=True)
 class TriggerInput(Model):
-    """How to trigger a job."""
+    """A trigger of a job."""
 
-    #: Instead of the job's own: of a task any JSON, of other jobs a text.
+    #: Arguments instead of the job's own: any JSON for a task, text for other jobs.
     arguments: Any = None
-    #: The instant that an outside scheduler planned: one instant makes one run, however often it is told.
+    #: The scheduled time of an external scheduler: triggers with the same time make one run.
     fire_time: datetime | None = None
-    #: Told twice under one key, a trigger makes one run. The header `Idempotency-Key` says the same.
+    #: Triggers with the same key make one run. The header `Idempotency-Key` means the same.
     idempotency_key: str | None = None
-    #: Instead of the job's own.
+    #: The priority, instead of the job's own.
     priority: int | None = None
 
 
 @dataclass(kw_only=True)
 class TriggeredOutput(Model):
-    """What became of one trigger of several."""
+    """The result of one trigger of a batch."""
 
     #: The run.
     identity: str | None = None
-    #: Why there is none.
+    #: Why there is no run.
     problem: Problem | None = None
 
 
 @dataclass(kw_only=True)
 class WhyOutput(Model):
-    """Why something is as it is: an answer for people, and the rule behind it for programs."""
+    """An explanation: a text for people, and the rule for programs."""
 
-    #: The whole answer, sentence by sentence.
+    #: The explanation, sentence by sentence.
     because: list[str]
     #: The rule: due, misfire, window, overlap, blackout, asked, disabled, retry, noWorker …
     rule: str
-    #: What was asked about: an instant or a run.
+    #: What is explained: a time or a run.
     subject: str
-    #: In one word: fired, skipped, missed, merged, planned, notPlanned, disabled, waiting, running, over …
+    #: The verdict: fired, skipped, missed, merged, planned, notPlanned, disabled, waiting, running, over …
     verdict: str
     #: The run, if there is one.
     identity: str | None = None
@@ -2366,20 +2367,20 @@ class WhyOutput(Model):
 
 @dataclass(kw_only=True)
 class WorkerFacts(Model):
-    """What a worker says of itself as it begins to watch."""
+    """Facts that a worker reports when it begins to watch."""
 
-    #: The group that it belongs to.
+    #: Its group.
     group: str | None = None
-    #: For people, and for the order of the strategy `failover`.
+    #: A name for people, and for the order of the strategy `failover`.
     name: str | None = None
-    #: Made at random when the program starts: after a reconnect the broker knows that it is the same one, and
-    #: sends at once what did not come through. From another one, or without this, it waits for the lease.
+    #: A random id of the process: after a reconnect the broker recognizes the same process, and sends lost
+    #: messages at once. For another process, or without this id, it waits for the lease.
     process: str | None = None
-    #: Tasks that it takes at a time; 1 unless said, 0: none, it only carries out runs of block jobs.
+    #: Maximum number of concurrent tasks; 1 by default; 0: no tasks, only runs of block jobs.
     slots: int | None = None
-    #: What it can or has, in words of its operator.
+    #: Free tags for its abilities.
     tags: list[str] | None = None
-    #: Of the program.
+    #: The version of the program.
     version: str | None = None
 
 
@@ -2389,81 +2390,81 @@ class WorkerInput(Model):
 
     #: The classes that it watches.
     class_names: list[str]
-    #: Runs that it has in hand already.
+    #: Runs that it already has.
     runs: list[str] | None = None
-    #: Tasks that it has in hand already, or whose end is not settled.
+    #: Tasks that it already has, or whose end is not acknowledged.
     tasks: list[TaskRefInput] | None = None
-    #: Who it is.
+    #: Facts about the worker.
     worker: WorkerFacts | None = None
-    #: The id that it had before, if it comes again, or the number of a worker that is known.
+    #: The id that it had before, if it registers again, or the number of a known worker.
     worker_id: str | int | None = None
 
 
 @dataclass(kw_only=True)
 class WorkerOutput(Model):
-    """A worker, and how it is now."""
+    """A worker, with its present state."""
 
-    #: The names that it watches, or watched last.
+    #: The handler names that it watches, or watched last.
     class_names: list[str]
-    #: When it was there for the first time.
+    #: When it first connected.
     creation_time: datetime
-    #: By a socket; else it calls by HTTP.
+    #: Whether it uses a socket; otherwise it calls by HTTP.
     has_socket: bool
     #: Its id.
     id: str
-    #: It is there.
+    #: Whether it is connected.
     is_online: bool
-    #: When it was heard last, as far as it is known.
+    #: When it last sent something, as far as known.
     last_seen: datetime
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
-    #: The operator's word.
+    #: The operator's admin state.
     state: WorkerState
-    #: What it can or has.
+    #: Its capabilities or resources.
     tags: list[str]
-    #: The tasks that it said last it has in hand.
+    #: The current tasks in its last report.
     tasks: list[TaskRef]
-    #: When.
+    #: When the admin state was set.
     update_time: datetime
-    #: Who said so: the role of a token, if tokens are in use.
+    #: Who set it: the role of a token, if tokens are in use.
     by: str | None = None
-    #: Who came first with it: the role of its token, if tokens are in use.
+    #: Who first connected it: the role of its token, if tokens are in use.
     create_by: str | None = None
-    #: The group that it says it belongs to.
+    #: The group that it reported.
     group: str | None = None
-    #: For people.
+    #: Its name, for people.
     name: str | None = None
-    #: Why.
+    #: The reason for the admin state.
     reason: str | None = None
-    #: Tasks that it takes at a time; absent: it did not say.
+    #: Maximum number of concurrent tasks; absent if not reported.
     slots: int | None = None
-    #: Who said the last word on it: the same as `by`, under the name that it has everywhere.
+    #: Who last changed its administrative state: the same as `by`, under the usual name.
     update_by: str | None = None
-    #: Of its program.
+    #: The version of its program.
     version: str | None = None
 
 
 @dataclass(kw_only=True)
 class WorkerOutputPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[WorkerOutput]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)
 class WorkerRegistered(Model):
-    """The answer to a worker without a socket: the rules of the house."""
+    """The response to a worker without a socket: its id and its timing rules."""
 
-    #: Milliseconds between two calls.
+    #: Maximum milliseconds between two calls.
     heartbeat: int
-    #: Stands for its id where 64 bits have to do.
+    #: The id as a number, for clients that need 64 bits.
     number: str
     #: Milliseconds of silence after which it counts as lost.
     offline: int
-    #: The id under which it is known.
+    #: The id of the worker.
     worker_id: str
 
 
@@ -2471,23 +2472,23 @@ class WorkerRegistered(Model):
 class WorkerWatch(Model):
     """A worker's watch of one class, now or in the past."""
 
-    #: Since when.
+    #: When it began.
     connect_time: datetime
     #: The worker.
     connection_id: str
     #: The class.
     full_class_name: str
-    #: Counts the watches.
+    #: The number of the watch.
     id: int
-    #: Until when; absent: it watches now.
+    #: When it ended; absent: it still watches.
     disconnect_time: datetime | None = None
 
 
 @dataclass(kw_only=True)
 class WorkerWatchPage(Model):
-    """A list, and where it goes on."""
+    """A page of a list."""
 
     #: The items.
     items: list[WorkerWatch]
-    #: Give it back as `cursor` for what follows; absent at the end.
+    #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
