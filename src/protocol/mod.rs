@@ -25,6 +25,7 @@ pub mod object;
 pub mod pack;
 #[cfg(feature = "broker")]
 pub mod packages;
+#[cfg(feature = "broker")]
 pub mod pending;
 pub mod problem;
 pub mod push;
