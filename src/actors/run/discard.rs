@@ -45,6 +45,9 @@ impl RunActor {
         }
         let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs: seqs.clone() });
         Self::then(ctx, read, move |this, payloads, ctx| {
+            if this.ending {
+                return reply.send(Err(this.over()));
+            }
             if payloads.len() != seqs.len() {
                 reply.send(Err(Problem::internal()));
                 return this.die("the requests of a block are not there", ctx);
