@@ -99,10 +99,10 @@ fn what_is_no_broker_is_told_apart() {
     list("nosuchhost:55626", &[]).refused(2, "did you mean http://nosuchhost:55626?");
     list("ftp://127.0.0.1", &[]).refused(2, "the scheme must be http or https, not ftp");
     let html = server(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>");
-    list(&html, &[]).refused(1, &format!("the server at {html} is not a Webloom broker: its answer is not"));
+    list(&html, &[]).refused(1, &format!("the server at {html} is not a Webloom broker: its response is not"));
     list(&html, &["--json"]).refused(1, "is not a Webloom broker");
     let missing = server(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    list(&missing, &[]).refused(1, "is not a Webloom broker: it answered 404 Not Found");
+    list(&missing, &[]).refused(1, "is not a Webloom broker: it responded with status 404 Not Found");
     let ssh = server(b"SSH-2.0-OpenSSH_9.9\r\n");
     list(&ssh, &[]).refused(1, "is not a broker: its response is not HTTP");
 }
