@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 /// The actors by rank. Below them all is the store, which anyone may wait for.
 const RANKS: [&[&str]; 4] = [
-    &["desk"],
+    &["service"],
     &["job"],
     &["run", "task", "application", "callback"],
     &["registry", "dispatcher", "scheduler", "allocator", "node", "worker", "alerts", "janitor"],
 ];
-/// What the house asks of runs for others.
+/// What the context asks of runs for others.
 const OF_RUNS: [&str; 3] = ["at_work", "run_at_work", "stop_run"];
 /// Files that ask otherwise, each with its reason.
 const OTHERS: [(&str, &str); 1] = [(
@@ -75,7 +75,7 @@ fn asks(file: &File, questions: &Questions) -> Vec<String> {
     for (at, name) in waits.chain(of_runs) {
         let place = format!("{}:{}", file.path, line_of(&code, at));
         match name.and_then(|name| questions.get(name)) {
-            // The desk is no actor: it may wait for all.
+            // The service is no actor: it may wait for all.
             Some(ranks) if own == 0 || ranks.iter().all(|rank| *rank > own) => {}
             Some(_) => {
                 found.push(format!("{place}: waits for {}, which is not below: send a message, or use `then`", name.unwrap_or_default()))
@@ -97,11 +97,11 @@ fn an_actor_waits_only_for_what_is_below_it() {
         assert!(found.starts_with(&ranks), "{name}: {found:?}");
     }
     for (path, text, faults) in [
-        ("src/actors/job/fires.rs", "let made = house.registry().open_job(id).wait().await?.trigger(order).wait().await;", 1),
+        ("src/actors/job/fires.rs", "let made = context.registry().open_job(id).wait().await?.trigger(order).wait().await;", 1),
         ("src/actors/task/effects.rs", "job.ask_next(run, at)\n    .wait()\n    .await", 1),
-        ("src/actors/node/mod.rs", "house.stop_run(a, (b)).await", 1),
+        ("src/actors/node/mod.rs", "context.stop_run(a, (b)).await", 1),
         ("src/actors/worker/mod.rs", "let a = x.y; a.wait().await", 1),
-        ("src/actors/job/fires.rs", "at_work.stop(why(a, b), by).wait().await; house.stop_run(a).await; registry.start_run(a).wait()", 0),
+        ("src/actors/job/fires.rs", "at_work.stop(why(a, b), by).wait().await; context.stop_run(a).await; registry.start_run(a).wait()", 0),
         ("src/actors/job/fires.rs", "job.trigger(order).then(|made| told(made))", 0),
         ("src/actors/service/jobs.rs", "job.trigger(order).wait().await; a.wait().await", 0),
     ] {

@@ -230,7 +230,7 @@ class Engine:
                             log.info("connected broker=%s worker_id=%s watches=%s", address, self.worker_id, names)
                             self.hooks.ready()
                     elif kind == "kicked":
-                        raise WorkerRejected(f"an operator put this worker out: {value.get('reason') or 'no reason given'}")
+                        raise WorkerRejected(f"an operator kicked this worker: {value.get('reason') or 'no reason given'}")
                     else:
                         self._take(kind, value)
             finally:
