@@ -62,7 +62,7 @@ impl RunActor {
             this.context.counts.ended(state);
             // With a thousand short successful runs per second, one log line each would be too much.
             let level = if state == RunState::Success && this.run.counters.total == 0 { log::Level::Debug } else { log::Level::Info };
-            log::log!(level, "run ended run={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
+            log::log!(level, "run ended run_id={} state={} total={}", this.identity(), state.name(), this.run.counters.total);
             done(Ok(this.output()));
             this.let_go();
             this.context.registry().run_ended(this.identity(), this.run.job_id, follow);

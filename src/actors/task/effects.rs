@@ -268,7 +268,7 @@ impl TaskActor {
             this.context.counts.ended(state);
             // With thousands of successful short tasks per second, one log line each would be too much.
             let level = if state == RunState::Success { log::Level::Debug } else { log::Level::Info };
-            log::log!(level, "run ended run={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
+            log::log!(level, "run ended run_id={} state={} attempt={}", this.run.identity, state.name(), this.run.attempt);
             for reply in std::mem::take(&mut this.stops) {
                 reply.send(Ok(this.output()));
             }
