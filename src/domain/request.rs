@@ -3,6 +3,7 @@
 use super::fingerprint::Fingerprint;
 use super::guards::Shape;
 use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
@@ -34,6 +35,26 @@ pub struct NewRequest {
     pub shape: Shape,
     /// Index of its origin in the batch's [`RequestBatch::all_origins`].
     pub origin: u32,
+}
+
+/// The highest priority of a request; the lowest is its negative.
+pub const MOST_PRIORITY: i8 = 100;
+
+/// Reads the priority of a stored request. Earlier versions accepted any JSON in this member: everything but a priority is 0.
+///
+/// # Errors
+/// It is not JSON.
+pub fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i8, D::Error> {
+    let number = serde_json::Value::deserialize(from)?.as_i64();
+    Ok(number.and_then(|n| i8::try_from(n).ok()).filter(|n| n.unsigned_abs() <= MOST_PRIORITY.unsigned_abs()).unwrap_or(0))
+}
+
+/// Reads a member that may be null, which means its default.
+///
+/// # Errors
+/// It is another value.
+pub fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 impl RequestBatch {

@@ -6,7 +6,7 @@ use crate::domain::fingerprint::{Fingerprint, canonical, is_canonical, normalize
 use crate::domain::guards::Shape;
 use crate::domain::ids::BlockId;
 use crate::domain::origin::{MOST_ORIGINS, Origin};
-use crate::domain::request::{NewRequest, RequestBatch};
+use crate::domain::request::{MOST_PRIORITY, NewRequest, RequestBatch, or_default, priority};
 use crate::domain::settings::check_proxy;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -21,8 +21,6 @@ pub const MOST_REQUESTS: usize = 100_000;
 pub const MOST_URL: usize = 8_192;
 /// Maximum characters of a key.
 pub const MOST_KEY: usize = 1_024;
-/// The highest priority of a request; the lowest is its negative.
-pub const MOST_PRIORITY: i8 = 100;
 /// Maximum bytes of one request's JSON.
 pub const MOST_REQUEST: usize = 1 << 20;
 
@@ -36,7 +34,7 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<Fingerprint>,
     /// Set by the broker: number of tries by nodes that gave it back. A value in the input is ignored.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero", deserialize_with = "or_default")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub tries: u32,
     /// `http` or `https`.
@@ -47,18 +45,18 @@ pub struct Request {
     #[cfg_attr(feature = "broker", schemars(regex(pattern = "^[A-Za-z-]{1,20}$")))]
     pub method: Option<String>,
     /// Headers of this request.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<BTreeMap<String, String>>"))]
     pub headers: BTreeMap<String, String>,
     /// A body as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// Number of links between it and a first request.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero", deserialize_with = "or_default")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<u32>"))]
     pub depth: u32,
     /// From -100 to 100: a request with a higher priority is dispatched first. Default: 0.
-    #[serde(skip_serializing_if = "is_usual")]
+    #[serde(skip_serializing_if = "is_usual", deserialize_with = "priority")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<i8>", range(min = -MOST_PRIORITY, max = MOST_PRIORITY)))]
     pub priority: i8,
     /// The text that makes it unique in its run, instead of method, URL and body.
@@ -66,7 +64,7 @@ pub struct Request {
     #[cfg_attr(feature = "broker", schemars(length(max = MOST_KEY)))]
     pub key: Option<String>,
     /// A deliberate repetition: it is not compared with the seen requests of the run.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "or_default")]
     #[cfg_attr(feature = "broker", schemars(with = "Option<bool>"))]
     pub dont_filter: bool,
     /// Whether it may be sent more than once. By default only for GET, HEAD, OPTIONS, TRACE, PUT and DELETE.

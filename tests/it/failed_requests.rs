@@ -261,7 +261,8 @@ fn pending_requests_are_listed_and_discarded() {
         let mut broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
         let (run, _) = api.run("it.Pending", &json!({ "BlockSize": "3", "Delay": "0", "Robots": "ignore" })).await;
-        let of = |url: &str, depth: u32| json!({ "url": format!("http://{url}"), "depth": depth, "priority": -1 });
+        // What is null is absent.
+        let of = |url: &str, depth: u32| json!({ "url": format!("http://{url}"), "depth": depth, "priority": -1, "headers": null, "tries": null });
         let pages = ["a.test/1", "a.test/2?sort=1", "a.test/3", "b.test/cal/1", "b.test/cal/2", "b.test/x", "a.test/4"];
         let batch: Value = pages.iter().zip(0..).map(|(url, depth)| of(url, depth)).collect();
         assert_eq!(api.post(&format!("/requestqueue/{run}"), &batch).await.0, 200);
@@ -283,14 +284,22 @@ fn pending_requests_are_listed_and_discarded() {
 
         // Without a condition nothing is discarded.
         let path = format!("/api/v1/runs/{run}/requests/discard");
-        for bad in [json!({}), json!({ "all": true, "site": "b.test" }), json!({ "site": "b.test", "limit": 0 }), json!({ "sites": "b" })] {
+        for bad in [
+            json!({}),
+            json!({ "url": "" }),
+            json!({ "url": "*$" }),
+            json!({ "minDepth": 0 }),
+            json!({ "all": true, "site": "b.test" }),
+            json!({ "site": "b.test", "limit": 0 }),
+            json!({ "sites": "b" }),
+        ] {
             let (status, problem) = api.post(&path, &bad).await;
             assert_eq!(status, 422, "{bad} {problem}");
         }
         assert_eq!(shell(&broker, &["discard", &run, "--url", "/cal/", "--dry-run"]), "2 pending requests are found");
         assert_eq!(shell(&broker, &["discard", &run, "--url", "/cal/"]), "2 of 2 pending requests are discarded");
         // The first page is at a node and stays there; the last one makes a whole block.
-        let (status, done) = api.post(&path, &json!({ "site": "a.test" })).await;
+        let (status, done) = api.post(&path, &json!({ "site": "a.test", "limit": 1 })).await;
         assert_eq!((status, &done), (200, &json!({ "found": 4, "discarded": 1, "more": false })));
 
         broker.kill_and_restart();
@@ -300,16 +309,21 @@ fn pending_requests_are_listed_and_discarded() {
         assert_eq!(discarded.len(), 3, "{discarded:?}");
         let (verdict, because) = why(&api, &run, "http://b.test/cal/1").await;
         assert!(verdict == "failed" && because.contains("discarded"), "{verdict}: {because}");
-        // The block that lost requests goes out with the one that stayed.
+        // A node that still has a block of which a request was discarded learns that it is finished; the others go out again.
+        let path = format!("/api/v1/runs/{run}/requests/discard");
+        let (status, done) = api.post(&path, &json!({ "url": "sort=1$" })).await;
+        assert_eq!((status, &done), (200, &json!({ "found": 1, "discarded": 1, "more": false })));
+        let (status, problem) = api.report(&node, &out, 200).await;
+        assert_eq!((status, &problem["type"]), (409, &json!("/problems/block-finished")), "{problem}");
         let mut left = [next_block(&api, &node).await, next_block(&api, &node).await];
         left.sort_by_key(|block| block["requests"].as_array().map(Vec::len));
         let left = left.each_ref().map(|block| urls(block["requests"].as_array().expect("requests")));
-        assert_eq!(left, [vec!["b.test/x"], pages[..3].to_vec()]);
+        assert_eq!(left, [vec!["b.test/x"], vec![pages[0], pages[2]]]);
         // The worker receives the discarded ones as failures, and they can be queued again.
-        assert_eq!(drain(&api, &run).await, 3);
+        assert_eq!(drain(&api, &run).await, 4);
         assert_eq!(requeue(&api, &run, json!({ "kind": "discarded", "site": "b.test" })).await["queued"], 2);
         assert_eq!(pending(&api, &run, "&url=/cal/").await.len(), 2);
         let now = api.state(&run).await;
-        assert_eq!((&now["total"], &now["error"], &now["left"]), (&json!(9), &json!(3), &json!(6)), "{now}");
+        assert_eq!((&now["total"], &now["error"], &now["left"]), (&json!(9), &json!(4), &json!(5)), "{now}");
     });
 }

@@ -1,7 +1,8 @@
 //! Requests that wait for a node are discarded: they get a result of the kind `discarded`, which goes to the worker as any other.
 //!
 //! The blocks leave their queues first. So while their requests are read and the results are stored, no node gets them. A crash
-//! before the commit puts them back: what is stored says that they wait.
+//! before the commit puts them back, because the queues are in memory only. The discarded requests keep the number of their block
+//! and the others get a new one: a node that still has the old block is told that it is finished.
 
 use super::cache::{Finished, Payload};
 use super::parts::{failed, final_entry};
@@ -13,7 +14,7 @@ use crate::domain::ids::{NodeId, Seq};
 use crate::protocol::node::FetchErrorKind;
 use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
-use crate::store::{self, ReadPayloads, StoreError};
+use crate::store::{self, Barrier, ReadPayloads, StoreError};
 use actix::{Context, Handler};
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, try_join_all};
@@ -21,12 +22,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A block with discarded requests.
 struct Cut {
-    /// The block of the discarded ones.
     seq: Seq,
     discarded: Payload,
     pack: Bytes,
-    /// The block that they were in, if others of it wait again.
-    stays: Option<(Seq, Payload)>,
+    /// The new block of its other requests.
+    rest: Option<(Seq, Payload)>,
 }
 
 impl RunActor {
@@ -43,6 +43,11 @@ impl RunActor {
             self.frontier.begin_report(*seq);
             self.cache.take_ready(*seq);
         }
+        // A split of a block may still be in the write queue, and a reader sees only what is committed.
+        Self::then(ctx, self.context.store.write_unbounded(Barrier), move |this, (), ctx| this.cut_and_store(seqs, chosen, reply, ctx));
+    }
+
+    fn cut_and_store(&mut self, seqs: Vec<Seq>, chosen: BTreeMap<Seq, HashSet<Fingerprint>>, reply: Reply<u64>, ctx: &mut Context<Self>) {
         let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs: seqs.clone() });
         Self::then(ctx, read, move |this, payloads, ctx| {
             if this.ending {
@@ -78,26 +83,26 @@ impl RunActor {
                 self.frontier.wait_again(seq);
                 continue;
             }
-            let (part, discarded, stays) = if others.is_empty() {
-                (seq, payload, None)
+            let (discarded, rest) = if others.is_empty() {
+                (payload, None)
             } else {
-                let [stays, discarded] = payload.cut([&others, &out], &HashMap::new())?;
-                (self.frontier.begin_part(seq), discarded, Some((seq, stays)))
+                let [discarded, rest] = payload.cut([&out, &others], &HashMap::new())?;
+                (discarded, Some((self.frontier.begin_rest(seq, self.frontier.site_of(seq)), rest)))
             };
             let entry = |print: &Fingerprint| final_entry(failed(*print, FetchErrorKind::Discarded, "discarded by an operator"));
             let results = discarded.prints.iter().map(entry).collect();
             let index =
-                Index { epoch: Some(self.epoch), results, ..Index::new(self.block_id(part), self.identity(), NodeId(uuid::Uuid::nil())) };
+                Index { epoch: Some(self.epoch), results, ..Index::new(self.block_id(seq), self.identity(), NodeId(uuid::Uuid::nil())) };
             let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
-            let result = self.result_of(part, &index, pack.clone());
-            writes.push(match &stays {
-                Some((seq, stays)) => {
-                    let write = self.split((*seq, stays), Some((part, &discarded)), Some(result));
+            let result = self.result_of(seq, &index, pack.clone());
+            writes.push(match &rest {
+                Some((rest, others)) => {
+                    let write = self.split((seq, &discarded), Some((*rest, others)), Some(result));
                     Box::pin(self.context.store.write_unbounded(write))
                 }
                 None => Box::pin(self.context.store.write_unbounded(result)),
             });
-            cuts.push(Cut { seq: part, discarded, pack, stays });
+            cuts.push(Cut { seq, discarded, pack, rest });
         }
         Ok((cuts, writes))
     }
@@ -111,13 +116,13 @@ impl RunActor {
     ) {
         Self::then(ctx, try_join_all(writes), move |this, _, ctx| {
             let mut count = 0;
-            for Cut { seq, discarded, pack, stays } in cuts {
+            for Cut { seq, discarded, pack, rest } in cuts {
                 count += discarded.prints.len() as u64;
                 this.frontier.reported(seq, 0, discarded.prints.len() as u32);
                 this.cache.put_finished(seq, Finished { requests: discarded.requests, raw_length: discarded.raw_length, pack });
-                if let Some((seq, payload)) = stays {
-                    this.frontier.wait_again(seq);
-                    this.cache.put_ready(seq, payload);
+                if let Some((rest, payload)) = rest {
+                    this.frontier.stored(rest, 0);
+                    this.cache.put_ready(rest, payload);
                 }
             }
             log::info!("pending requests discarded run_id={} requests={count}", this.identity());

@@ -10,7 +10,7 @@ use crate::domain::fingerprint::Fingerprint;
 use crate::domain::guards::Shape;
 use crate::domain::ids::Seq;
 use crate::domain::origin::Origin;
-use crate::domain::request::{NewRequest, RequestBatch, unpack, without_id};
+use crate::domain::request::{NewRequest, RequestBatch, or_default, priority, unpack, without_id};
 use crate::domain::time::Timestamp;
 use crate::protocol::failed::{self, Requeued};
 use crate::protocol::problem::Problem;
@@ -29,9 +29,9 @@ const MOST_BYTES: usize = 64 << 20;
 struct Addressed<'a> {
     #[serde(borrow)]
     url: Cow<'a, str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     depth: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "priority")]
     priority: i8,
 }
 

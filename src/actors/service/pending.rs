@@ -6,19 +6,36 @@ use crate::actors::reply::problem_of;
 use crate::actors::run::text_of;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, Seq};
-use crate::domain::request::unpack;
+use crate::domain::request::{or_default, unpack};
 use crate::domain::robots::has_part;
 use crate::protocol::api::Page;
 use crate::protocol::pending::{DiscardInput, Discarded, PendingRequest};
 use crate::protocol::problem::Problem;
-use crate::protocol::push::Request;
 use crate::store::{ListPending, PendingBlock};
+use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 /// Blocks that are read at a time.
 const AT_ONCE: usize = 64;
 /// Blocks that one call looks at once it has found a request.
 const MOST_LOOKED_AT: usize = 2_048;
+
+/// Requests that the actor of a run discards at a time.
+const CHUNK: usize = 500;
+
+/// The members of a request that are listed.
+#[derive(Deserialize)]
+struct Listed<'a> {
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "or_default")]
+    depth: u32,
+    #[serde(default, deserialize_with = "or_default")]
+    tries: u32,
+}
 
 /// Which pending requests.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +51,7 @@ pub struct PendingFilter {
 }
 
 impl PendingFilter {
-    fn takes(&self, request: &Request, site: Option<&str>) -> bool {
+    fn takes(&self, request: &Listed<'_>, site: Option<&str>) -> bool {
         self.min_depth.is_none_or(|least| request.depth >= least)
             && self.max_depth.is_none_or(|most| request.depth <= most)
             && self.url.as_deref().is_none_or(|part| has_part(part, &request.url))
@@ -50,12 +67,12 @@ fn taken(block: &PendingBlock, filter: &PendingFilter, from: Cursor, run: Identi
     let requests = unpack(&text).map_err(|why| damaged(&why))?;
     let mut found = Vec::new();
     for (place, (print, request)) in block.payload.prints.iter().zip(requests).enumerate().skip(first) {
-        let request: Request = serde_json::from_str(request.get()).map_err(|why| damaged(&why.to_string()))?;
+        let request: Listed<'_> = serde_json::from_str(request.get()).map_err(|why| damaged(&why.to_string()))?;
         if filter.takes(&request, block.site.as_deref()) {
             let pending = PendingRequest {
                 request_id: *print,
-                url: request.url,
-                method: request.method.filter(|method| !method.eq_ignore_ascii_case("GET")),
+                url: request.url.into_owned(),
+                method: request.method.map(Cow::into_owned).filter(|method| !method.eq_ignore_ascii_case("GET")),
                 depth: request.depth,
                 priority: block.priority,
                 tries: request.tries,
@@ -125,7 +142,13 @@ impl Service {
         if !(1..=MOST).contains(&limit) {
             return Err(Problem::invalid("limit", format!("must be 1 to {MOST}, not {limit}")));
         }
-        let has_condition = site.is_some() || url.is_some() || min_depth.is_some() || max_depth.is_some();
+        if site.as_ref().is_some_and(String::is_empty) {
+            return Err(Problem::invalid("site", "must be a host or the name of a site"));
+        }
+        if url.as_ref().is_some_and(|part| part.chars().all(|c| matches!(c, '*' | '$'))) {
+            return Err(Problem::invalid("url", "must have a part of a URL beside `*` and `$`; set `all` to discard all pending requests"));
+        }
+        let has_condition = site.is_some() || url.is_some() || min_depth.is_some_and(|least| least > 0) || max_depth.is_some();
         if all == has_condition {
             let detail =
                 "name at least one condition (`site`, `url`, `minDepth`, `maxDepth`), or set `all` to discard all pending requests";
@@ -134,16 +157,24 @@ impl Service {
         let run = self.stored_run(identity).await?;
         let actor = self.block_run(identity, "told to discard requests").await?;
         let filter = PendingFilter { site, url, min_depth, max_depth };
-        let (found, next) = self.pending((identity, run.no), &filter, Cursor::START, limit).await?;
-        let mut done = Discarded { found: found.len() as u64, discarded: 0, more: next.is_some() };
-        if dry_run || found.is_empty() {
-            return Ok(done);
+        let (mut done, mut from, limit) = (Discarded::default(), Cursor::START, limit as u64);
+        loop {
+            // Requests at nodes are found again and again, so the search goes on behind them.
+            let left = limit - if dry_run { done.found } else { done.discarded };
+            let (found, next) = self.pending((identity, run.no), &filter, from, CHUNK.min(left as usize)).await?;
+            done.found += found.len() as u64;
+            let mut chosen: BTreeMap<Seq, HashSet<Fingerprint>> = BTreeMap::new();
+            for (at, one) in found {
+                chosen.entry(at.seq).or_default().insert(one.request_id);
+            }
+            if !dry_run && !chosen.is_empty() {
+                done.discarded += actor.discard(chosen).wait().await?;
+            }
+            done.more = next.is_some();
+            match next {
+                Some(next) if limit > if dry_run { done.found } else { done.discarded } => from = next,
+                _ => return Ok(done),
+            }
         }
-        let mut chosen: BTreeMap<Seq, HashSet<Fingerprint>> = BTreeMap::new();
-        for (at, one) in found {
-            chosen.entry(at.seq).or_default().insert(one.request_id);
-        }
-        done.discarded = actor.discard(chosen).wait().await?;
-        Ok(done)
     }
 }
