@@ -1,6 +1,6 @@
 //! A broker is told to end while all kinds of peers wait for something: each is answered, and the next broker leads at once.
 
-use crate::support::api::{Api, id};
+use crate::support::api::{Api, id, requests};
 use crate::support::journey;
 use crate::support::process::Broker;
 use crate::support::raw::{connect, head, socket, status};
@@ -21,7 +21,11 @@ struct Peers {
 async fn peers(broker: &Broker) -> Peers {
     let api = Api::new(&broker.url);
     let (run, worker) = api.run("it.HandOver", &json!({})).await;
-    api.heard(&worker, "start").await.expect("it is told to start the run, and nothing else comes for it");
+    api.heard(&worker, "start").await.expect("an order to start the run");
+    // The order comes again until the start has returned. A request keeps the run open, and the pause keeps it from the node.
+    assert_eq!(api.post(&format!("/requestqueue/{run}"), &requests([1])).await.0, 200);
+    assert_eq!(api.post(&format!("/api/v1/runs/{run}/start-returned"), &json!({})).await.0, 204);
+    assert_eq!(api.post(&format!("/api/v1/runs/{run}/pause"), &json!({})).await.0, 200);
     let get = |path: &str| {
         let mut stream = connect(&broker.url);
         let host = broker.url.trim_start_matches("http://");
