@@ -37,7 +37,13 @@ pub fn socket(broker: &str, path: &str, token: &str) -> TcpStream {
         broker.trim_start_matches("http://")
     );
     stream.write_all(request.as_bytes()).expect("it is sent");
-    let head = head(&mut stream);
+    // Byte by byte: the first frame may come in one piece with the head, and is for the caller to read.
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap_or_else(|e| panic!("{e} after {}", String::from_utf8_lossy(&head)));
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head);
     assert_eq!(status(&head), 101, "{head}");
     stream
 }
