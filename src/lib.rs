@@ -27,6 +27,8 @@ pub mod package;
 mod private;
 #[cfg(feature = "sdk")]
 pub mod sdk;
+#[cfg(feature = "broker")]
+pub mod service;
 #[cfg(any(feature = "agent", feature = "sdk"))]
 mod sockets;
 #[cfg(feature = "broker")]

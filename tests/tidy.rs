@@ -7,7 +7,7 @@ mod asks;
 use std::path::{Path, PathBuf};
 
 /// Room, and the rooms that it may import besides itself. `cli` puts the programs together and may use all.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("config", &["domain", "protocol"]),
@@ -18,11 +18,12 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("sockets", &["protocol"]),
     ("store", &["domain", "fault", "private"]),
     ("actors", &["domain", "protocol", "config", "store", "package", "fault", "tls"]),
-    ("edge", &["domain", "protocol", "config", "actors", "fault"]),
+    ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
+    ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
     ("agent", &["domain", "protocol", "config", "package", "private", "sockets", "tls"]),
     ("sdk", &["domain", "protocol", "config", "sockets", "tls"]),
     ("crawl", &["domain", "protocol", "config", "private", "sdk"]),
-    ("broker", &["domain", "protocol", "config", "store", "actors", "edge", "fault", "private", "tls"]),
+    ("broker", &["domain", "protocol", "config", "store", "actors", "service", "edge", "fault", "private", "tls"]),
 ];
 
 /// A crate, and the only folders that may name it.
@@ -33,7 +34,7 @@ const FENCES: [(&str, &[&str]); 8] = [
     ("libsqlite3_sys", &["src/store/"]),
     ("reqwest", &["src/agent/", "src/cli/client.rs"]),
     ("actix_web", &["src/edge/", "src/broker/", "src/cli/", "src/crawl/site.rs"]),
-    ("actix", &["src/actors/", "src/edge/", "src/store/", "src/broker/", "src/cli/"]),
+    ("actix", &["src/actors/", "src/service/", "src/edge/", "src/store/", "src/broker/", "src/cli/"]),
     ("clap", &["src/cli/", "src/config/", "src/crawl/options.rs"]),
 ];
 

@@ -20,7 +20,7 @@ const REMEMBERED: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct Followers {
     /// Open streams that receive every line, not only the next one.
-    pub(super) streams: AtomicUsize,
+    streams: AtomicUsize,
     is_closed: AtomicBool,
     bells: Mutex<HashMap<Identity, Arc<Notify>>>,
     sizes: Mutex<HashMap<i64, Size>>,
@@ -100,6 +100,16 @@ impl Drop for Waiting<'_> {
 }
 
 impl Followers {
+    /// Adds a subscriber, unless there are already this many.
+    pub fn enter(&self, most: usize) -> bool {
+        !self.is_closed() && self.streams.fetch_update(Relaxed, Relaxed, |now| (now < most).then_some(now + 1)).is_ok()
+    }
+
+    /// Removes a subscriber.
+    pub fn leave(&self) {
+        self.streams.fetch_sub(1, Relaxed);
+    }
+
     /// Subscribes to the log of this run.
     #[must_use]
     pub fn wait_for(&self, identity: Identity) -> Waiting<'_> {

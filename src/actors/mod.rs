@@ -28,7 +28,6 @@ pub mod reply;
 pub mod run;
 pub mod run_logs;
 pub mod scheduler;
-pub mod service;
 pub mod session_sender;
 pub mod sites;
 pub mod supervision;

@@ -16,12 +16,12 @@ const MOST_IN_CALL: usize = 1_000;
 const MOST_IN_LINE: usize = 8_192;
 
 const LEVELS: [&str; 6] = ["trace", "debug", "info", "warning", "error", "critical"];
-pub(super) const INFO: i16 = 2;
-pub(super) const WARNING: i16 = 3;
-pub(super) const ERROR: i16 = 4;
+pub(crate) const INFO: i16 = 2;
+pub(crate) const WARNING: i16 = 3;
+pub(crate) const ERROR: i16 = 4;
 
 /// The number of a level given by name or by number.
-pub(super) fn level_of(text: &str) -> Option<i16> {
+pub(crate) fn level_of(text: &str) -> Option<i16> {
     let text = text.trim();
     let short = match text.to_ascii_lowercase().as_str() {
         "information" => Some(INFO),
@@ -33,16 +33,16 @@ pub(super) fn level_of(text: &str) -> Option<i16> {
     short.or_else(named).or_else(|| text.parse().ok().filter(|n| (0..=5).contains(n)))
 }
 
-pub(super) fn level_name(level: i16) -> String {
+pub(crate) fn level_name(level: i16) -> String {
     LEVELS.get(level as usize).copied().unwrap_or("info").to_owned()
 }
 
-pub(super) fn invalid_level(field: &str, text: &str) -> Problem {
+pub(crate) fn invalid_level(field: &str, text: &str) -> Problem {
     Problem::invalid(field, format!("unknown level `{text}`: expected one of {}, or 0 to 5", LEVELS.join(", ")))
 }
 
 /// Validates the received lines.
-pub(in crate::actors) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
+pub(crate) fn check_lines(input: Vec<LogInput>, now: Timestamp) -> Result<Vec<NewLine>, Problem> {
     if input.len() > MOST_IN_CALL {
         return Err(Problem::invalid("lines", format!("must be at most {MOST_IN_CALL} lines, got {}", input.len())));
     }

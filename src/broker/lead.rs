@@ -9,13 +9,13 @@ use crate::actors::callback::Outbound;
 use crate::actors::context::{BrokerContext, Times};
 use crate::actors::packages::Packages;
 use crate::actors::registry::{Registry, RegistryHandle};
-use crate::actors::service::Service;
 use crate::config::broker::BrokerConfig;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::sites::SiteState;
 use crate::domain::time::Timestamp;
 use crate::edge::traffic::Traffic;
 use crate::edge::{Edge, Guard, Owners};
+use crate::service::Service;
 use crate::store::{
     CloseWorkers, CountNodes, KeepSite, Leadership, LoadSites, Member, OpenRuns, ReleaseLease, Store, StoreConfig, StoreError,
     UnsettledJobs,

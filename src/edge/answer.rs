@@ -1,7 +1,7 @@
 //! Response bodies: counted against the budget until they are sent, with a delivery receipt where one is needed.
 
 use crate::actors::budget::Charge;
-use crate::actors::service::Receipt;
+use crate::service::Receipt;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use bytes::Bytes;
 use std::convert::Infallible;

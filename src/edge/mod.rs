@@ -23,9 +23,9 @@ pub use attempts::Guard;
 pub use owners::Owners;
 
 use crate::actors::budget::Budget;
-use crate::actors::service::Service;
 use crate::config::broker::SchedulerNet;
 use crate::config::tokens::Tokens;
+use crate::service::Service;
 use actix_web::web::{self, ServiceConfig};
 use route::{Part, Resource, tagged};
 use traffic::Traffic;

@@ -23,8 +23,11 @@ fn rank(actor: &str) -> Option<usize> {
     RANKS.iter().position(|actors| actors.contains(&actor))
 }
 
-/// `job` for `src/actors/job/message.rs`.
+/// `job` for `src/actors/job/message.rs`, `service` for `src/service/jobs.rs`.
 fn actor(file: &File) -> Option<&str> {
+    if file.path.starts_with("src/service/") {
+        return Some("service");
+    }
     file.path.strip_prefix("src/actors/")?.split_once('/').map(|(actor, _)| actor)
 }
 
@@ -103,7 +106,7 @@ fn an_actor_waits_only_for_what_is_below_it() {
         ("src/actors/worker/mod.rs", "let a = x.y; a.wait().await", 1),
         ("src/actors/job/fires.rs", "at_work.stop(why(a, b), by).wait().await; context.stop_run(a).await; registry.start_run(a).wait()", 0),
         ("src/actors/job/fires.rs", "job.trigger(order).then(|made| told(made))", 0),
-        ("src/actors/service/jobs.rs", "job.trigger(order).wait().await; a.wait().await", 0),
+        ("src/service/jobs.rs", "job.trigger(order).wait().await; a.wait().await", 0),
     ] {
         assert_eq!(asks(&File::new(path, text), &questions).len(), faults, "{path}: {text}");
     }

@@ -61,7 +61,7 @@ impl Default for AdminState {
 }
 
 /// Validates the names that a worker wants to watch.
-pub(in crate::actors) fn check_classes(class_names: &[String]) -> Result<(), Problem> {
+pub(crate) fn check_classes(class_names: &[String]) -> Result<(), Problem> {
     let too_long = class_names.iter().position(|name| name.is_empty() || name.chars().count() > job::CLASS);
     if let Some(i) = too_long {
         return Err(Problem::invalid(format!("classNames[{i}]"), format!("must have 1 to {} characters", job::CLASS)));
@@ -73,7 +73,7 @@ pub(in crate::actors) fn check_classes(class_names: &[String]) -> Result<(), Pro
 }
 
 /// Validates the facts that a worker reports.
-pub(in crate::actors) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
+pub(crate) fn check_facts(facts: &WorkerFacts) -> Result<(), Problem> {
     let is_long = |text: &String| text.is_empty() || text.chars().count() > job::NAME;
     for (field, text) in [("name", &facts.name), ("group", &facts.group), ("version", &facts.version)] {
         if text.as_ref().is_some_and(is_long) {

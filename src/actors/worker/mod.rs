@@ -11,7 +11,7 @@ pub use check::check_reports;
 pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
 
 pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
-pub(in crate::actors) use control::{check_classes, check_facts};
+pub(crate) use control::{check_classes, check_facts};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::context::BrokerContext;

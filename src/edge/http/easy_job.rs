@@ -1,6 +1,5 @@
 //! `/group`, `/work` and `/task`: the addresses of seed 003, for clients that were written for it.
 
-use crate::actors::service::TriggerOrder;
 use crate::domain::ids::{GroupId, JobId, Number, NumberOr, PeerId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::worker::WorkerOrder;
@@ -14,6 +13,7 @@ use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::easy_job::{Flag, Group, GroupBody, Named, Task, TaskBody, TaskLog, TaskRef, Work, WorkBody, WorkRef};
 use crate::protocol::management::{DisableInput, GroupInput, JobOutput, WorkerOutput};
 use crate::protocol::problem::Problem;
+use crate::service::TriggerOrder;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

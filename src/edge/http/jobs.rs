@@ -1,7 +1,6 @@
 //! `/api/v1/jobs`
 
 use super::limit;
-use crate::actors::service::{JobFilter, TriggerOrder};
 use crate::domain::ids::IdPart;
 use crate::domain::job::JobKind;
 use crate::edge::Edge;
@@ -13,6 +12,7 @@ use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::api::{JobInput, Page, RunOutput, TriggerInput};
 use crate::protocol::management::{BackfillInput, BackfillOutput, DisableInput, JobOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
+use crate::service::{JobFilter, TriggerOrder};
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,6 +1,5 @@
 //! `/api/v1/runs/{id}/logs/stream`: follows the log of a run, as server-sent events.
 
-use crate::actors::service::{LogEvent, LogFilter};
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::body::id;
@@ -8,6 +7,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::management::LogLine;
 use crate::protocol::problem::Problem;
+use crate::service::{LogEvent, LogFilter};
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::Bytes;

@@ -1,7 +1,6 @@
 //! `/api/v1/runs/{id}/logs`
 
 use super::limit;
-use crate::actors::service::LogFilter;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::Need;
@@ -12,6 +11,7 @@ use crate::protocol::log::LogInput;
 use crate::protocol::management::{LogAccepted, LogPage};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_json;
+use crate::service::LogFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

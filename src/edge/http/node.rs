@@ -1,6 +1,5 @@
 //! `/node/heartbeat` and `/node/block`: the HTTP transport of the seeds for nodes without a socket.
 
-use crate::actors::service::NodeMeeting;
 use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{MOST_NAME, NodeFacts, is_name};
 use crate::edge::Edge;
@@ -14,6 +13,7 @@ use crate::protocol::pack::{self, Builder, Entry, Head, Index};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::read_object;
 use crate::protocol::{BULK, MAX_JSON_REPORT, MAX_REPORT};
+use crate::service::NodeMeeting;
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine;

@@ -1,7 +1,6 @@
 //! `/api/v1/jobs/…` about schedules: previews, the fire history, explanations, changes.
 
 use super::limit;
-use crate::actors::service::FireFilter;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
@@ -12,6 +11,7 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
 use crate::protocol::management::{FireOutput, JobChange, PreviewInput, PreviewOutput, WhyOutput};
 use crate::protocol::problem::Problem;
+use crate::service::FireFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

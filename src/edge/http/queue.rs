@@ -1,7 +1,6 @@
 //! `/requestqueue/{identity}`: requests in, finished blocks out.
 
 use crate::actors::run::DeliveredBlock;
-use crate::actors::service::PollOptions;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, PeerId, WorkerId};
 use crate::domain::request::RequestBatch;
@@ -16,6 +15,7 @@ use crate::protocol::delivery::{self, Block, Outcome};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
 use crate::protocol::{BULK, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
+use crate::service::PollOptions;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, ContentType};
 use actix_web::{HttpRequest, HttpResponse, web};

@@ -1,7 +1,6 @@
 //! `/api/v1/runs`
 
 use super::limit;
-use crate::actors::service::RunFilter;
 use crate::domain::ids::{IdPart, Identity, JobId, PeerId, TraceId};
 use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
@@ -15,6 +14,7 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::api::{BlockOutput, JobStatusOutput, Page, RunOutput};
 use crate::protocol::management::{AskInput, WhyOutput};
 use crate::protocol::packages::InstanceOutput;
+use crate::service::RunFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

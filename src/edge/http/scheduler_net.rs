@@ -4,7 +4,6 @@
 //! Every error is HTTP 206 here: these clients treat every other 2xx status as success, and handle no other errors.
 
 use super::jobs::trace_of;
-use crate::actors::service::TriggerOrder;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::edge::Edge;
@@ -14,6 +13,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::problem::Problem;
 use crate::protocol::scheduler_net::{Done, JobBody, Kind, Refused, job_id};
+use crate::service::TriggerOrder;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;

@@ -1,7 +1,6 @@
 //! `/api/v1/sites`
 
 use super::limit;
-use crate::actors::service::SiteFilter;
 use crate::domain::ids::Identity;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
@@ -10,6 +9,7 @@ use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::api::Page;
 use crate::protocol::sites::{HoldInput, RunSiteOutput, SiteOutput};
+use crate::service::SiteFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,7 +1,6 @@
 //! `/api/v1/runs/{id}`: an operator controls a block run in progress.
 
 use super::limit;
-use crate::actors::service::{FailureFilter, PendingFilter};
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::body::{id, json, json_or_default};
@@ -14,6 +13,7 @@ use crate::protocol::node::FetchErrorKind;
 use crate::protocol::pending::{DiscardInput, Discarded, PendingRequest};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::MOST_URL;
+use crate::service::{FailureFilter, PendingFilter};
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,7 +1,6 @@
 //! `/api/v1/workers`: the workers, operators' orders to them, and the HTTP transport for workers without a socket.
 
 use super::limit;
-use crate::actors::service::WorkerFilter;
 use crate::domain::ids::{Named, PeerId, WorkerId};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::{WorkerOrder, WorkerState};
@@ -15,6 +14,7 @@ use crate::edge::route::{Operation, Resource, resource};
 use crate::protocol::api::{Page, WorkerInput, WorkerRegistered, WorkerWatch};
 use crate::protocol::management::{ReasonInput, WorkerOutput};
 use crate::protocol::worker::ToWorker;
+use crate::service::WorkerFilter;
 use actix_web::{HttpRequest, HttpResponse, web};
 use schemars::JsonSchema;
 use serde::Deserialize;

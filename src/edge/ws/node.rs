@@ -1,7 +1,6 @@
 //! The session of a node.
 
 use super::session::{self, Ends, Peer};
-use crate::actors::service::Service;
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
 use crate::domain::ids::NodeId;
@@ -10,6 +9,7 @@ use crate::edge::Edge;
 use crate::edge::error::Failure;
 use crate::protocol::frame;
 use crate::protocol::node::{FromNode, ToNode};
+use crate::service::Service;
 use actix::{Actor, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext};

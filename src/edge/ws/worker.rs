@@ -1,7 +1,6 @@
 //! The session of a worker.
 
 use super::session::{self, Ends, Peer};
-use crate::actors::service::Service;
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
 use crate::domain::ids::WorkerId;
@@ -10,6 +9,7 @@ use crate::edge::error::Failure;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
 use crate::protocol::worker::{FromWorker, ToWorker};
+use crate::service::Service;
 use actix::{Actor, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws::{CloseCode, Message, ProtocolError, WebsocketContext};

@@ -29,7 +29,7 @@ mod why_url;
 mod workers;
 mod works;
 
-pub use super::job::TriggerOrder;
+pub use crate::actors::job::TriggerOrder;
 pub use failures::FailureFilter;
 pub use jobs::JobFilter;
 pub use live_logs::LogEvent;
@@ -43,7 +43,7 @@ pub use runs::RunFilter;
 pub use sites::SiteFilter;
 pub use workers::WorkerFilter;
 
-use super::context::BrokerContext;
+use crate::actors::context::BrokerContext;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::ActorOutput;
 use crate::protocol::problem::Problem;
@@ -96,25 +96,25 @@ impl Service {
     /// # Errors
     /// The store cannot write.
     pub async fn ready(&self) -> Result<(), Problem> {
-        self.context.store.check_disk().await.map_err(|e| super::reply::problem_of(&e))
+        self.context.store.check_disk().await.map_err(|e| crate::actors::reply::problem_of(&e))
     }
 
     /// Intervals and timeouts for the peers.
     #[must_use]
-    pub fn times(&self) -> super::context::Times {
+    pub fn times(&self) -> crate::actors::context::Times {
         self.context.times
     }
 
     /// Registers a session in the actor statistics, because it is not a child of the registry.
     #[must_use]
-    pub fn enter_session(&self, name: String) -> std::sync::Arc<super::supervision::Stats> {
-        let stats = super::supervision::Stats::new("session", name, None);
+    pub fn enter_session(&self, name: String) -> std::sync::Arc<crate::actors::supervision::Stats> {
+        let stats = crate::actors::supervision::Stats::new("session", name, None);
         self.context.addresses.actor_stats.enter(&stats);
         stats
     }
 
     /// Removes a session from the actor statistics.
-    pub fn leave_session(&self, stats: &super::supervision::Stats) {
+    pub fn leave_session(&self, stats: &crate::actors::supervision::Stats) {
         self.context.addresses.actor_stats.leave(stats);
     }
 }

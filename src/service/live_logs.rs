@@ -5,7 +5,6 @@
 
 use super::Service;
 use super::logs::{LogFilter, level_number, told_by_row};
-use crate::actors::followers::Followers;
 use crate::actors::supervision::Stats;
 use crate::domain::ids::Identity;
 use crate::domain::run::{Run, RunState};
@@ -186,16 +185,5 @@ impl Stream {
         let told = self.told.unwrap_or(0).min(all.len());
         self.told = Some(all.len());
         all.into_iter().skip(told).filter(|line| self.filter.fits(self.level, line)).map(|(_, line)| line).collect()
-    }
-}
-
-impl Followers {
-    /// Adds a subscriber, unless there are already this many.
-    fn enter(&self, most: usize) -> bool {
-        !self.is_closed() && self.streams.fetch_update(Relaxed, Relaxed, |now| (now < most).then_some(now + 1)).is_ok()
-    }
-
-    fn leave(&self) {
-        self.streams.fetch_sub(1, Relaxed);
     }
 }

@@ -280,7 +280,7 @@ mod tests {
     /// The actor has its own rules for the rejection of external triggers.
     #[test]
     fn every_word_that_the_actor_records_is_known() {
-        let source = include_str!("../job/fires.rs");
+        let source = include_str!("../actors/job/fires.rs");
         let words: Vec<&str> = source.split("Admission::No(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         assert!(words.len() >= 3, "{words:?}");
         for word in words.into_iter().chain(["told", "backfill"]) {
