@@ -13,10 +13,9 @@
 //! - `<!-- test: stop all -->`, anywhere: what runs in the background is stopped.
 
 use crate::support::api::Api;
-use crate::support::journey;
 use crate::support::process::{Broker, WEBLOOM};
 use crate::support::site::Site;
-use std::net::TcpListener;
+use crate::support::{free_port, journey};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -81,12 +80,6 @@ fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// Ports that are free now, all different.
-fn free_ports<const N: usize>() -> [u16; N] {
-    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    sockets.map(|socket| socket.local_addr().expect("an address").port())
-}
-
 /// What a page says about machines, put onto this one.
 struct Stage {
     folder: PathBuf,
@@ -95,7 +88,7 @@ struct Stage {
 
 impl Stage {
     fn new(folder: &Path, site: &str) -> Self {
-        let [broker, standby, web, demo] = free_ports();
+        let [broker, standby, web, demo] = std::array::from_fn(|_| free_port());
         let data = folder.join("var");
         std::fs::create_dir(&data).expect("a folder");
         let examples = Path::new(WEBLOOM).with_file_name("examples");

@@ -311,7 +311,11 @@ fn pending_requests_are_listed_and_discarded() {
         assert!(verdict == "failed" && because.contains("discarded"), "{verdict}: {because}");
         // A node that still has a block of which a request was discarded learns that it is finished; the others go out again.
         let path = format!("/api/v1/runs/{run}/requests/discard");
-        let (status, done) = api.post(&path, &json!({ "url": "sort=1$" })).await;
+        let (status, done) = until("the run's actor", async || {
+            let answer = api.post(&path, &json!({ "url": "sort=1$" })).await;
+            (answer.0 != 503).then_some(answer)
+        })
+        .await;
         assert_eq!((status, &done), (200, &json!({ "found": 1, "discarded": 1, "more": false })));
         let (status, problem) = api.report(&node, &out, 200).await;
         assert_eq!((status, &problem["type"]), (409, &json!("/problems/block-finished")), "{problem}");

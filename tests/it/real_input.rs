@@ -3,9 +3,9 @@
 
 use crate::support::crawl::Crawl;
 use crate::support::process::Process;
-use crate::support::{journey, until};
+use crate::support::{free_port, journey, until};
 use std::collections::BTreeSet;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,7 +24,7 @@ fn program(name: &str) -> PathBuf {
 
 /// nginx with a configuration of its own on a free port.
 async fn nginx(tree: &Path, folder: &Path) -> (Process, String) {
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("an address").port();
+    let port = free_port();
     let types = Path::new("/etc/nginx/mime.types");
     assert!(types.is_file(), "{} {MISSING}", types.display());
     let at = |name: &str| folder.join(name).display().to_string();

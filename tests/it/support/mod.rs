@@ -15,7 +15,10 @@ pub mod site;
 pub mod socket;
 pub mod web;
 
+use std::collections::HashSet;
 use std::future::Future;
+use std::net::TcpListener;
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// Waits until a condition gives a value. It is asked again and again, so that no test sleeps for a guess.
@@ -30,6 +33,23 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut condition: 
         }
         assert!(Instant::now() < deadline, "waited a minute for {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A port for a program that cannot choose one itself. It lies below the range from which the system takes the ports of
+/// outgoing connections and of port 0, so that none of these takes it before the program listens. No other test gets it.
+pub fn free_port() -> u16 {
+    static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("the range of ports");
+    let end: u16 = range.split_whitespace().next().and_then(|first| first.parse().ok()).expect("a port");
+    let mut given = GIVEN.lock().expect("locked");
+    loop {
+        let random = uuid::Uuid::new_v4().as_u128() as u16;
+        let port = 10_000 + random % (end - 10_000);
+        if !given.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            given.insert(port);
+            return port;
+        }
     }
 }
 
