@@ -26,7 +26,7 @@ use webloom::domain::ids::{JobId, WorkerId};
 use webloom::domain::job::{Job, JobKind, Properties};
 use webloom::domain::schedule::{Overlap, PlanState, Policies, Schedule, Trigger};
 use webloom::domain::time::Timestamp;
-use webloom::store::{InsertJob, Store, StoreConfig};
+use webloom::for_benches::{InsertJob, Store, StoreConfig};
 
 const HELP: &str = "cargo bench --bench schedule -- [options]
   --burst N,N,…      jobs due at one instant, a part each (1000,10000)

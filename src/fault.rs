@@ -52,7 +52,8 @@ mod planned {
     }
 
     /// Adds faults to the plan of this process.
-    pub fn plan(text: &str) {
+    #[cfg(test)]
+    pub(crate) fn plan(text: &str) {
         PLAN.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(text));
     }
 
@@ -88,10 +89,11 @@ mod planned {
     }
 }
 
-#[cfg(feature = "faults")]
-pub use planned::plan;
+#[cfg(all(test, feature = "faults"))]
+pub(crate) use planned::plan;
 
 /// This place is passed. True if the plan wants it to fail; it may also not return at all.
+#[cfg(feature = "broker")]
 #[must_use]
 pub fn fails(place: &str) -> bool {
     #[cfg(feature = "faults")]
@@ -113,6 +115,7 @@ pub fn clock_offset_ms() -> i64 {
 }
 
 /// This place is passed; it cannot fail, but it may panic or die.
+#[cfg(feature = "broker")]
 pub fn point(place: &str) {
     let _ = fails(place);
 }

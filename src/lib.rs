@@ -1,37 +1,44 @@
 //! Webloom schedules work and carries it out on a fleet of machines.
 //!
-//! The crate is the program's rooms and, with the feature `sdk` alone, the library that a worker is written on.
-//! Imports point one way: `domain` <- `protocol` <- `actors` <- `edge` <- programs, and `store` <- `actors`;
-//! `tests/tidy.rs` holds them to it. `docs/architecture.md` is the map.
+//! The crate is the program's modules and, with the feature `sdk` alone, the library that a worker is written on.
+//! Imports point one way: `domain` <- `protocol` <- `actors` <- `service` <- `edge` <- programs, and `store` <- `actors`;
+//! `tests/tidy.rs` checks that. Modules that no program outside needs are private, so that the compiler finds what is not used. `docs/architecture.md` is the map.
 
-pub mod config;
+mod config;
 pub mod domain;
-pub mod fault;
+mod fault;
 pub mod protocol;
 
 #[cfg(feature = "broker")]
-pub mod actors;
+mod actors;
 #[cfg(feature = "agent")]
-pub mod agent;
+mod agent;
 #[cfg(feature = "broker")]
-pub mod broker;
+mod broker;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
-pub mod crawl;
+mod crawl;
 #[cfg(feature = "broker")]
-pub mod edge;
+mod edge;
 #[cfg(any(feature = "agent", feature = "broker"))]
-pub mod package;
+mod package;
 #[cfg(any(feature = "agent", feature = "broker"))]
 mod private;
 #[cfg(feature = "sdk")]
 pub mod sdk;
 #[cfg(feature = "broker")]
-pub mod service;
+mod service;
 #[cfg(any(feature = "agent", feature = "sdk"))]
 mod sockets;
 #[cfg(feature = "broker")]
-pub mod store;
+mod store;
 #[cfg(feature = "tls")]
 pub mod tls;
+
+/// What the benches fill a database with. It is not part of the crate's interface.
+#[cfg(feature = "broker")]
+#[doc(hidden)]
+pub mod for_benches {
+    pub use crate::store::{InsertJob, Store, StoreConfig};
+}

@@ -62,7 +62,7 @@ impl Budget {
     }
 
     /// Bytes in use.
-    #[must_use]
+    #[cfg(test)]
     pub fn used(&self) -> usize {
         self.0.used.load(Relaxed)
     }
@@ -79,6 +79,7 @@ impl Share {
     ///
     /// # Errors
     /// The budget or the share is full.
+    #[cfg(test)]
     pub fn charge(&self, bytes: usize) -> Result<Charge, Full> {
         let mut charge = self.nothing();
         charge.set(bytes).map(|()| charge)

@@ -129,6 +129,7 @@ impl Tokens {
     ///
     /// # Errors
     /// A role is unknown; a token is too short, contains a character that is not allowed in a header, or has two roles.
+    #[cfg(test)]
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, String> {
         Self::read(texts.iter().map(|text| text.as_ref().to_owned()).collect(), None)
     }

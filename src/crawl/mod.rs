@@ -24,19 +24,10 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use depths::{Depths, Links};
-pub use directives::Directives;
 pub use drive::drive;
-pub use error::CrawlError;
-pub use lines::{Line, Lines};
-pub use links::{Found, find};
-pub use options::{CLASS, CrawlOptions, class_of, job};
-pub use outputs::{Outputs, check_outputs};
-pub use scope::Scope;
+pub use options::CrawlOptions;
+pub use outputs::check_outputs;
 pub use site::{Site, serve};
-pub use sitemap::{Sitemap, read_sitemap};
-pub use starts::Start;
 pub use state::State;
-pub use summary::{Counts, Outcome, Summary, Tally};
-pub use warc::{Record, Warc, read_warc};
-pub use worker::{CrawlWorker, UNREAD};
+pub use summary::{Outcome, Summary};
+pub use worker::UNREAD;

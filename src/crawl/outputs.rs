@@ -59,6 +59,7 @@ impl Outputs {
 
     /// Writes only lines, to any output.
     #[must_use]
+    #[cfg(test)]
     pub fn lines_to(out: Box<dyn io::Write>) -> Self {
         Self { lines: Lines::new(out), warc: None }
     }

@@ -1,6 +1,13 @@
 //! The crawl worker on pages of the demo site, without a broker.
 
-use super::{CrawlOptions, CrawlWorker, Line, Outputs, Scope, Site, Tally, find, serve};
+use super::lines::Line;
+use super::links::find;
+use super::options::CLASS;
+use super::outputs::Outputs;
+use super::scope::Scope;
+use super::summary::Tally;
+use super::worker::CrawlWorker;
+use super::{CrawlOptions, Site, serve};
 use crate::domain::ids::{BlockId, Identity, JobId};
 use crate::protocol::worker::StartRun;
 use crate::sdk::{Abort, Client, FetchError, FetchErrorKind, FinishedBlock, Follow, Page, Request, RunContext, Spider, decode};
@@ -38,7 +45,7 @@ fn run(properties: BTreeMap<String, String>) -> RunContext {
     let order = StartRun {
         identity,
         job_id,
-        class_name: super::CLASS.into(),
+        class_name: CLASS.into(),
         arguments: None,
         properties,
         start_returned: true,

@@ -218,6 +218,7 @@ impl Record {
 ///
 /// # Errors
 /// It cannot be read.
+#[cfg(test)]
 pub fn read_warc(path: &Path) -> io::Result<Vec<Record>> {
     let gzip = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gz"));
     let mut all = Vec::new();

@@ -147,6 +147,7 @@ impl Frontier {
     /// ready once [`Self::stored`] is called.
     pub fn begin_push(&mut self, batch: &RequestBatch, site_of: impl Fn(usize) -> Option<SiteNo>) -> Admission {
         let mut out = Admission::default();
+        self.seen.read_ahead(batch.requests.iter().map(|request| request.id));
         // The open block of each site and priority, in the order in which the blocks were begun.
         let mut begun: Vec<(Kind, Vec<usize>)> = Vec::new();
         let mut places: HashMap<Kind, usize> = HashMap::new();

@@ -392,9 +392,9 @@ proptest! {
                 Step::Expire => { frontier.expire_deliveries(now.plus_ms(2_000)); }
                 Step::Crash => {
                     let rows: Vec<StoredBlock> = disk.blocks.values().map(|b| b.0.clone()).collect();
-                    let prints = disk.blocks.values().flat_map(|b| b.1.clone()).collect::<Vec<_>>();
-                    let settings = frontier.settings.clone();
-                    frontier = Frontier::restore(settings, false, &rows, prints.into_iter().collect());
+                    let mut seen = SeenSet::new();
+                    disk.blocks.values().flat_map(|b| b.1.iter()).for_each(|print| assert!(seen.insert(*print)));
+                    frontier = Frontier::restore(frontier.settings.clone(), false, &rows, seen);
                 }
             }
             let out: Vec<SiteNo> = frontier.leases().filter_map(|(seq, _)| frontier.site_of(seq)).collect();

@@ -131,7 +131,7 @@ mod tests {
         let table = [
             resource("/unstated").get(|| async { "x" }, |op| op),
             resource("/role").get(|| async { "x" }, |op| op.needs(Need::Read)),
-            resource("/public").get(|| async { "x" }, Operation::is_public),
+            resource("/public").get(|| async { "x" }, Operation::for_everybody),
         ];
         let app = init_service(actix_web::App::new().configure(|app| {
             crate::edge::route::register(&table, app, crate::edge::route::Part::Leader);

@@ -220,7 +220,7 @@ impl Operation {
     }
 
     /// Everybody may call it.
-    pub fn is_public(mut self) -> Self {
+    pub fn for_everybody(mut self) -> Self {
         self.access = Access::Public;
         self
     }

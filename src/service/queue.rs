@@ -112,7 +112,7 @@ impl Service {
             other => other?,
         };
         let (reply, answer) = reply();
-        run.start_returned(None, error, reply);
+        run.start_returned(error, reply);
         answer.wait().await
     }
 }

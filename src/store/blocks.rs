@@ -41,12 +41,6 @@ impl BlockState {
         }
     }
 
-    /// The state with this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Ready, Self::Success, Self::Failed, Self::Retry].into_iter().find(|state| state.name() == name)
-    }
-
     /// The stored number, from the seeds.
     pub(super) const fn number(self) -> i16 {
         match self {
@@ -438,7 +432,9 @@ fn load_seen(conn: &mut Conn, no: i64) -> Result<SeenSet, StoreError> {
         .load_iter::<Vec<u8>, DefaultLoadingMode>(conn)?;
     let mut seen = SeenSet::new();
     for row in rows {
-        for print in prints_in(&row?) {
+        let row = row?;
+        seen.read_ahead(prints_in(&row));
+        for print in prints_in(&row) {
             seen.insert(print);
         }
     }

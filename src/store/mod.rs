@@ -95,7 +95,7 @@ pub use candidate::{Leadership, Look, Seat, Tables};
 pub use error::StoreError;
 pub use gauge::StoreStats;
 use op::Probe;
-pub use op::{Barrier, ReadOp, Source, Tx, WriteOp};
+pub use op::{Barrier, ReadOp, WriteOp};
 
 use crate::domain::ids::BrokerId;
 use crate::domain::leader::Watch;

@@ -124,10 +124,6 @@ pub struct StoredResult {
     pub pack: Bytes,
     /// They match their checksum; results from before checksums were introduced have none.
     pub is_checked: bool,
-    /// It failed as a whole.
-    pub failed: bool,
-    /// Why the whole block could not be downloaded.
-    pub exception: Option<String>,
 }
 
 /// The results of a block are lost: it waits for a node again.
@@ -256,24 +252,23 @@ fn is_acked(conn: &mut Conn, key: i64) -> Result<bool, StoreError> {
 }
 
 fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -> Result<Option<Result<StoredResult, String>>, StoreError> {
-    type Row = (i16, Option<String>, Option<i32>, Option<i64>, Option<i64>, Option<i64>);
+    type Row = (Option<i32>, Option<i64>, Option<i64>, Option<i64>);
     let key = block_key(no, seq);
     let row = block::table
         .find(key)
         .filter(block::acked.eq(false))
-        .select((block::state, block::exception, block::segment, block::seg_offset, block::seg_length, block::seg_check))
+        .select((block::segment, block::seg_offset, block::seg_length, block::seg_check))
         .get_result::<Row>(conn)
         .optional()?;
-    let Some((state, exception, Some(segment), Some(offset), Some(length), check)) = row else { return Ok(None) };
+    let Some((Some(segment), Some(offset), Some(length), check)) = row else { return Ok(None) };
     let pack = match packs.read(Place { segment, offset, length, check: check.map(|check| check as u32) })? {
         Found::Whole(pack) => pack,
         Found::Damaged(why) => return Ok(Some(Err(why))),
     };
     let (raw_length, payload) =
         block_payload::table.find(key).select((block_payload::raw_length, block_payload::payload)).get_result::<(i64, Vec<u8>)>(conn)?;
-    let failed = BlockState::of(state)? == BlockState::Failed;
     let is_checked = check.is_some();
-    Ok(Some(Ok(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, is_checked, failed, exception })))
+    Ok(Some(Ok(StoredResult { seq, raw_length: raw_length as u32, payload: payload.into(), pack, is_checked })))
 }
 
 /// The work of each node for a run: succeeded and failed requests, and its last report.

@@ -293,8 +293,10 @@ fn cleaned_until(conn: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
 
 /// Ledger rows before this time may have been deleted; `None`: no row was.
 #[derive(Debug, Clone, Copy)]
+#[cfg(test)]
 pub struct LedgerCleanedUntil;
 
+#[cfg(test)]
 impl ReadOp for LedgerCleanedUntil {
     type Output = Option<Timestamp>;
 

@@ -21,7 +21,7 @@ pub use input::{apply, arguments_of, check_trigger, job_from};
 pub use loaded::Loaded;
 pub use message::{
     AskNext, Backfill, Change, Due, Invalidate, JobChange, JobHandle, Passivate, Prepare, Redrive, RunLeft, RunOver, Trigger, TriggerBatch,
-    TriggerOrder, Triggered,
+    TriggerOrder,
 };
 pub use successors::flow_problem;
 

@@ -134,8 +134,6 @@ pub struct DescribeNode(pub Reply<NodeDescription>);
 /// The answer to [`DescribeNode`].
 #[derive(Debug, Clone)]
 pub struct NodeDescription {
-    /// The facts that the node reported.
-    pub facts: NodeFacts,
     /// The last load that the node reported.
     pub load: Option<NodeLoad>,
     /// Blocks that the node holds.

@@ -257,7 +257,6 @@ impl Handler<DescribeNode> for NodeActor {
     fn handle(&mut self, DescribeNode(reply): DescribeNode, _: &mut Self::Context) {
         self.guard.message("node.describe");
         reply.send(Ok(NodeDescription {
-            facts: self.facts.clone(),
             load: self.load,
             holding: self.held.len() as u32,
             programs: self.context.fleet.programs(self.id()),

@@ -167,8 +167,6 @@ pub enum WorkerNews {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct StartReturned {
-    /// The reporting worker.
-    pub worker: Option<WorkerId>,
     /// The error that prevents the run from continuing.
     pub error: Option<String>,
     /// Answered when this is stored.
@@ -371,8 +369,8 @@ impl RunHandle {
         self.0.tell(WorkerNews::Gone(worker));
     }
     /// See [`StartReturned`].
-    pub fn start_returned(&self, worker: Option<WorkerId>, error: Option<String>, reply: Reply<()>) {
-        self.0.tell(StartReturned { worker, error, reply });
+    pub fn start_returned(&self, error: Option<String>, reply: Reply<()>) {
+        self.0.tell(StartReturned { error, reply });
     }
     /// See [`Stop`].
     #[must_use]

@@ -23,9 +23,9 @@ mod turns;
 mod workers;
 
 pub use message::{
-    BlockPlace, CheckQueue, Delivered, DeliveredBlock, DescribeRun, DescribeSites, Discard, EndPolls, Grant, HandOver, LocateBlock,
-    NodeHolds, NodeLost, NodeNews, Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SetPaused, SiteFreed, SiteHeld,
-    StartReturned, Stop, Undelivered, Withdraw, WorkerNews,
+    BlockPlace, CheckQueue, Delivered, DeliveredBlock, DescribeRun, Discard, EndPolls, Grant, HandOver, NodeHolds, NodeLost, NodeNews,
+    Poll, Push, ReannounceRun, Report, Requeue, RunDescription, RunHandle, SetPaused, StartReturned, Stop, Undelivered, Withdraw,
+    WorkerNews,
 };
 
 pub use requests::text_of;

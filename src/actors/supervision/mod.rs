@@ -210,12 +210,6 @@ impl<A: Actor> Link<A> {
         self.stats.told();
         self.addr.do_send(message);
     }
-
-    /// Monitoring data of the actor.
-    #[must_use]
-    pub fn stats(&self) -> &Arc<Stats> {
-        &self.stats
-    }
 }
 
 impl<A: Actor> std::fmt::Debug for Link<A> {

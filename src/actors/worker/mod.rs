@@ -8,9 +8,8 @@ mod message;
 mod tasks;
 
 pub use check::check_reports;
-pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
 
-pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
+pub use control::kicked;
 pub(crate) use control::{check_classes, check_facts};
 pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
 
@@ -257,7 +256,7 @@ impl Handler<Said> for WorkerActor {
                 self.watch_classes(Watching { class_names, runs, tasks, facts: worker }, reply, ctx);
             }
             FromWorker::StartReturned { identity, error } => match self.context.addresses.runs.get(identity) {
-                Some(run) => run.start_returned(Some(self.id), error, reply),
+                Some(run) => run.start_returned(error, reply),
                 None => reply.send(Err(Problem::not_found(format!("run {identity} is not active")).at("identity"))),
             },
         }

@@ -64,7 +64,7 @@ static FILES: [File; 23] = files![
 pub fn routes() -> Vec<Resource> {
     vec![resource("/portal/{file}").text("file", "The name of a file of the portal: `main.js`.").get(file, |op| {
         op.named("readPortalFile")
-            .is_public()
+            .for_everybody()
             .says("A file of the pages at `/`: a script, the style, the icon. They contain no data of the broker, so no token is needed.")
             .answers_as(200, "text/javascript", "The file.")
             .or_as("text/css")

@@ -1,6 +1,7 @@
 //! The queue, the transactions, and what happens when something goes wrong.
 
 use super::*;
+use crate::store::op::{Source, Tx};
 use crate::store::schema::meta;
 use diesel::prelude::*;
 

@@ -39,17 +39,21 @@ impl Browser {
     pub async fn start() -> Self {
         let profile = tempfile::tempdir().expect("a folder");
         let mut driver = Command::new("chromedriver");
-        driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // With port 0 it takes one that is free for IPv4, and ends if another program has the same one for IPv6.
+        driver.arg(format!("--port={}", super::free_port())).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = driver.spawn().unwrap_or_else(|error| {
             panic!("chromedriver does not start ({error}): apt-get install chromium chromium-driver, as tests/run.sh does")
         });
         let out = BufReader::new(child.stdout.take().expect("piped"));
         let driver = Process(child);
+        let mut said = String::new();
         let port = out.lines().map_while(Result::ok).find_map(|line| {
+            said.push_str(&line);
+            said.push('\n');
             let rest = line.split_once("started successfully on port ")?.1;
             Some(rest.trim_end_matches('.').to_owned())
         });
-        let url = format!("http://127.0.0.1:{}", port.expect("chromedriver says its port"));
+        let url = format!("http://127.0.0.1:{}", port.unwrap_or_else(|| panic!("chromedriver does not listen: {said}")));
         let client = super::api::Api::new(&url).into_client();
         let flags = [
             "--headless=new",
