@@ -15,8 +15,8 @@ use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use std::collections::HashMap;
 
-/// Stores a new job, and the start of its plan. [`StoreError::Conflict`] contains `id` or `name` if another job has it, or a text
-/// for [`super::FlowFault`].
+/// Stores a new job, and the start of its plan. `StoreError::Conflict` contains `id` or `name` if another job has it, or a text
+/// for `FlowFault`.
 #[derive(Debug, Clone)]
 pub struct InsertJob {
     /// The job; `create_by` is the caller.

@@ -115,7 +115,7 @@ const ALONE_MS: u64 = 5_000;
 pub struct StoreConfig {
     /// The SQLite file. Results are in the folder `<file>-results` beside it.
     pub database: PathBuf,
-    /// Maximum number of waiting writes; further ones fail with [`StoreError::Busy`].
+    /// Maximum number of waiting writes; further ones fail with `StoreError::Busy`.
     pub write_queue: usize,
     /// Number of reader threads.
     pub readers: usize,
