@@ -148,30 +148,35 @@ fn is_canonical_host(host: &str) -> bool {
     host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.to_string() == host)
 }
 
-fn is_canonical_path(path: &[u8]) -> bool {
-    let mut before = 0;
-    let mut in_query = false;
-    for (i, &byte) in path.iter().enumerate() {
-        let stands = match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => true,
-            b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' => true,
-            // A segment that begins with a dot, or that hides one, may be a dot segment that parsing removes.
-            b'.' => in_query || before != b'/',
-            b'%' => escape_stands(&path[i..]),
-            // Parsing percent-encodes quotes in a query, but not in a path.
-            b'\'' => !in_query,
-            b'?' => {
-                in_query = true;
-                true
-            }
-            _ => false,
-        };
-        if !stands {
-            return false;
-        }
-        before = byte;
+/// The bytes that stand for themselves everywhere in a path and a query.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let bytes = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~!$&()*+,;=:@/";
+    let mut i = 0;
+    while i < bytes.len() {
+        plain[bytes[i] as usize] = true;
+        i += 1;
     }
-    true
+    plain
+};
+
+fn is_canonical_path(path: &[u8]) -> bool {
+    let mut in_query = false;
+    path.iter().enumerate().all(|(i, &byte)| {
+        PLAIN[usize::from(byte)]
+            || match byte {
+                // A segment that begins with a dot, or that hides one, may be a dot segment that parsing removes.
+                b'.' => in_query || i == 0 || path[i - 1] != b'/',
+                b'%' => escape_stands(&path[i..]),
+                // Parsing percent-encodes quotes in a query, but not in a path.
+                b'\'' => !in_query,
+                b'?' => {
+                    in_query = true;
+                    true
+                }
+                _ => false,
+            }
+    })
 }
 
 #[cfg(feature = "broker")]

@@ -5,9 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum length in segments of a repeated sequence.
 const MOST_ROW: usize = 8;
-/// Segments of a path that are kept without an allocation.
-const FEW: usize = 24;
-
 /// The properties of a URL that the guards check. Computed once, when a request arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shape {
@@ -50,31 +47,24 @@ impl Guards {
     }
 }
 
-/// The path of a URL, from its first slash.
+/// The path of a canonical URL, from its first slash.
 fn path_of(url: &str) -> &str {
     let rest = &url[authority_of(url)..];
-    let end = rest.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(rest.len());
-    rest[..end].bytes().position(|byte| byte == b'/').map_or("", |slash| &rest[slash..end])
+    let end = memchr::memchr2(b'?', b'#', rest.as_bytes()).unwrap_or(rest.len());
+    memchr::memchr(b'/', &rest.as_bytes()[..end]).map_or("", |slash| &rest[slash..end])
 }
 
-/// How often the most repeated sequence of segments follows itself. Every request of a push is checked, so ordinary paths need no
-/// allocation.
+/// How often the most repeated sequence of segments follows itself.
 fn repetitions(path: &str) -> u32 {
-    let mut few: [&[u8]; FEW] = [&[]; FEW];
-    let mut many = Vec::new();
-    let mut count = 0;
-    for segment in path.as_bytes().split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
-        if count == FEW {
-            many.extend_from_slice(&few);
-        }
-        if count < FEW {
-            few[count] = segment
-        } else {
-            many.push(segment)
-        }
-        count += 1;
-    }
-    most_repeated(if many.is_empty() { &few[..count] } else { &many })
+    let segments = || path.as_bytes().split(|byte| *byte == b'/').filter(|segment| !segment.is_empty());
+    // Every request of a push is checked. Most paths do not even contain a segment twice.
+    let mut last: [&[u8]; MOST_ROW] = [&[]; MOST_ROW];
+    let is_repeated = segments().enumerate().any(|(i, segment)| {
+        let is_known = last.contains(&segment);
+        last[i % MOST_ROW] = segment;
+        is_known
+    });
+    if is_repeated { most_repeated(&segments().collect::<Vec<_>>()) } else { 1 }
 }
 
 fn most_repeated(segments: &[&[u8]]) -> u32 {

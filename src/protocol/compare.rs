@@ -1,5 +1,6 @@
 //! The ids of requests in a run with its own rules for comparing URLs.
 
+use super::borrowed::Text;
 use super::push::{canonical_url, print_of};
 use crate::domain::canonical::Canonicalisation;
 use crate::domain::request::RequestBatch;
@@ -13,11 +14,11 @@ struct Compared<'a> {
     #[serde(borrow)]
     url: Cow<'a, str>,
     #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
+    method: Option<Text<'a>>,
     #[serde(borrow, default)]
-    body: Option<Cow<'a, str>>,
+    body: Option<Text<'a>>,
     #[serde(borrow, default)]
-    key: Option<Cow<'a, str>>,
+    key: Option<Text<'a>>,
     #[serde(default)]
     dont_filter: Option<bool>,
 }

@@ -4,6 +4,7 @@
 pub mod alerts;
 pub mod api;
 pub mod application;
+mod borrowed;
 #[cfg(feature = "broker")]
 pub mod brokers;
 pub mod compare;

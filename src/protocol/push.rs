@@ -1,5 +1,6 @@
 //! Requests that are pushed into a run: their format, parsing and checks.
 
+use super::borrowed::{CheckedHeaders, Text};
 use super::problem::Problem;
 use super::unknown::unread;
 use crate::domain::fingerprint::{Fingerprint, canonical, is_canonical, normalized};
@@ -104,27 +105,27 @@ struct Checked<'a> {
     #[serde(borrow)]
     url: Cow<'a, str>,
     #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
+    method: Option<Text<'a>>,
     #[serde(borrow, default)]
-    headers: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    headers: Option<CheckedHeaders<'a>>,
     #[serde(borrow, default)]
-    body: Option<Cow<'a, str>>,
+    body: Option<Text<'a>>,
     #[serde(default)]
     depth: Option<u32>,
     #[serde(default)]
     priority: Option<i64>,
     #[serde(borrow, default)]
-    key: Option<Cow<'a, str>>,
+    key: Option<Text<'a>>,
     #[serde(default)]
     dont_filter: Option<bool>,
     #[serde(default)]
     #[expect(dead_code, reason = "checked to be true or false")]
     idempotent: Option<bool>,
     #[serde(borrow, default)]
-    proxy: Option<Cow<'a, str>>,
+    proxy: Option<Text<'a>>,
     #[serde(borrow, default)]
     #[expect(dead_code, reason = "checked to be text")]
-    encoding: Option<Cow<'a, str>>,
+    encoding: Option<Text<'a>>,
     #[serde(borrow, default)]
     request_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -314,12 +315,8 @@ fn check<'a>(text: &'a str, origins: &mut Origins) -> Result<(Checked<'a>, Finge
     if method.is_empty() || method.len() > 20 || !method.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
         return Err(Problem::invalid("method", "must be a word of at most 20 letters"));
     }
-    for (name, value) in checked.headers.iter().flatten() {
-        let good_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
-        let good_value = !value.bytes().any(|b| b == b'\r' || b == b'\n' || b == 0);
-        if !good_name || !good_value {
-            return Err(Problem::invalid(format!("headers.{name}"), "not a valid header"));
-        }
+    if let Some(name) = checked.headers.as_ref().and_then(|headers| headers.invalid.as_deref()) {
+        return Err(Problem::invalid(format!("headers.{name}"), "not a valid header"));
     }
     if checked.priority.is_some_and(|priority| priority.unsigned_abs() > MOST_PRIORITY as u64) {
         return Err(Problem::invalid("priority", format!("must be a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}")));

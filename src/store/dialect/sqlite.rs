@@ -50,8 +50,9 @@ pub(in crate::store) fn writer(path: &Path) -> Result<Conn, StoreError> {
     Ok(conn)
 }
 
-/// Minimum and maximum number of log pages after which the log is checkpointed.
-const LOG_PAGES: std::ops::RangeInclusive<i64> = 512..=4096;
+/// Minimum and maximum number of log pages after which the log is checkpointed. A busy queue writes five or six pages per commit: with
+/// 512 pages, more than one commit in a hundred waited for a checkpoint.
+const LOG_PAGES: std::ops::RangeInclusive<i64> = 2048..=4096;
 /// Readers can prevent the log from restarting; if it is longer than the limit by this factor, the writer waits for them.
 const LOG_TOO_LONG: i64 = 4;
 
