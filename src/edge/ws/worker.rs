@@ -3,8 +3,9 @@
 use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
-use crate::domain::ids::WorkerId;
+use crate::domain::ids::{PeerId, WorkerId};
 use crate::edge::Edge;
+use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
@@ -31,12 +32,12 @@ struct WorkerSession {
 pub(super) fn open(
     edge: &Edge,
     id: WorkerId,
-    by: Option<String>,
+    caller: Caller,
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let ends = Ends::of(edge, by.as_deref(), request, stream);
-    let session = WorkerSession { service: edge.service.clone(), id, by, number: 0, ends, has_left: false, stats: None };
+    let ends = Ends::of(edge, &caller, PeerId::Worker(id), request, stream);
+    let session = WorkerSession { service: edge.service.clone(), id, by: caller.name, number: 0, ends, has_left: false, stats: None };
     session::open(session, request)
 }
 
