@@ -130,16 +130,6 @@ fn token(request: &HttpRequest) -> Option<&str> {
     })
 }
 
-/// The caller that the route admitted, if it has this permission.
-///
-/// # Errors
-/// It does not have it.
-pub fn allow(_: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
-    let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Problem::unauthorized)?;
-    caller.must(need)?;
-    Ok(caller)
-}
-
 /// Checks the token of a caller, for the routes.
 ///
 /// # Errors
@@ -151,7 +141,7 @@ pub(super) fn admit(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Ca
 /// Checks a peer that opens a socket: its token may also be in the URL, or be proven by `sign`.
 ///
 /// # Errors
-/// Same as [`allow`].
+/// Same as [`admit`].
 pub fn allow_peer(
     edge: &Edge,
     request: &HttpRequest,
