@@ -7,7 +7,7 @@ mod control;
 mod message;
 mod tasks;
 
-pub use check::check_reports;
+pub use check::{JudgedReports, check_reports, judge_reports, read_reports};
 pub use tasks::{AnnounceHand, CancelTask, Hold, Holds, LetGo, LookUp, Reported, Settled};
 
 pub use control::{Control, DescribeWorker, WorkerDescription, kicked};
@@ -125,7 +125,12 @@ impl WorkerActor {
 
     fn welcome(&mut self) {
         let times = self.context.times;
-        self.send(ToWorker::Welcome { worker_id: self.id, heartbeat: times.worker_heartbeat, offline: times.worker_offline });
+        self.send(ToWorker::Welcome {
+            worker_id: self.id,
+            heartbeat: times.worker_heartbeat,
+            offline: times.worker_offline,
+            separate_reports: true,
+        });
     }
 
     fn watch_life(&mut self, ctx: &mut Context<Self>) {

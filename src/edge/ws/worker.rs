@@ -3,6 +3,7 @@
 use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
+use crate::actors::worker::{JudgedReports, judge_reports, read_reports};
 use crate::domain::ids::{PeerId, WorkerId};
 use crate::edge::Edge;
 use crate::edge::auth::Caller;
@@ -41,6 +42,14 @@ pub(super) fn open(
     session::open(session, request)
 }
 
+/// The reports to process. Answers the invalid ones.
+fn accepted(judged: JudgedReports, ctx: &mut WebsocketContext<WorkerSession>) -> FromWorker {
+    if let Some(problem) = judged.problem {
+        ctx.text(frame::text(&ToWorker::Error(problem)));
+    }
+    FromWorker::Reports(judged.reports)
+}
+
 impl Peer for WorkerSession {
     fn ends(&mut self) -> &mut Ends {
         &mut self.ends
@@ -52,8 +61,12 @@ impl Peer for WorkerSession {
             stats.handled();
         }
         let message = match frame::read::<FromWorker>(text) {
+            Ok(FromWorker::Reports(reports)) => accepted(judge_reports(reports), ctx),
             Ok(message) => message,
-            Err(problem) => return ctx.text(frame::text(&ToWorker::Error(problem))),
+            Err(problem) => match read_reports(text) {
+                Some(judged) => accepted(judged, ctx),
+                None => return ctx.text(frame::text(&ToWorker::Error(problem))),
+            },
         };
         let Some(worker) = self.service.worker_handle(self.id) else {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is restarting; retry later"))));
