@@ -133,7 +133,7 @@ def test_a_report_that_the_broker_refuses_holds_up_no_other(broker: Broker, work
     assert result_of(broker, right).state == "success"
     run = result_of(broker, wrong)
     assert run.state == "failed"
-    assert "the broker refuses the report of the task" in (run.reason or "")
+    assert "the broker refused the worker's last report" in (run.reason or "")
 
 
 def test_many_lines_arrive_in_their_order(broker: Broker, worker: Program) -> None:

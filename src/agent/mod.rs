@@ -60,6 +60,10 @@ use tokio::time::Instant;
 /// this mean that the broker miscounts.
 const MOST_WAITING: u32 = 3;
 
+/// Longest wait between tries while the broker rejects the token of an agent that was connected: rejected tokens count against the address
+/// that they come from.
+const MOST_REFUSED_WAIT: Duration = Duration::from_secs(30);
+
 /// Number of different reasons for a lost connection that are logged before the next success.
 const MOST_TOLD: usize = 8;
 
@@ -101,10 +105,10 @@ pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
 /// Runs an agent in the current actix system until `stop` resolves. Then it accepts no more blocks, waits a few seconds for the reports
 /// of current ones, and closes the socket.
 ///
-/// It retries an unreachable broker forever.
+/// It retries an unreachable broker forever, and one that rejects the token after this agent was connected with it.
 ///
 /// # Errors
-/// The broker rejects the token, or the node's id cannot be stored.
+/// The broker rejects the token at the start, or the node's id cannot be stored.
 pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
     let seat = node_id::resolve(&config)?;
     let _ports = port::keep_free(&config.broker);
@@ -155,10 +159,13 @@ impl Agent {
         let brokers = &self.config.broker;
         let patience = if brokers.are_several() { socket::BRIEF_CONNECT_TIMEOUT } else { socket::CONNECT_TIMEOUT };
         let mut backoff = Backoff::new(self.config.waits.reconnect, self.config.waits.reconnect_most);
+        let mut refused_backoff = Backoff::new(self.config.waits.reconnect, MOST_REFUSED_WAIT);
+        let mut was_connected = false;
         // Log each reason once, not at each retry.
         let mut told: Vec<String> = Vec::new();
         loop {
             let (number, broker) = brokers.current();
+            let mut is_refused = false;
             let address = socket::address(&self.config, broker, (self.node_id, self.instance), &machine);
             let opened = tokio::select! {
                 opened = Socket::open(client, &address, patience) => opened,
@@ -173,7 +180,9 @@ impl Agent {
                     }
                     End::Lost(why, was_welcome) => {
                         if was_welcome {
+                            was_connected = true;
                             backoff.reset();
+                            refused_backoff.reset();
                             told.clear();
                         }
                         if is_news(&mut told, &why) {
@@ -181,6 +190,14 @@ impl Agent {
                         }
                     }
                 },
+                // The token was right before: it may come back to the token file, and the work here goes on until then.
+                Err(OpenError::Refused(401)) if was_connected => {
+                    let why = "status 401: the broker does not have this agent's token any more";
+                    if is_news(&mut told, why) {
+                        log::warn!("broker rejects the token, retrying broker={broker} node_id={} reason={why}", self.node_id);
+                    }
+                    is_refused = true;
+                }
                 Err(OpenError::Refused(status)) => {
                     return Err(AgentError::Refused { broker: broker.to_string(), status, has_token: self.config.token.is_some() });
                 }
@@ -191,6 +208,7 @@ impl Agent {
                 }
             }
             // Another broker may lead; wait only after all were tried.
+            let backoff = if is_refused { &mut refused_backoff } else { &mut backoff };
             let wait = if brokers.leave(number) { backoff.next_wait() } else { Duration::ZERO };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 /// Minimum characters of a token that is used on loopback only. The seeds' own example has four.
 const LEAST_LOCAL: usize = 4;
@@ -113,6 +114,7 @@ struct Source {
 pub struct Tokens {
     source: Arc<Source>,
     entries: Arc<RwLock<Arc<Vec<Entry>>>>,
+    reloads: watch::Sender<()>,
     /// Reject a `sign` without a time.
     pub needs_sign_time: bool,
 }
@@ -141,7 +143,7 @@ impl Tokens {
     pub fn read(texts: Vec<String>, file: Option<PathBuf>) -> Result<Self, String> {
         let source = Source { texts, file };
         let entries = source.read()?;
-        Ok(Self { source: Arc::new(source), entries: Arc::new(RwLock::new(Arc::new(entries))), needs_sign_time: false })
+        Ok(Self { source: Arc::new(source), entries: Arc::new(RwLock::new(Arc::new(entries))), ..Self::default() })
     }
 
     /// The token file.
@@ -158,7 +160,25 @@ impl Tokens {
         let entries = self.source.read()?;
         check_length(&entries, least)?;
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
+        // After the new tokens are in place: whoever is notified must find them.
+        self.reloads.send_replace(());
         Ok(())
+    }
+
+    /// Completes when `is_enough` is no longer true for the role of this token; the role is `None` if the broker does not have the token
+    /// any more. Checks at once and after each reload, so a reload that happens between the check of a caller and this call is not missed.
+    pub async fn withdrawn(&self, key: TokenKey, is_enough: impl Fn(Role) -> bool) -> Option<Role> {
+        let mut reloads = self.reloads.subscribe();
+        loop {
+            let role = self.entries().iter().find(|entry| entry.key == key).map(|entry| entry.role);
+            if !role.is_some_and(&is_enough) {
+                return role;
+            }
+            if reloads.changed().await.is_err() {
+                // The sender is a part of `self`, so this cannot happen.
+                return std::future::pending().await;
+            }
+        }
     }
 
     /// Checks the minimum length of each token.

@@ -113,3 +113,28 @@ fn a_sign_is_bound_to_its_node_its_role_and_its_time() {
     assert_eq!(judge(&tokens, node, &sign("1234", node), None), "Timeless");
     assert_eq!(judge(&tokens, node, &sign_at("1234", node, now), Some(now.0)), "agent");
 }
+
+#[tokio::test]
+async fn a_reload_withdraws_tokens_also_from_callers_that_it_overtakes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tokens");
+    let write = |text: &str| std::fs::write(&path, text).expect("a file");
+    write("admin:the-boss\nworker:changes\nworker:stays\nagent:removed\n");
+    let tokens = Tokens::read(Vec::new(), Some(path.clone())).expect("tokens");
+    let key = |token: &str| tokens.find(token).expect("a token").key;
+    let withdrawn = |token: &str| {
+        let (tokens, key) = (tokens.clone(), key(token));
+        tokio::spawn(async move { tokens.withdrawn(key, |role| role != Role::ReadOnly).await })
+    };
+    let (changes, stays, removed, late) = (withdrawn("changes"), withdrawn("stays"), withdrawn("removed"), key("removed"));
+    tokio::task::yield_now().await;
+    write("admin:the-boss\nreadonly:changes\nworker:stays\n");
+    tokens.reload(4).expect("a good file");
+    assert_eq!((changes.await.expect("no panic"), removed.await.expect("no panic")), (Some(Role::ReadOnly), None));
+    // Checked before the reload, and only now about to wait.
+    assert_eq!(tokens.withdrawn(late, |_| true).await, None);
+    tokens.reload(4).expect("a good file");
+    tokio::task::yield_now().await;
+    assert!(!stays.is_finished(), "another reload changes nothing for it");
+    stays.abort();
+}

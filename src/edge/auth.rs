@@ -2,7 +2,7 @@
 
 use super::Edge;
 use super::error::Failure;
-use crate::config::tokens::{Granted, Role, Signed, TokenKey, Verdict};
+use crate::config::tokens::{Granted, Role, Signed, TokenKey, Tokens, Verdict};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use actix_web::dev::Payload;
@@ -44,6 +44,8 @@ pub struct Caller {
     role: Option<Role>,
     /// The key of the token; `None` for an admin, who may act for everybody.
     pub token: Option<TokenKey>,
+    /// The token that was checked, and the permission that it was checked for.
+    checked: Option<(TokenKey, Need)>,
 }
 
 impl Caller {
@@ -65,14 +67,44 @@ impl Caller {
     /// It does not have it.
     pub fn must(&self, need: Need) -> Result<(), Problem> {
         match self.role.filter(|role| !need.met_by(*role)) {
-            Some(role) => Err(Problem::forbidden(format!("a token of role {} may not do that", role.name()))),
+            Some(role) => Err(role_lacks(role)),
             None => Ok(()),
         }
     }
 
-    fn of(role: Role, granted: Granted) -> Self {
-        Self { name: Some(role.name().to_owned()), role: Some(role), token: (granted.role != Role::Admin).then_some(granted.key) }
+    /// Completes when a reload of the tokens withdraws the caller's token: it is gone, or its role no longer has the permission that the
+    /// route requires. Returns the problem that a new call with this token would get.
+    pub fn withdrawn(&self, tokens: &Tokens) -> impl Future<Output = Problem> + use<> {
+        let (tokens, checked) = (tokens.clone(), self.checked);
+        async move {
+            let Some((key, need)) = checked else { return std::future::pending().await };
+            match tokens.withdrawn(key, |role| need.met_by(role)).await {
+                Some(role) => role_lacks(role),
+                None => Problem::unknown_token(),
+            }
+        }
     }
+
+    /// Waits for `work`, but only as long as the caller's token is valid.
+    ///
+    /// # Errors
+    /// Those of `work`, or the token was withdrawn.
+    pub async fn while_admitted<T>(&self, tokens: &Tokens, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+        tokio::select! {
+            biased;
+            problem = self.withdrawn(tokens) => Err(problem),
+            done = work => done,
+        }
+    }
+
+    fn of(role: Role, granted: Granted, need: Need) -> Self {
+        let token = (granted.role != Role::Admin).then_some(granted.key);
+        Self { name: Some(role.name().to_owned()), role: Some(role), token, checked: Some((granted.key, need)) }
+    }
+}
+
+fn role_lacks(role: Role) -> Problem {
+    Problem::forbidden(format!("a token of role {} may not do that", role.name()))
 }
 
 /// The caller that the route admitted.
@@ -98,16 +130,6 @@ fn token(request: &HttpRequest) -> Option<&str> {
     })
 }
 
-/// The caller that the route admitted, if it has this permission.
-///
-/// # Errors
-/// It does not have it.
-pub fn allow(_: &Edge, request: &HttpRequest, need: Need) -> Result<Caller, Failure> {
-    let caller = request.extensions().get::<Caller>().cloned().ok_or_else(Problem::unauthorized)?;
-    caller.must(need)?;
-    Ok(caller)
-}
-
 /// Checks the token of a caller, for the routes.
 ///
 /// # Errors
@@ -119,7 +141,7 @@ pub(super) fn admit(edge: &Edge, request: &HttpRequest, need: Need) -> Result<Ca
 /// Checks a peer that opens a socket: its token may also be in the URL, or be proven by `sign`.
 ///
 /// # Errors
-/// Same as [`allow`].
+/// Same as [`admit`].
 pub fn allow_peer(
     edge: &Edge,
     request: &HttpRequest,
@@ -167,9 +189,9 @@ fn judge(edge: &Edge, request: &HttpRequest, need: Need, token: Option<&str>, si
     };
     edge.guard.judge(from, granted.map(|granted| granted.key))?;
     match granted {
-        Some(granted) if is_signed => Ok(Caller::of(Role::Agent, granted)),
+        Some(granted) if is_signed => Ok(Caller::of(Role::Agent, granted, need)),
         Some(granted) => {
-            let caller = Caller::of(granted.role, granted);
+            let caller = Caller::of(granted.role, granted, need);
             caller.must(need)?;
             Ok(caller)
         }

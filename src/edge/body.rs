@@ -49,7 +49,7 @@ fn edge_of(request: &HttpRequest) -> Result<&Edge, Failure> {
     request.app_data::<web::Data<Edge>>().map(|edge| &***edge).ok_or_else(|| Problem::internal().into())
 }
 
-/// An empty charge in the caller's share of the budget. Call it after [`super::auth::allow`].
+/// An empty charge in the caller's share of the budget. Call it after the access check.
 pub fn nothing_held(budget: &Budget, request: &HttpRequest) -> Charge {
     let extensions = request.extensions();
     let name = extensions.get::<Caller>().and_then(|caller| caller.name.as_deref());
@@ -106,7 +106,7 @@ impl<'r> Pieces<'r> {
     }
 }
 
-/// Reads a body and undoes its `Content-Encoding`. Call it after [`super::auth::allow`].
+/// Reads a body and undoes its `Content-Encoding`. Call it after the access check.
 ///
 /// # Errors
 /// The body is over the limit before or after unpacking, too slow, cut short, damaged, or in an unknown encoding; or the memory budget is

@@ -21,6 +21,9 @@ pub enum ToWorker {
         heartbeat: u64,
         /// Milliseconds of silence after which the worker counts as lost.
         offline: u64,
+        /// An invalid report does not affect the others of its message. Older brokers reject the whole message.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        separate_reports: bool,
     },
     /// The watched class names from now on.
     Watching {
@@ -148,7 +151,7 @@ pub enum FromWorker {
         #[serde(default, deserialize_with = "super::object::object")]
         worker: WorkerFacts,
     },
-    /// Reports of tasks. Final ones are repeated after a reconnect, until they are acknowledged.
+    /// Reports of tasks, each judged alone. Final ones are repeated after a reconnect, until they are acknowledged.
     Reports(Vec<TaskReport>),
     /// The first requests of a run were pushed, or could not be.
     StartReturned {

@@ -27,6 +27,9 @@ const OFFLINE: Duration = Duration::from_secs(15);
 const BRIEF_HANDSHAKE: Duration = Duration::from_secs(5);
 /// The longest pause before a reconnect.
 const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// The same while the broker rejects the token of a worker that was connected: rejected tokens count against the address that they come
+/// from.
+const MOST_REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The worker's identity and its connection to the other modules.
 pub(crate) struct Session {
@@ -46,30 +49,41 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Keeps a connection until the worker leaves.
+    /// Keeps a connection until the worker leaves. A token that was right before is tried again: it may come back to the token file.
     ///
     /// # Errors
     /// The broker rejects this worker.
     pub(crate) async fn keep(&self) -> Result<(), Error> {
         let mut backoff = Backoff::new(Duration::from_millis(100), MOST_PAUSE);
-        let mut told = false;
+        let mut refused_backoff = Backoff::new(Duration::from_millis(100), MOST_REFUSED_PAUSE);
+        let (mut told, mut told_refused, mut was_connected) = (false, false, false);
         loop {
             let began = Instant::now();
             let brokers = self.client.brokers();
             let (number, broker) = brokers.current();
-            match self.connect(broker, &mut told).await {
+            let mut is_refused = false;
+            match self.connect(broker, &mut told, &mut was_connected).await {
                 Ok(()) => return Ok(()),
                 Err(Lost::Network(reason)) => {
                     if !std::mem::replace(&mut told, true) {
                         log::warn!("connection lost, reconnecting: {reason}");
                     }
                 }
+                Err(Lost::Refused(Error::Refused(problem))) if was_connected && problem.status == 401 => {
+                    if !std::mem::replace(&mut told_refused, true) {
+                        log::warn!("broker rejects the token, retrying: {}", problem.detail);
+                    }
+                    is_refused = true;
+                }
                 Err(Lost::Refused(error)) => return Err(error),
             }
             if began.elapsed() > OFFLINE {
                 backoff.reset();
+                refused_backoff.reset();
+                told_refused = false;
             }
             // Another broker may lead; wait only after all were tried.
+            let backoff = if is_refused { &mut refused_backoff } else { &mut backoff };
             let pause = if brokers.leave(number) { backoff.pause(None) } else { Duration::ZERO };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -78,7 +92,7 @@ impl Session {
         }
     }
 
-    async fn connect(&self, broker: &url::Url, told: &mut bool) -> Result<(), Lost> {
+    async fn connect(&self, broker: &url::Url, told: &mut bool, was_connected: &mut bool) -> Result<(), Lost> {
         let name: String = url::form_urlencoded::byte_serialize(self.name.as_bytes()).collect();
         let request = self.client.socket(broker, &format!("/worker?workerid={}&name={name}", self.worker));
         let began = Instant::now();
@@ -87,6 +101,7 @@ impl Session {
         let (_, socket) = connected.map_err(|_| Lost::Network("no response to the handshake".to_owned()))??;
         let mut socket = socket.into_map_codec(Checked);
         *told = false;
+        *was_connected = true;
         let in_hand = self.tasks.connected(began);
         let mut is_closed = self.tasks.is_closed();
         send(&mut socket, [self.watch(in_hand, is_closed)], OFFLINE).await?;

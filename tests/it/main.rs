@@ -73,6 +73,7 @@ mod tls;
 mod tokens;
 mod turns;
 mod waiting;
+mod withdrawn;
 mod worker_jobs;
 mod workers;
 mod workflow;

@@ -283,6 +283,63 @@ fn a_run_is_stopped_whether_its_worker_listens_or_not() {
 }
 
 #[test]
+fn a_bad_report_does_not_block_the_others_of_its_message() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let retry = json!({ "policies": { "retry": { "limit": 3, "delay": 600_000 } } });
+        let job = job(&api, "j", json!({ "handler": "h" }), retry).await;
+        let mut worker = Raw::watch(&api, &id(), &["h"], json!({ "slots": 4 }), json!([])).await;
+        let mut orders = Vec::new();
+        for _ in 0..4 {
+            let run = api.trigger(&job).await;
+            let order = worker.order().await;
+            assert_eq!(order["identity"], run.as_str());
+            orders.push(order);
+        }
+        let [good, too_long, wrong_type, at_work] = [0, 1, 2, 3].map(|i| &orders[i]);
+        let unknown = json!({ "identity": id(), "attempt": 1 });
+        worker.socket.say(
+            "reports",
+            &json!([
+                report(at_work, "running", json!({ "progress": "half" })),
+                report(too_long, "success", json!({ "result": "x".repeat(300_000) })),
+                report(wrong_type, "success", json!({ "nextAt": "tomorrow" })),
+                report(&unknown, "success", json!({})),
+                "no report",
+                report(good, "success", json!({ "result": 7 })),
+            ]),
+        );
+        let error = worker.socket.find_and_keep_others("error").await;
+        assert_eq!(error["field"], "[0].progress", "{error}");
+        let detail = error["detail"].as_str().expect("a text");
+        for order in [at_work, too_long, wrong_type] {
+            assert!(detail.contains(order["identity"].as_str().expect("an id")), "{detail}");
+        }
+        assert!(detail.contains("report [4]") && !detail.contains(good["identity"].as_str().expect("an id")), "{detail}");
+        let mut settled = HashMap::new();
+        while settled.len() < 4 {
+            for each in worker.socket.find("settled").await.as_array().expect("a list") {
+                settled.insert(each["identity"].as_str().expect("an id").to_owned(), each["refused"].is_string());
+            }
+        }
+        let is_refused = |of: &Value| settled[of["identity"].as_str().expect("an id")];
+        assert_eq!([good, too_long, wrong_type, &unknown].map(is_refused), [false, false, false, true]);
+        let state = async |order: &Value| api.state(order["identity"].as_str().expect("an id")).await;
+        let run = state(good).await;
+        assert_eq!((&run["state"], &run["result"]), (&json!("success"), &json!(7)));
+        for (order, field) in [(too_long, "`result`: must be at most 262144 bytes"), (wrong_type, "`nextAt`: ")] {
+            let run = state(order).await;
+            assert!(run["state"] == "failed" && run["attempt"] == 1, "it would fail again: {run}");
+            let reason = run["reason"].as_str().expect("a reason");
+            assert!(reason.contains("the broker refused the worker's last report") && reason.contains(field), "{reason}");
+        }
+        worker.report(at_work, "success", json!({}));
+        assert!(worker.settled().await["refused"].is_null());
+    });
+}
+
+#[test]
 fn what_takes_too_long_is_told_to_end_and_tried_again() {
     journey(async {
         let broker = Broker::start(&[], "");

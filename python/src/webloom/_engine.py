@@ -88,6 +88,8 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket: ClientConnection | None = None
         self._is_watching = False
+        self._was_connected = False
+        self._separate_reports = False
         self._draining_until: float | None = None
         self._broker = 0
         self._thread = threading.Thread(target=self._main, name="webloom-connection", daemon=True)
@@ -186,7 +188,8 @@ class Engine:
             detail = problem.get("detail") or problem.get("title") or ""
         except (ValueError, AttributeError):
             detail = ""
-        if status in (401, 403):
+        # A token that was right before may come back to the token file.
+        if status == 403 or (status == 401 and not self._was_connected):
             raise WorkerRejected(f"{address} answered {status}: {detail or 'no detail'}") from None
         log.warning("broker refused the connection broker=%s status=%s detail=%s", address, status, detail)
 
@@ -214,6 +217,8 @@ class Engine:
                     message = json.loads(text)
                     kind, value = message.get("t"), message.get("v")
                     if kind == "welcome":
+                        self._was_connected = True
+                        self._separate_reports = bool(value.get("separateReports"))
                         self._refusal = None
                         self._heartbeat_s, self._offline_s = value["heartbeat"] / 1000, value["offline"] / 1000
                         await self._send_watch(socket)
@@ -262,6 +267,8 @@ class Engine:
         elif kind == "error":
             value = value or {}
             log.error("broker refused a message detail=%s field=%s", value.get("detail"), value.get("field"))
+            if self._separate_reports:
+                return  # the other reports of the message count, and the refused ones are settled if they were the last of their tasks
             # The message is refused as a whole. From now on each last report goes alone, so that one does not hold up the others.
             self._refusal = str(value.get("detail") or value.get("title") or "no detail")
             for unsettled in self.unsettled.values():

@@ -7,7 +7,7 @@ mod control;
 mod message;
 mod tasks;
 
-pub use check::check_reports;
+pub use check::{JudgedReports, check_reports, judge_reports, read_reports};
 
 pub use control::kicked;
 pub(crate) use control::{check_classes, check_facts};
@@ -124,7 +124,12 @@ impl WorkerActor {
 
     fn welcome(&mut self) {
         let times = self.context.times;
-        self.send(ToWorker::Welcome { worker_id: self.id, heartbeat: times.worker_heartbeat, offline: times.worker_offline });
+        self.send(ToWorker::Welcome {
+            worker_id: self.id,
+            heartbeat: times.worker_heartbeat,
+            offline: times.worker_offline,
+            separate_reports: true,
+        });
     }
 
     fn watch_life(&mut self, ctx: &mut Context<Self>) {

@@ -3,7 +3,7 @@
 //! Only a report of the task, or a heartbeat that lists it, renews a lease. A heartbeat lists each order that arrived; the others
 //! are sent again.
 
-use super::{ANSWER_BYTES, WorkerActor, check_reports};
+use super::{ANSWER_BYTES, WorkerActor};
 use crate::actors::context::AtWork;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::session_sender::{Frame, SessionSender};
@@ -250,11 +250,8 @@ impl WorkerActor {
         }
     }
 
-    /// Reports over the socket: either all are accepted, or none.
+    /// Valid reports from the socket.
     pub(super) fn take_reports(&mut self, reports: Vec<TaskReport>, reply: Reply<()>, ctx: &mut Context<Self>) {
-        if let Err(problem) = check_reports(&reports) {
-            return reply.send(Err(problem));
-        }
         let has_lines = reports.iter().any(|report| !report.logs.is_empty());
         for report in reports {
             self.report(Box::new(report), ctx);

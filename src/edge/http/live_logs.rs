@@ -1,7 +1,7 @@
 //! `/api/v1/runs/{id}/logs/stream`: follows the log of a run, as server-sent events.
 
 use crate::edge::Edge;
-use crate::edge::auth::Need;
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::id;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
@@ -11,6 +11,7 @@ use crate::service::{LogEvent, LogFilter};
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::stream::unfold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,12 @@ pub struct Query {
 }
 
 /// `GET /api/v1/runs/{id}/logs/stream`
-pub async fn follow(edge: web::Data<Edge>, request: HttpRequest, query: web::Query<Query>) -> Result<HttpResponse, Failure> {
+pub async fn follow(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    query: web::Query<Query>,
+) -> Result<HttpResponse, Failure> {
     let Query { after, level, text, wait } = query.into_inner();
     let most = match wait {
         None => None,
@@ -64,8 +70,21 @@ pub async fn follow(edge: web::Data<Edge>, request: HttpRequest, query: web::Que
     // Not a number: the id comes from another server, so the log is sent from its beginning.
     let last = request.headers().get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let filter = LogFilter { after: last.or(after), level, text, ..LogFilter::default() };
-    let events = edge.service.follow_logs(id(&edge, &request, "id").await?, filter, most).await?;
-    let body = unfold(events, |mut events| async move { events.recv().await.map(|event| (Ok::<_, Infallible>(written(&event)), events)) });
+    let run_id = id(&edge, &request, "id").await?;
+    let events = edge.service.follow_logs(run_id, filter, most).await?;
+    let withdrawn = caller.withdrawn(&edge.tokens).boxed_local();
+    let body = unfold(Some((events, withdrawn)), move |open| async move {
+        let (mut events, mut withdrawn) = open?;
+        let (event, open) = tokio::select! {
+            biased;
+            problem = &mut withdrawn => {
+                log::warn!("log stream closed because its token was withdrawn run_id={run_id} reason={}", problem.detail);
+                (LogEvent::Failed(problem), None)
+            }
+            event = events.recv() => (event?, Some((events, withdrawn))),
+        };
+        Some((Ok::<_, Infallible>(written(&event)), open))
+    });
     Ok(HttpResponse::Ok()
         .content_type(EVENTS)
         .insert_header((CACHE_CONTROL, "no-store"))

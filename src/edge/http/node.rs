@@ -3,7 +3,7 @@
 use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{MOST_NAME, NodeFacts, is_name};
 use crate::edge::Edge;
-use crate::edge::auth::{Need, allow};
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{json, parse, read};
 use crate::edge::error::Failure;
 use crate::edge::owners::own;
@@ -83,8 +83,12 @@ pub fn address_of(request: &HttpRequest) -> String {
 }
 
 /// `POST /node/heartbeat`
-pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Agent)?;
+pub async fn heartbeat(
+    edge: web::Data<Edge>,
+    caller: Caller,
+    request: HttpRequest,
+    payload: web::Payload,
+) -> Result<HttpResponse, Failure> {
     let call: HeartbeatCall = json(&request, payload).await?;
     let facts = NodeFacts {
         node_id: call.node_id,
@@ -110,8 +114,7 @@ pub async fn heartbeat(edge: web::Data<Edge>, request: HttpRequest, payload: web
 }
 
 /// `POST /node/block`
-pub async fn block(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
-    let caller = allow(&edge, &request, Need::Agent)?;
+pub async fn block(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     // Held until the call is answered: its bytes are in memory until then.
     let _room = room_for(&request).await?;
     let bulk = request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|kind| kind.starts_with(BULK));

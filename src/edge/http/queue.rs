@@ -154,7 +154,8 @@ pub async fn poll(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, q
         }
     }
     let bulk = request.headers().get(ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|accept| accept.contains(BULK));
-    let (delivered, mut receipt) = edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack }).await?;
+    let polled = edge.service.poll(identity, PollOptions { worker: query.worker, max, wait, auto_ack });
+    let (delivered, mut receipt) = caller.while_admitted(&edge.tokens, polled).await?;
     let mut answer = HttpResponse::Ok();
     answer.insert_header((RUN_STATE_HEADER, delivered.state.name()));
     if delivered.blocks.is_empty() {

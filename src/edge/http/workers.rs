@@ -207,6 +207,6 @@ pub async fn messages(
 ) -> Result<HttpResponse, Failure> {
     let worker = id(&edge, &request, "id").await?;
     own(&edge, &caller, PeerId::Worker(worker)).await?;
-    let messages = edge.service.worker_messages(worker, wait_of(query.wait)?).await?;
+    let messages = caller.while_admitted(&edge.tokens, edge.service.worker_messages(worker, wait_of(query.wait)?)).await?;
     Ok(if messages.is_empty() { HttpResponse::NoContent().finish() } else { HttpResponse::Ok().json(messages) })
 }

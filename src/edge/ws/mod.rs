@@ -96,7 +96,7 @@ pub async fn root(
     check_facts(&facts)?;
     own(&edge, &caller, PeerId::Node(facts.node_id)).await?;
     let instance = instance(&query)?;
-    node::open(&edge, (facts, instance), binary, caller.name, &request, stream)
+    node::open(&edge, (facts, instance), binary, caller, &request, stream)
 }
 
 /// `GET /worker`
@@ -116,7 +116,7 @@ pub async fn worker_socket(
     };
     own(&edge, &caller, PeerId::Worker(id)).await?;
     edge.service.admit_worker(id).await?;
-    worker::open(&edge, id, caller.name, &request, stream)
+    worker::open(&edge, id, caller, &request, stream)
 }
 
 /// The parameters of a URL; their names are compared ignoring case.

@@ -3,9 +3,10 @@
 use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
-use crate::domain::ids::NodeId;
+use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{Instance, NodeFacts};
 use crate::edge::Edge;
+use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
 use crate::protocol::frame;
 use crate::protocol::node::{FromNode, ToNode};
@@ -32,11 +33,12 @@ pub(super) fn open(
     edge: &Edge,
     (facts, instance): (NodeFacts, Option<Instance>),
     binary: bool,
-    by: Option<String>,
+    caller: Caller,
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let (id, ends) = (facts.node_id, Ends::of(edge, by.as_deref(), request, stream));
+    let id = facts.node_id;
+    let (ends, by) = (Ends::of(edge, &caller, PeerId::Node(id), request, stream), caller.name);
     let session =
         NodeSession { service: edge.service.clone(), id, facts: Some((facts, binary, by)), instance, number: 0, ends, stats: None };
     session::open(session, request)

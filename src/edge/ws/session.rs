@@ -3,14 +3,17 @@
 use super::frames::Frames;
 use crate::actors::budget::Share;
 use crate::actors::session_sender::{Backlog, Frame, Line, SessionSender};
+use crate::domain::ids::PeerId;
 use crate::edge::Edge;
+use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
 use crate::protocol::problem::Problem;
-use actix::{Actor, ActorContext, AsyncContext, Handler, StreamHandler};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Handler, StreamHandler, fut::wrap_future};
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_web_actors::ws::{self, CloseCode, CloseReason, Message, ProtocolError, WebsocketContext};
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::future::LocalBoxFuture;
+use futures_util::{FutureExt as _, Stream, stream};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,22 +29,33 @@ pub struct Ends {
     incoming: Option<Frames>,
     sender: Option<SessionSender>,
     backlog: Arc<Backlog>,
+    /// Completes when the token of the peer is withdrawn.
+    withdrawn: Option<(PeerId, LocalBoxFuture<'static, Problem>)>,
 }
 
 impl Ends {
     /// From an upgrade request; callers with the same token share one memory budget.
-    pub fn of(edge: &Edge, by: Option<&str>, request: &HttpRequest, payload: web::Payload) -> Self {
-        let share: Share = edge.budget.share(by.unwrap_or_default());
+    pub fn of(edge: &Edge, caller: &Caller, peer: PeerId, request: &HttpRequest, payload: web::Payload) -> Self {
+        let share: Share = edge.budget.share(caller.name.as_deref().unwrap_or_default());
         let line = request.conn_data::<Arc<Line>>().map(Arc::clone);
-        Self { incoming: Some(Frames::new(payload, &share)), sender: None, backlog: Arc::new(Backlog::new(share, line)) }
+        let incoming = Some(Frames::new(payload, &share));
+        let withdrawn = Some((peer, caller.withdrawn(&edge.tokens).boxed_local()));
+        Self { incoming, sender: None, backlog: Arc::new(Backlog::new(share, line)), withdrawn }
     }
 
-    /// Starts to read, and returns the sender.
+    /// Starts to read, and returns the sender. Closes the socket when the token of the peer is withdrawn.
     pub fn begin<A: Peer + Handler<Frame>>(&mut self, ctx: &mut WebsocketContext<A>) -> SessionSender {
         if let Some(incoming) = self.incoming.take() {
             ctx.add_stream(incoming);
         }
         let (number, session) = (NUMBER.fetch_add(1, Relaxed), ctx.address().recipient());
+        if let Some((peer, withdrawn)) = self.withdrawn.take() {
+            ctx.spawn(wrap_future(withdrawn).map(move |problem, _: &mut A, ctx: &mut WebsocketContext<A>| {
+                let kind = peer.kind();
+                log::warn!("session closed because its token was withdrawn {kind}_id={peer} session={number} reason={}", problem.detail);
+                refuse(CloseCode::Policy, &format!("token withdrawn: {}", problem.detail), ctx);
+            }));
+        }
         let sender = SessionSender { number, session, backlog: Arc::clone(&self.backlog) };
         self.sender = Some(sender.clone());
         sender

@@ -3,8 +3,10 @@
 use super::session::{self, Ends, Peer};
 use crate::actors::session_sender::Frame;
 use crate::actors::supervision::Stats;
-use crate::domain::ids::WorkerId;
+use crate::actors::worker::{JudgedReports, judge_reports, read_reports};
+use crate::domain::ids::{PeerId, WorkerId};
 use crate::edge::Edge;
+use crate::edge::auth::Caller;
 use crate::edge::error::Failure;
 use crate::protocol::frame;
 use crate::protocol::problem::Problem;
@@ -31,13 +33,21 @@ struct WorkerSession {
 pub(super) fn open(
     edge: &Edge,
     id: WorkerId,
-    by: Option<String>,
+    caller: Caller,
     request: &HttpRequest,
     stream: web::Payload,
 ) -> Result<HttpResponse, Failure> {
-    let ends = Ends::of(edge, by.as_deref(), request, stream);
-    let session = WorkerSession { service: edge.service.clone(), id, by, number: 0, ends, has_left: false, stats: None };
+    let ends = Ends::of(edge, &caller, PeerId::Worker(id), request, stream);
+    let session = WorkerSession { service: edge.service.clone(), id, by: caller.name, number: 0, ends, has_left: false, stats: None };
     session::open(session, request)
+}
+
+/// The reports to process. Answers the invalid ones.
+fn accepted(judged: JudgedReports, ctx: &mut WebsocketContext<WorkerSession>) -> FromWorker {
+    if let Some(problem) = judged.problem {
+        ctx.text(frame::text(&ToWorker::Error(problem)));
+    }
+    FromWorker::Reports(judged.reports)
 }
 
 impl Peer for WorkerSession {
@@ -51,8 +61,12 @@ impl Peer for WorkerSession {
             stats.handled();
         }
         let message = match frame::read::<FromWorker>(text) {
+            Ok(FromWorker::Reports(reports)) => accepted(judge_reports(reports), ctx),
             Ok(message) => message,
-            Err(problem) => return ctx.text(frame::text(&ToWorker::Error(problem))),
+            Err(problem) => match read_reports(text) {
+                Some(judged) => accepted(judged, ctx),
+                None => return ctx.text(frame::text(&ToWorker::Error(problem))),
+            },
         };
         let Some(worker) = self.service.worker_handle(self.id) else {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is restarting; retry later"))));

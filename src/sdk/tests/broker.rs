@@ -78,7 +78,12 @@ impl Actor for Session {
     type Context = ws::WebsocketContext<Self>;
     fn started(&mut self, ctx: &mut Self::Context) {
         let mut state = self.state.lock().expect("unpoisoned");
-        ctx.text(frame::text(&ToWorker::Welcome { worker_id: WorkerId::random(), heartbeat: state.heartbeat, offline: 3_000 }));
+        ctx.text(frame::text(&ToWorker::Welcome {
+            worker_id: WorkerId::random(),
+            heartbeat: state.heartbeat,
+            offline: 3_000,
+            separate_reports: true,
+        }));
         self.number = state.connections.len();
         state.connections.push(Vec::new());
         state.sessions.push(ctx.address());
