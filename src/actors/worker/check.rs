@@ -32,11 +32,14 @@ pub fn check_reports(reports: &[TaskReport]) -> Result<(), Problem> {
 /// Judges reports that were parsed.
 #[must_use]
 pub fn judge_reports(reports: Vec<TaskReport>) -> JudgedReports {
-    let judge = |report: TaskReport| match check_report(&report) {
+    collect(reports.into_iter().map(judge_report))
+}
+
+fn judge_report(report: TaskReport) -> Result<TaskReport, Invalid> {
+    match check_report(&report) {
         Ok(()) => Ok(report),
-        Err(problem) => Err((Some((report.task(), report.state)), problem)),
-    };
-    collect(reports.into_iter().map(judge))
+        Err(problem) => Err(Box::new((Some((report.task(), report.state)), problem))),
+    }
 }
 
 /// Parses and judges the reports of a message that cannot be parsed as a whole. `None`: it is not a list of reports.
@@ -60,15 +63,15 @@ pub fn read_reports(message: &[u8]) -> Option<JudgedReports> {
         let text = text.get().as_bytes();
         let report: TaskReport = read_object(text).map_err(|problem| {
             let subject = read_object::<Subject>(text).ok().map(|subject| (subject.task, subject.state));
-            (subject, problem)
+            Box::new((subject, problem))
         })?;
-        check_report(&report).map_err(|problem| (Some((report.task(), report.state)), problem)).map(|()| report)
+        judge_report(report)
     };
     Some(collect(message.v.into_iter().map(judge)))
 }
 
 /// An invalid report: its attempt and state, if they can be read.
-type Invalid = (Option<(TaskRef, TaskState)>, Problem);
+type Invalid = Box<(Option<(TaskRef, TaskState)>, Problem)>;
 
 fn collect(judged: impl Iterator<Item = Result<TaskReport, Invalid>>) -> JudgedReports {
     let (mut out, mut described) = (JudgedReports::default(), Vec::new());
@@ -79,7 +82,7 @@ fn collect(judged: impl Iterator<Item = Result<TaskReport, Invalid>>) -> JudgedR
                 out.reports.push(report);
                 continue;
             }
-            Err(invalid) => invalid,
+            Err(invalid) => *invalid,
         };
         let ended = subject.and_then(|(task, state)| failure(task, state, &problem));
         let problem = within(i, problem);
