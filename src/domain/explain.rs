@@ -6,6 +6,7 @@ use super::run::{BROKER, Run, RunState};
 use super::schedule::Answer;
 use super::task::worker_pool::{Obstacle, Refusal};
 use super::time::Timestamp;
+use super::worker::ENABLE;
 
 /// The inputs for the explanation of a run.
 #[derive(Debug)]
@@ -120,7 +121,7 @@ fn pending(around: &RunView<'_>) -> Answer {
     }
     match run.kind {
         JobKind::Block => {
-            nobody(around).unwrap_or_else(|| Answer::new("waiting", "starting", vec!["A worker for it is being chosen.".to_owned()]))
+            no_worker(around).unwrap_or_else(|| Answer::new("waiting", "starting", vec!["A worker for it is being chosen.".to_owned()]))
         }
         JobKind::Application | JobKind::Callback | JobKind::Task => match run.reason.as_deref().filter(|why| !why.is_empty()) {
             Some(why) => Answer::new("waiting", "reason", vec![format!("Its reason: {why}.")]),
@@ -214,18 +215,21 @@ fn refusals(around: &RunView<'_>) -> Vec<String> {
     let is_far = |refusal: &&Refusal| matches!(&refusal.why, Obstacle::Unsuitable(why) if why.starts_with("it does not watch"));
     let (far, near): (Vec<_>, Vec<_>) = around.refusals.iter().partition(is_far);
     for refusal in near.iter().chain(&far).take(MOST_NAMED) {
-        let (Obstacle::Unsuitable(why) | Obstacle::Busy(why)) = &refusal.why;
+        let (Obstacle::Unsuitable(why) | Obstacle::Disabled(why) | Obstacle::Busy(why)) = &refusal.why;
         let name = if refusal.name.is_empty() { String::new() } else { format!(" ({})", refusal.name) };
         out.push(format!("Worker {}{name}: {why}.", refusal.worker));
     }
     if let Some(rest) = around.refusals.len().checked_sub(MOST_NAMED).filter(|rest| *rest > 0) {
         out.push(format!("{rest} more are not listed."));
     }
+    if around.refusals.iter().any(|refusal| matches!(refusal.why, Obstacle::Disabled(_))) {
+        out.push(format!("`{ENABLE}` gives a disabled worker new work again."));
+    }
     out
 }
 
 /// An answer if no connected worker can run it.
-fn nobody(around: &RunView<'_>) -> Option<Answer> {
+fn no_worker(around: &RunView<'_>) -> Option<Answer> {
     let class = &around.run.class_name;
     if around.worker.is_some() || around.watched.contains(class) && around.refusals.is_empty() {
         return None;
@@ -252,7 +256,7 @@ fn scheduled(around: &RunView<'_>) -> Answer {
     if !around.parts.is_empty() {
         return instances(around);
     }
-    match (around.worker, nobody(around)) {
+    match (around.worker, no_worker(around)) {
         (Some(worker), _) => {
             let text = format!("Worker {worker} was ordered to start it, and has not reported yet that its first requests are pushed.");
             Answer::new("scheduled", "startTold", vec![text])
@@ -277,7 +281,7 @@ fn running(around: &RunView<'_>) -> Answer {
         because.push(format!("Of {} requests {} are left, {} succeeded, {} failed.", c.total, c.left, c.success, c.error));
         match around.worker {
             Some(worker) => because.push(format!("Worker {worker} runs it.")),
-            None => because.extend(nobody(around).map_or(vec!["A worker for it is being chosen.".to_owned()], |answer| answer.because)),
+            None => because.extend(no_worker(around).map_or(vec!["A worker for it is being chosen.".to_owned()], |answer| answer.because)),
         }
     }
     if run.kind == JobKind::Callback {
@@ -363,7 +367,7 @@ mod tests {
         let (of_rule, text) = rule(&waits, &[], None, &["a.C"]);
         assert!(of_rule == "noWorker" && text.contains("Watched now: a.C. Its reason: run 7 of the job `starter`"), "{text}");
         // An operator is draining the worker that watches it.
-        let why = Obstacle::Unsuitable("an operator has it draining: a new version".into());
+        let why = Obstacle::Disabled("an operator has it draining: a new version".into());
         let refusals = [Refusal { worker: WorkerId::random(), name: "w".into(), why }];
         let watched = ["a.B".to_owned()];
         let answer = |run: &Run, refusals: &[Refusal]| {
@@ -372,7 +376,10 @@ mod tests {
             (answer.rule, answer.because.join(" "))
         };
         let (of_rule, text) = answer(&run(RunState::Pending), &refusals);
-        assert!(of_rule == "noWorker" && text.contains("(w): an operator has it draining: a new version."), "{text}");
+        assert!(
+            of_rule == "noWorker" && text.contains("(w): an operator has it draining: a new version. `webloom worker enable WORKER` gives"),
+            "{text}"
+        );
         assert_eq!(answer(&run(RunState::Pending), &[]).0, "starting");
         let (_, text) = answer(&run(RunState::Running), &refusals);
         assert!(text.contains("(w): an operator has it draining"), "{text}");

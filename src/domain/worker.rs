@@ -61,6 +61,46 @@ impl WorkerState {
     }
 }
 
+/// Maximum number of workers that [`NotEligible::reason`] names.
+const MOST_NAMED: usize = 5;
+
+/// Why no connected worker is eligible for a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotEligible {
+    /// No worker watches the class or the handler.
+    Unwatched,
+    /// An operator disabled or drains every worker that watches it; their ids and names.
+    Disabled(Vec<(WorkerId, String)>),
+    /// Workers watch it, and do not have what the job requires.
+    Unsuitable,
+}
+
+impl NotEligible {
+    /// The reason for people; `what` is the class or the handler.
+    #[must_use]
+    pub fn reason(&self, what: &str) -> String {
+        match self {
+            Self::Unwatched => format!("no worker watches {what}"),
+            Self::Unsuitable => {
+                format!("no worker that watches {what} is eligible: group, version and tags must match, and it must not be disabled")
+            }
+            Self::Disabled(workers) => {
+                let shown = |(id, name): &(WorkerId, String)| if name.is_empty() { id.to_string() } else { format!("{id} ({name})") };
+                let named: Vec<_> = workers.iter().take(MOST_NAMED).map(shown).collect();
+                let more = workers.len().checked_sub(MOST_NAMED).filter(|more| *more > 0).map(|more| format!(" and {more} more"));
+                format!(
+                    "every worker that watches {what} is disabled or draining: {}{}; `{ENABLE}` gives it new work again",
+                    named.join(", "),
+                    more.unwrap_or_default()
+                )
+            }
+        }
+    }
+}
+
+/// The command that gives a disabled worker work again.
+pub const ENABLE: &str = "webloom worker enable WORKER";
+
 /// What an operator can do with a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkerOrder {
@@ -178,6 +218,20 @@ mod tests {
             };
             assert_eq!(orders, expected, "{state:?}");
         }
+    }
+
+    #[test]
+    fn why_no_worker_is_eligible_names_those_that_are_disabled() {
+        let ids = [(); 7].map(|()| WorkerId::random());
+        assert_eq!(NotEligible::Unwatched.reason("the class a.B"), "no worker watches the class a.B");
+        let text = NotEligible::Disabled(vec![(ids[0], "first".into()), (ids[1], String::new())]).reason("sum");
+        let expected = format!(
+            "every worker that watches sum is disabled or draining: {} (first), {}; `webloom worker enable WORKER` gives it new work again",
+            ids[0], ids[1]
+        );
+        assert_eq!(text, expected);
+        let text = NotEligible::Disabled(ids.map(|id| (id, String::new())).to_vec()).reason("sum");
+        assert!(text.contains(&ids[4].to_string()) && !text.contains(&ids[5].to_string()) && text.contains(" and 2 more;"), "{text}");
     }
 
     #[test]

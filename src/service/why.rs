@@ -225,7 +225,7 @@ impl Service {
         let watchers = self.context.store.read(watchers).await.map_err(|e| problem_of(&e))?;
         let refusal = |record: WorkerRecord| {
             let why = record.reason.map(|why| format!(": {why}")).unwrap_or_default();
-            let why = Obstacle::Unsuitable(format!("an operator has it {}{why}", record.state.name()));
+            let why = Obstacle::Disabled(format!("an operator has it {}{why}", record.state.name()));
             Refusal { worker: record.id, name: record.name.unwrap_or_default(), why }
         };
         let closed = watchers.into_iter().map(|record| (record.state != WorkerState::Enabled).then(|| refusal(record)));

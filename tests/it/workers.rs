@@ -76,11 +76,31 @@ fn a_disabled_worker_finishes_what_it_has() {
         assert_eq!(shown(&api, &one).await["reason"], "it smells");
         until("the other to be forgotten", || async { (listed(&api, "online=true").await == [one.clone()]).then_some(()) }).await;
         let third = api.trigger(&job).await;
-        until("nobody to be found", || async { (api.state(&third).await["state"] == "failed").then_some(()) }).await;
+        let reason = until("nobody to be found", || async {
+            let run = api.state(&third).await;
+            (run["state"] == "failed").then(|| run["reason"].as_str().expect("a reason").to_owned())
+        })
+        .await;
+        let says_why = |text: &str| text.contains("is disabled") && text.contains(&one) && text.contains("`webloom worker enable WORKER`");
+        assert!(says_why(&reason), "{reason}");
+        let waiting = api.job("waits", "it.Op", &json!({ "NoWorker": "wait" })).await;
+        let waiting = api.trigger(&waiting).await;
+        let state = until("the reason", || async { Some(api.state(&waiting).await).filter(|run| run["reason"].is_string()) }).await;
+        assert!(state["state"] == "pending" && says_why(state["reason"].as_str().expect("a text")), "{state}");
+        let (_, why) = api.get(&format!("/api/v1/runs/{waiting}/why")).await;
+        assert!(why["rule"] == "noWorker" && says_why(&why["because"].to_string()), "{why}");
+        assert!(why["because"].to_string().contains("an operator has it disabled: it smells"), "{why}");
+        let task = json!({ "name": "a task", "jobType": "task", "task": { "handler": "it.Op" } });
+        let (_, task) = api.post("/api/v1/jobs", &task).await;
+        let task = api.trigger(task["id"].as_str().expect("an id")).await;
+        let state = until("the end of the task", || async { Some(api.state(&task).await).filter(|run| run["state"] == "failed") }).await;
+        assert!(says_why(state["reason"].as_str().expect("a text")), "{state}");
         let (status, worker) = order(&api, &one, "enable", json!({})).await;
         assert_eq!((status, &worker["state"], &worker["reason"]), (200, &json!("enabled"), &Value::Null), "{worker}");
+        assert_eq!(socket.find("start").await["identity"], waiting.as_str(), "it had heard of no other");
+        end(&api, &json!(waiting)).await;
         let fourth = api.trigger(&job).await;
-        assert_eq!(socket.find("start").await["identity"], fourth.as_str(), "it had heard of no other");
+        assert_eq!(socket.find("start").await["identity"], fourth.as_str());
         assert_eq!(listed(&api, "online=true&group=g&state=enabled").await, [one.as_str()]);
         assert!(listed(&api, "state=draining").await.is_empty());
         assert_eq!(listed(&api, "online=false").await.len(), 1);

@@ -7,10 +7,11 @@ use crate::actors::task::TaskHandle;
 use crate::domain::ids::WorkerId;
 use crate::domain::task::TaskSettings;
 use crate::domain::task::worker_pool::{Ask, Asker, Refusal, WorkerCapacity};
+use crate::domain::worker::NotEligible;
 use actix::Message;
 use std::sync::Arc;
 
-/// From a task: request a worker. The answer is `Granted` when there is a permit, or `Nobody` at once if no worker is eligible;
+/// From a task: request a worker. The answer is `Granted` when there is a permit, or `NoEligibleWorker` at once if no worker is eligible;
 /// then the request stays open.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -95,8 +96,8 @@ pub struct ListHands {
     pub handler: Arc<str>,
     /// The task settings of the job.
     pub settings: Arc<TaskSettings>,
-    /// The workers, ordered by name.
-    pub reply: Reply<Vec<WorkerId>>,
+    /// The workers, ordered by name; or why there is none.
+    pub reply: Reply<Result<Vec<WorkerId>, NotEligible>>,
 }
 
 /// From the service: explain why a task has no worker.
@@ -170,7 +171,7 @@ impl AllocatorHandle {
     }
     /// See [`ListHands`].
     #[must_use]
-    pub fn list(&self, handler: Arc<str>, settings: Arc<TaskSettings>) -> Answer<Vec<WorkerId>> {
+    pub fn list(&self, handler: Arc<str>, settings: Arc<TaskSettings>) -> Answer<Result<Vec<WorkerId>, NotEligible>> {
         let (reply, answer) = reply();
         self.0.tell(ListHands { handler, settings, reply });
         answer

@@ -12,6 +12,7 @@ pub use message::{
 use super::supervision::{ExitGuard, Link};
 use super::task::TaskHandle;
 use crate::domain::task::worker_pool::{Asked, Asker, Grant, WorkerPool};
+use crate::domain::worker::NotEligible;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,13 +61,12 @@ impl Handler<AskPlace> for Allocator {
     type Result = ();
     fn handle(&mut self, AskPlace { ask, task }: AskPlace, ctx: &mut Self::Context) {
         self.guard.message("allocator.ask");
-        let (asker, handler) = (ask.asker, Arc::clone(&ask.handler));
+        let asker = ask.asker;
         match self.worker_pool.ask(*ask) {
             Asked::Granted(grant) => task.granted(asker.1, self.permit(grant, ctx)),
             Asked::Waits => drop(self.askers.insert(asker, task)),
-            Asked::Nobody => {
-                let is_watched = self.worker_pool.watches(&handler);
-                task.nobody(asker.1, is_watched);
+            Asked::NoWorker(why) => {
+                task.no_worker(asker.1, why);
                 self.askers.insert(asker, task);
             }
         }
@@ -137,7 +137,7 @@ impl Handler<HandGone> for Allocator {
         self.tell(grants, ctx);
         for asker in orphans {
             if let Some(task) = self.askers.get(&asker) {
-                task.nobody(asker.1, true);
+                task.no_worker(asker.1, NotEligible::Unsuitable);
             }
         }
     }

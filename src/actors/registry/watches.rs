@@ -2,6 +2,7 @@
 
 use super::{FindWorker, Registry, WorkerOpen, WorkerWatches};
 use crate::domain::ids::{Identity, WorkerId};
+use crate::domain::worker::NotEligible;
 use actix::Handler;
 use std::collections::{HashMap, HashSet};
 
@@ -45,13 +46,21 @@ impl Unserved {
 
 impl Registry {
     /// Chooses a worker for a run. If there is none, the run is stored as unserved.
-    pub(super) fn choose_for(&mut self, run: Identity, class_name: &str) -> Option<WorkerId> {
+    pub(super) fn choose_for(&mut self, run: Identity, class_name: &str) -> Result<WorkerId, NotEligible> {
         let chosen = self.choose(class_name);
         match chosen {
             Some(_) => self.unserved.leave(run),
             None => self.unserved.enter(run, class_name),
         }
-        chosen
+        chosen.ok_or_else(|| {
+            let mut watching: Vec<_> = self.watching(class_name).map(|(id, _)| (*id, String::new())).collect();
+            watching.sort_unstable();
+            if watching.is_empty() { NotEligible::Unwatched } else { NotEligible::Disabled(watching) }
+        })
+    }
+
+    fn watching(&self, class_name: &str) -> impl Iterator<Item = (&WorkerId, &Watch)> {
+        self.watches.iter().filter(move |(_, watch)| watch.class_names.iter().any(|name| name == class_name))
     }
 
     /// Notifies the runs that wait for the classes of a worker that is now available.
@@ -66,9 +75,8 @@ impl Registry {
 
     /// The worker that watches a class and was chosen least recently.
     pub(super) fn choose(&mut self, class_name: &str) -> Option<WorkerId> {
-        let open = self.watches.iter().filter(|(id, _)| !self.closed_workers.contains(id));
-        let watching = open.filter(|(_, watch)| watch.class_names.iter().any(|name| name == class_name));
-        let id = watching.min_by_key(|(id, watch)| (watch.chosen, **id)).map(|(id, _)| *id)?;
+        let open = self.watching(class_name).filter(|(id, _)| !self.closed_workers.contains(id));
+        let id = open.min_by_key(|(id, watch)| (watch.chosen, **id)).map(|(id, _)| *id)?;
         self.turn += 1;
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.chosen = self.turn;

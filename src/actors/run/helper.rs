@@ -9,6 +9,7 @@ use crate::domain::job::Properties;
 use crate::domain::run::{BROKER, RunState};
 use crate::domain::task::NoWorker;
 use crate::domain::time::Timestamp;
+use crate::domain::worker::NotEligible;
 use crate::protocol::problem::Problem;
 use crate::store::{FindJobs, GetRun};
 use actix::{ActorFutureExt, AsyncContext, Context, fut::wrap_future};
@@ -36,9 +37,9 @@ enum Answer {
 }
 
 impl RunActor {
-    /// No worker watches the class of the run.
-    pub(super) fn nobody(&mut self, ctx: &mut Context<Self>) {
-        let reason = format!("no worker watches the class {}", self.run.class_name);
+    /// No connected worker is eligible for the run.
+    pub(super) fn no_worker(&mut self, why: &NotEligible, ctx: &mut Context<Self>) {
+        let reason = why.reason(&format!("the class {}", self.run.class_name));
         if self.workers_may_come_back() {
             self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
             return;

@@ -13,6 +13,7 @@ use crate::domain::node::Room;
 use crate::domain::request::RequestBatch;
 use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
+use crate::domain::worker::NotEligible;
 use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::Requeued;
 use crate::protocol::node::{Block, Reported};
@@ -148,13 +149,13 @@ pub enum NodeNews {
 }
 
 /// From the registry: an event of the workers.
-#[derive(Debug, Clone, Copy, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub enum WorkerNews {
     /// The set of watched classes changed.
     Changed,
-    /// The answer to a search: this worker watches the class, or `None` does.
-    Found(Option<WorkerId>),
+    /// The answer to a search: an eligible worker, or why there is none.
+    Found(Result<WorkerId, NotEligible>),
     /// This worker has reconnected and continues the run.
     Has(WorkerId),
     /// The actor of this worker was rebuilt.
@@ -353,7 +354,7 @@ impl RunHandle {
         self.0.tell(WorkerNews::Changed);
     }
     /// See [`WorkerNews::Found`].
-    pub fn worker_found(&self, worker: Option<WorkerId>) {
+    pub fn worker_found(&self, worker: Result<WorkerId, NotEligible>) {
         self.0.tell(WorkerNews::Found(worker));
     }
     /// See [`WorkerNews::Has`].

@@ -39,6 +39,7 @@ use crate::domain::frontier::Frontier;
 use crate::domain::ids::{BlockId, Identity, Seq, WorkerId};
 use crate::domain::run::{Pause, Run, RunState};
 use crate::domain::time::Timestamp;
+use crate::domain::worker::NotEligible;
 use crate::protocol::api::{BlockCounts, RunOutput};
 use crate::store::{BeginRun, GetRun, LoadFrontier, SetRunState, StoreError};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, fut::wrap_future};
@@ -112,12 +113,12 @@ pub struct LoadedRun {
 }
 
 /// The result of the registry's search for a worker.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Choice {
     /// Valid as long as the address book's count of watches has this value.
     pub watches: u64,
-    /// The worker, if there is one.
-    pub worker: Option<WorkerId>,
+    /// The worker, or why there is none.
+    pub worker: Result<WorkerId, NotEligible>,
 }
 
 impl LoadedRun {

@@ -4,6 +4,7 @@ use super::{RunActor, StartReturned, WorkerNews};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
+use crate::domain::worker::NotEligible;
 use crate::protocol::worker::{StartRun, ToWorker};
 use crate::store::SetStartReturned;
 use actix::{Context, Handler};
@@ -20,13 +21,14 @@ impl RunActor {
         }
     }
 
-    pub(super) fn found(&mut self, worker: Option<WorkerId>, ctx: &mut Context<Self>) {
+    pub(super) fn found(&mut self, worker: Result<WorkerId, NotEligible>, ctx: &mut Context<Self>) {
         self.searching = false;
         if self.worker.is_some() || self.ending {
             return;
         }
-        let Some(id) = worker else {
-            return self.nobody(ctx);
+        let id = match worker {
+            Ok(id) => id,
+            Err(why) => return self.no_worker(&why, ctx),
         };
         self.worker = Some(id);
         self.involved.add_worker(id);

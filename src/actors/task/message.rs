@@ -8,6 +8,7 @@ use crate::domain::explain::Part;
 use crate::domain::ids::WorkerId;
 use crate::domain::task::worker_pool::Ask;
 use crate::domain::time::Timestamp;
+use crate::domain::worker::NotEligible;
 use crate::protocol::api::RunOutput;
 use crate::protocol::task::{TaskRef, TaskReport};
 use actix::Message;
@@ -56,11 +57,11 @@ pub struct Occupied {
 /// From the allocator: no connected worker is eligible.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Nobody {
+pub struct NoEligibleWorker {
     /// The instance.
     pub instance: u32,
-    /// Some workers watch its name but are not eligible for another reason.
-    pub is_watched: bool,
+    /// Why not.
+    pub why: NotEligible,
 }
 
 /// From a worker's actor: a report of an attempt.
@@ -152,9 +153,9 @@ impl TaskHandle {
     pub fn occupied(&self, instance: u32, permit: WorkerPermit) {
         self.0.tell(Occupied { instance, permit });
     }
-    /// See [`Nobody`].
-    pub fn nobody(&self, instance: u32, is_watched: bool) {
-        self.0.tell(Nobody { instance, is_watched });
+    /// See [`NoEligibleWorker`].
+    pub fn no_worker(&self, instance: u32, why: NotEligible) {
+        self.0.tell(NoEligibleWorker { instance, why });
     }
     /// See [`Report`].
     pub fn report(&self, worker: WorkerId, report: Box<TaskReport>) {

@@ -9,8 +9,8 @@ mod reports;
 mod view;
 
 pub use message::{
-    AskAgain, CheckQueue, Claimed, DescribeTask, ExplainTask, Granted, LeaseOver, Nobody, Occupied, Report, StillAtWork, StopTask,
-    TaskDescription, TaskHandle, Withdraw, WorkerBack,
+    AskAgain, CheckQueue, Claimed, DescribeTask, ExplainTask, Granted, LeaseOver, NoEligibleWorker, Occupied, Report, StillAtWork,
+    StopTask, TaskDescription, TaskHandle, Withdraw, WorkerBack,
 };
 
 use super::allocator::WorkerPermit;
@@ -214,17 +214,17 @@ impl TaskActor {
         let hands = allocator.list(Arc::clone(&self.handler), Arc::clone(&self.settings)).wait();
         ctx.spawn(wrap_future(hands).map(|hands, this: &mut Self, ctx: &mut Context<Self>| match hands {
             Err(_) => drop(ctx.run_later(Duration::from_millis(100), Self::place)),
-            Ok(hands) if hands.is_empty() && this.settings.shards == 0 => {
+            Ok(Err(why)) if this.settings.shards == 0 => {
+                let reason = why.reason(&this.handler);
                 if this.waits_for_workers() {
-                    this.run.reason = Some(this.nobody_reason(false));
+                    this.run.reason = Some(reason);
                     ctx.run_later(Duration::from_millis(500), Self::place);
                 } else {
-                    let reason = this.nobody_reason(false);
-                    let effects = this.machine.nobody(0, reason);
+                    let effects = this.machine.no_worker(0, reason);
                     this.then(effects, ctx);
                 }
             }
-            Ok(hands) => this.placed(hands, ctx),
+            Ok(hands) => this.placed(hands.unwrap_or_default(), ctx),
         }));
     }
 
@@ -257,14 +257,6 @@ impl TaskActor {
         // Workers that watch its name must first connect to this broker.
         let may_come_back = self.context.workers_may_come_back(&self.handler, self.epoch > Run::FIRST_EPOCH);
         self.settings.no_worker == NoWorker::Wait || may_come_back
-    }
-
-    fn nobody_reason(&self, is_watched: bool) -> String {
-        if is_watched {
-            format!("no worker that watches {} is eligible: group, version and tags must match, and it must not be disabled", self.handler)
-        } else {
-            format!("no worker watches {}", self.handler)
-        }
     }
 
     /// Stores the begin after the first sign of work from a worker, or after a while.

@@ -1,6 +1,6 @@
 //! Handles messages about a task from its worker, the allocator and the worker's actor.
 
-use super::{Claimed, Granted, LeaseOver, MARGIN, Nobody, Occupied, Report, StillAtWork, TaskActor};
+use super::{Claimed, Granted, LeaseOver, MARGIN, NoEligibleWorker, Occupied, Report, StillAtWork, TaskActor};
 use crate::actors::followers::Size;
 use crate::actors::run_logs::check_lines;
 use crate::domain::ids::WorkerId;
@@ -192,12 +192,12 @@ impl Handler<Occupied> for TaskActor {
     }
 }
 
-impl Handler<Nobody> for TaskActor {
+impl Handler<NoEligibleWorker> for TaskActor {
     type Result = ();
-    fn handle(&mut self, Nobody { instance, is_watched }: Nobody, ctx: &mut Self::Context) {
-        self.guard.message("task.nobody");
+    fn handle(&mut self, NoEligibleWorker { instance, why }: NoEligibleWorker, ctx: &mut Self::Context) {
+        self.guard.message("task.no_worker");
         let i = instance as usize;
-        let reason = self.nobody_reason(is_watched);
+        let reason = why.reason(&self.handler);
         // If the worker of a broadcast has left, its instance does not wait for it.
         if self.parts.get(i).is_some_and(|part| part.only.is_none()) && self.waits_for_workers() {
             self.run.reason = Some(reason);
@@ -213,7 +213,7 @@ impl Handler<Nobody> for TaskActor {
             }
             return;
         }
-        let effects = self.machine.nobody(i, reason);
+        let effects = self.machine.no_worker(i, reason);
         self.then(effects, ctx);
     }
 }

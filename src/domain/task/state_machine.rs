@@ -236,7 +236,7 @@ impl StateMachine {
     }
 
     /// No worker may have it, and its settings do not allow waiting.
-    pub fn nobody(&mut self, i: usize, reason: String) -> Vec<Effect> {
+    pub fn no_worker(&mut self, i: usize, reason: String) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
             effects.push(Effect::Withdraw(i));

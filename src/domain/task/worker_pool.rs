@@ -5,6 +5,7 @@
 
 use super::{Strategy, TaskSettings};
 use crate::domain::ids::{Identity, JobId, WorkerId};
+use crate::domain::worker::NotEligible;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -72,6 +73,8 @@ pub struct Grant {
 pub enum Obstacle {
     /// It is not suitable.
     Unsuitable(String),
+    /// An operator disabled or drains it.
+    Disabled(String),
     /// It is suitable, but not available now.
     Busy(String),
 }
@@ -88,14 +91,14 @@ pub struct Refusal {
 }
 
 /// The result of an [`Ask`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// A slot.
     Granted(Grant),
     /// It waits for a slot at a connected worker.
     Waits,
-    /// It waits, and no connected worker is suitable.
-    Nobody,
+    /// It waits, and no connected worker is eligible.
+    NoWorker(NotEligible),
 }
 
 #[derive(Debug)]
@@ -127,7 +130,7 @@ impl Member {
             return Obstacle::Unsuitable(format!("it does not watch {}", ask.handler));
         }
         if self.barred {
-            return Obstacle::Unsuitable("it is disabled or drained".to_owned());
+            return Obstacle::Disabled("it is disabled or drained".to_owned());
         }
         if let Some(wants) = wanted.group.as_deref().filter(|wants| !is(&hand.group, wants)) {
             return other("group", &hand.group, wants);
@@ -283,12 +286,12 @@ impl WorkerPool {
         if let Some(worker) = self.choose(&ask, key.target) {
             return Asked::Granted(self.grant(&ask, worker));
         }
-        let is_served = self.suitable(&ask).next().is_some();
+        let asked = if self.suitable(&ask).next().is_some() { Asked::Waits } else { Asked::NoWorker(self.not_eligible(&ask.handler)) };
         self.turn += 1;
         let place = (Reverse(ask.priority), self.turn);
         self.waiting.insert(ask.asker, (key.clone(), place));
         self.lanes.entry(key).or_default().insert(place, ask);
-        if is_served { Asked::Waits } else { Asked::Nobody }
+        asked
     }
 
     /// Withdraws a request.
@@ -303,12 +306,14 @@ impl WorkerPool {
         }
     }
 
-    /// All workers that are suitable for a handler, by name: those of a broadcast.
-    #[must_use]
-    pub fn all(&self, handler: &str, settings: &TaskSettings) -> Vec<WorkerId> {
+    /// All workers that are suitable for a handler, by name: those of a broadcast. At least one.
+    ///
+    /// # Errors
+    /// There is none; the value is the reason.
+    pub fn all(&self, handler: &str, settings: &TaskSettings) -> Result<Vec<WorkerId>, NotEligible> {
         let mut all: Vec<_> = self.members.iter().filter(|(_, member)| member.suits(handler, settings)).collect();
         all.sort_by(|a, b| (&a.1.hand.name, a.0).cmp(&(&b.1.hand.name, b.0)));
-        all.into_iter().map(|(id, _)| *id).collect()
+        if all.is_empty() { Err(self.not_eligible(handler)) } else { Ok(all.into_iter().map(|(id, _)| *id).collect()) }
     }
 
     /// Number of waiting tasks.
@@ -317,10 +322,16 @@ impl WorkerPool {
         self.waiting.len()
     }
 
-    /// Whether a connected worker watches this handler.
-    #[must_use]
-    pub fn watches(&self, handler: &str) -> bool {
-        self.members.values().any(|member| member.hand.handlers.iter().any(|name| name == handler))
+    /// Why no connected worker is eligible for a task of this handler.
+    fn not_eligible(&self, handler: &str) -> NotEligible {
+        let watching = || self.members.iter().filter(|(_, member)| member.hand.handlers.iter().any(|name| name == handler));
+        if watching().next().is_none() {
+            NotEligible::Unwatched
+        } else if watching().all(|(_, member)| member.barred) {
+            NotEligible::Disabled(watching().map(|(id, member)| (*id, member.hand.name.clone())).collect())
+        } else {
+            NotEligible::Unsuitable
+        }
     }
 
     /// The connected workers, by name, and for each the first reason why it does not get the waiting task.

@@ -104,12 +104,21 @@ fn filters_hold_and_nobody_is_said() {
     worker_pool.join(worker(1), gpu, true, false);
     let with = |settings: TaskSettings| Ask { settings: Arc::new(settings), ..ask(1, Strategy::RoundRobin) };
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(worker_pool.ask(with(TaskSettings { group: some("b"), ..TaskSettings::default() })), Asked::Nobody);
-    assert_eq!(worker_pool.ask(with(TaskSettings { version: some("1"), ..TaskSettings::default() })), Asked::Nobody);
-    assert_eq!(worker_pool.ask(with(TaskSettings { tags: vec!["GPU".into(), "y".into()], ..TaskSettings::default() })), Asked::Nobody);
+    assert_eq!(
+        worker_pool.ask(with(TaskSettings { group: some("b"), ..TaskSettings::default() })),
+        Asked::NoWorker(NotEligible::Unsuitable)
+    );
+    assert_eq!(
+        worker_pool.ask(with(TaskSettings { version: some("1"), ..TaskSettings::default() })),
+        Asked::NoWorker(NotEligible::Unsuitable)
+    );
+    assert_eq!(
+        worker_pool.ask(with(TaskSettings { tags: vec!["GPU".into(), "y".into()], ..TaskSettings::default() })),
+        Asked::NoWorker(NotEligible::Unsuitable)
+    );
     let right = TaskSettings { group: some("a"), version: some("2"), tags: vec!["GPU".into()], ..TaskSettings::default() };
     assert_eq!(granted(worker_pool.ask(with(right))), worker(1));
-    assert_eq!(worker_pool.ask(Ask { handler: "other".into(), ..ask(2, Strategy::RoundRobin) }), Asked::Nobody);
+    assert_eq!(worker_pool.ask(Ask { handler: "other".into(), ..ask(2, Strategy::RoundRobin) }), Asked::NoWorker(NotEligible::Unwatched));
 }
 
 #[test]
@@ -125,8 +134,8 @@ fn who_failed_it_has_it_again_only_if_there_is_no_other() {
 #[test]
 fn the_important_come_first() {
     let mut worker_pool = WorkerPool::default();
-    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::Nobody);
-    assert_eq!(worker_pool.ask(Ask { priority: 5, ..ask(2, Strategy::RoundRobin) }), Asked::Nobody);
+    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unwatched));
+    assert_eq!(worker_pool.ask(Ask { priority: 5, ..ask(2, Strategy::RoundRobin) }), Asked::NoWorker(NotEligible::Unwatched));
     let grants = worker_pool.join(worker(1), hand(&["h"], 1), true, false);
     assert_eq!(grants[0].asker.0.0.as_u128(), 2);
     let grants = worker_pool.release(worker(1), grants[0].life);
@@ -210,7 +219,7 @@ proptest! {
                     let excluded = if excludes { vec![worker(1), worker(2)] } else { Vec::new() };
                     match worker_pool.ask(Ask { handler: handler.into(), excluded, ..ask(n, strategy) }) {
                         Asked::Granted(grant) => { waits.remove(&n); held.push(grant); }
-                        Asked::Waits | Asked::Nobody => { waits.insert(n); }
+                        Asked::Waits | Asked::NoWorker(_) => { waits.insert(n); }
                     }
                     Vec::new()
                 }
@@ -247,7 +256,14 @@ proptest! {
 #[test]
 fn one_that_is_barred_as_it_comes_gets_nothing() {
     let mut worker_pool = WorkerPool::default();
-    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::Nobody);
+    assert_eq!(worker_pool.ask(ask(1, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unwatched));
     assert!(worker_pool.join(worker(1), hand(&["h"], 1), true, true).is_empty());
+    let barred = vec![(worker(1), String::new())];
+    assert_eq!(worker_pool.ask(ask(2, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Disabled(barred)));
+    worker_pool.withdraw(ask(2, Strategy::RoundRobin).asker);
+    let other = WorkerCapacity { slots: 0, ..hand(&["h"], 1) };
+    worker_pool.join(worker(2), other, true, false);
+    assert_eq!(worker_pool.ask(ask(3, Strategy::RoundRobin)), Asked::NoWorker(NotEligible::Unsuitable), "not all are disabled");
+    worker_pool.withdraw(ask(3, Strategy::RoundRobin).asker);
     assert_eq!(worker_pool.bar(worker(1), false).len(), 1);
 }
