@@ -241,6 +241,7 @@ fn measure(options: &Options, delay_ms: Option<u64>, hanging: u32) -> Result<Mea
     if let Some(delay_ms) = delay_ms {
         properties["Delay"] = json!(delay_ms.to_string());
         properties["Robots"] = json!("obey");
+        properties["PerSite"] = json!("1");
     }
     let identity = trigger_with(&mut http, properties)?;
     // Enough for the slowest case, and for a machine that is fast if there is no pace.
@@ -332,6 +333,8 @@ fn agent(options: &Options, broker: SocketAddr, dir: &Path) -> Result<Process, F
     std::fs::create_dir_all(dir)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_webloom"));
     command.args(["agent", "--broker", &format!("http://{broker}/"), "--max-sites", &options.node_sites.to_string()]);
+    // The hosts are more than a run may begin at.
+    command.args(["--download-allow", "127.0.0.0/8"]);
     command.args(["--max-connections", &options.node_connections.to_string(), "--data-dir"]).arg(dir);
     command.env("RUST_LOG", "error").stdin(Stdio::null()).stdout(Stdio::null());
     Ok(Process(command.spawn()?))
