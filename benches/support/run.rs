@@ -117,10 +117,14 @@ impl Run {
 
 /// Makes the job and triggers it, once a worker watches; the run's identity.
 pub fn trigger(http: &mut Http, block: usize) -> Result<String, Box<dyn Error>> {
-    let job = serde_json::json!({
-        "name": "bench", "jobType": "block",
-        "properties": { "FullClassName": CLASS, "BlockSize": block.to_string(), "AckWait": "600000" }
-    });
+    trigger_with(http, serde_json::json!({ "BlockSize": block.to_string() }))
+}
+
+/// As [`trigger`], with these properties of the job.
+pub fn trigger_with(http: &mut Http, mut properties: serde_json::Value) -> Result<String, Box<dyn Error>> {
+    properties["FullClassName"] = CLASS.into();
+    properties["AckWait"] = "600000".into();
+    let job = serde_json::json!({ "name": "bench", "jobType": "block", "properties": properties });
     let (status, made) = http.json("POST /api/v1/jobs", &job.to_string())?;
     let id = made["id"].as_str().filter(|_| status == 201).ok_or_else(|| format!("no job was made: {status} {made}"))?;
     let (status, run) = http.json(&format!("POST /api/v1/jobs/{id}/trigger"), "{}")?;

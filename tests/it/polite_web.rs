@@ -31,8 +31,8 @@ fn ask(web: &Web, number: u32, paths: &[&str]) -> Vec<String> {
 /// The log has this many entries: they are written after their answers.
 fn log_of(web: &Web, entries: usize) -> Vec<crate::support::access_log::Entry> {
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while web.log().len() < entries {
-        assert!(std::time::Instant::now() < deadline, "{} of {entries} entries", web.log().len());
+    while web.requests() < entries {
+        assert!(std::time::Instant::now() < deadline, "{} of {entries} entries", web.requests());
         std::thread::yield_now();
     }
     web.log()

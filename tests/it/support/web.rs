@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Bytes of the head of a request.
 const MOST_HEAD: usize = 64 << 10;
@@ -39,6 +39,8 @@ pub struct Answer {
     pub after: Duration,
     /// It never answers: the connection stays open until the client closes it.
     pub hangs: bool,
+    /// It answers when this is true.
+    pub until: Option<watch::Receiver<bool>>,
 }
 
 impl Answer {
@@ -60,6 +62,12 @@ impl Answer {
     /// With one more header.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
+        self
+    }
+
+    /// When the test allows it.
+    pub fn until(mut self, released: &watch::Receiver<bool>) -> Self {
+        self.until = Some(released.clone());
         self
     }
 
@@ -128,6 +136,21 @@ impl Web {
         format!("http://{}:{}{path}", host(number), self.port)
     }
 
+    /// Microseconds since the web was made: the clock of its log.
+    pub fn now_us(&self) -> u64 {
+        micros(self.shared.began.elapsed())
+    }
+
+    /// Hosts that were asked at least so often.
+    pub fn hosts_asked(&self, times: u64) -> usize {
+        lock(&self.shared).counts.values().filter(|count| **count >= times).count()
+    }
+
+    /// The number of entries in the log.
+    pub fn requests(&self) -> usize {
+        lock(&self.shared).entries.len()
+    }
+
     /// The log so far.
     pub fn log(&self) -> Vec<Entry> {
         lock(&self.shared).entries.clone()
@@ -145,6 +168,10 @@ impl Drop for Web {
 
 fn lock(shared: &Shared) -> std::sync::MutexGuard<'_, Log> {
     shared.log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn micros(at: Duration) -> u64 {
+    u64::try_from(at.as_micros()).unwrap_or(u64::MAX)
 }
 
 async fn accept(listener: TcpListener, web: Arc<Shared>) {
@@ -173,7 +200,6 @@ async fn talk(mut stream: TcpStream, web: Arc<Shared>) {
         }
         let answer = (web.behaviour)(&asked);
         let written = respond(&mut stream, &answer).await;
-        let micros = |at: Duration| u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let retry_after = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
         let entry = Entry {
             host: asked.host,
@@ -218,11 +244,19 @@ fn parse(head: &str) -> Option<Asked> {
 
 /// False if the client went away before the answer was written.
 async fn respond(stream: &mut TcpStream, answer: &Answer) -> bool {
-    if answer.hangs || !answer.after.is_zero() {
+    if answer.hangs || !answer.after.is_zero() || answer.until.is_some() {
         let wait = if answer.hangs { Duration::MAX } else { answer.after };
+        let mut released = answer.until.clone();
+        let wait = async {
+            tokio::time::sleep(wait).await;
+            if let Some(released) = &mut released {
+                // If the test is over, nobody reads the answer.
+                let _ = released.wait_for(|is_released| *is_released).await;
+            }
+        };
         let mut more = [0; 1];
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = wait => {}
             // Nothing more is asked before the answer; if something comes, it is the end.
             _ = stream.peek(&mut more) => return false,
         }
