@@ -268,7 +268,8 @@ class Engine:
             value = value or {}
             log.error("broker refused a message detail=%s field=%s", value.get("detail"), value.get("field"))
             if self._separate_reports:
-                return  # the other reports of the message count, and the refused ones are settled if they were the last of their tasks
+                # The other reports of the message count. A refused one is settled if it was the last of its task.
+                return
             # The message is refused as a whole. From now on each last report goes alone, so that one does not hold up the others.
             self._refusal = str(value.get("detail") or value.get("title") or "no detail")
             for unsettled in self.unsettled.values():
