@@ -25,7 +25,7 @@ fn hosts() -> impl Iterator<Item = u32> {
 
 /// Half of the slow hosts answer for their pages only when the test allows it: with the other half every fifth host.
 fn is_held(number: u32) -> bool {
-    Mixed::kind(number) == Kind::Slow && number % 2 == 0
+    Mixed::kind(number) == Kind::Slow && number.is_multiple_of(2)
 }
 
 fn is_fast(number: u32) -> bool {
