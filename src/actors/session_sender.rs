@@ -40,6 +40,7 @@ impl Frame {
 #[derive(Debug, Default)]
 pub struct Line {
     is_cut: AtomicBool,
+    is_finished: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -48,6 +49,17 @@ impl Line {
     pub fn cut(&self) {
         self.is_cut.store(true, Relaxed);
         self.waker.wake();
+    }
+
+    /// Marks the end of what the broker sends: the connection closes its write half when the rest is flushed.
+    pub fn finish(&self) {
+        self.is_finished.store(true, Relaxed);
+    }
+
+    /// Whether the broker sends nothing more.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.is_finished.load(Relaxed)
     }
 
     /// Whether the connection must close. Wakes this waker when that changes.
@@ -101,6 +113,13 @@ impl Backlog {
         if bytes > 0 {
             let before = self.unsent.fetch_sub(bytes, Relaxed);
             self.share.shrink(counted(before) - counted(before.saturating_sub(bytes)));
+        }
+    }
+
+    /// The last frame is in the connection's buffer.
+    pub fn finished(&self) {
+        if let Some(line) = &self.line {
+            line.finish();
         }
     }
 

@@ -21,6 +21,7 @@ use crate::store::{
     UnsettledJobs,
 };
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::task::JoinHandle;
 
 /// See the module documentation.
@@ -70,18 +71,29 @@ impl Leader {
     /// Stops the broker: answers waiting calls and notifies peers, then waits for active calls. All answered data is already on
     /// disk. The last write lets other brokers take over at once, so that clients that read slowly do not delay them.
     pub(super) async fn stop(self) {
+        let begin = Instant::now();
+        let ms = || begin.elapsed().as_millis();
         self.server.begin_end().await;
         if let Err(problem) = self.registry.shutdown().wait().await {
             log::warn!("registry shutdown failed: {problem}");
         }
+        let peers_ms = ms();
         self.server.calls_over().await;
+        let calls_ms = ms();
         self.keeper.abort();
         match self.store.write(ReleaseLease(self.me)).await {
             Ok(()) => {}
             Err(error) => log::error!("the last writes failed: {error}"),
         }
+        let released_ms = ms();
         self.store.close().await;
+        let closed_ms = ms();
         self.server.end().await;
+        let (store_ms, sent_ms) = (closed_ms - released_ms, ms() - closed_ms);
+        log::info!(
+            "leader stopped peers_ms={peers_ms} calls_ms={} released_ms={released_ms} store_ms={store_ms} sent_ms={sent_ms}",
+            calls_ms - peers_ms
+        );
     }
 }
 

@@ -27,12 +27,14 @@ pub(super) struct Wire<T> {
     patience: Option<Pin<Box<Sleep>>>,
     /// Bytes that the peer accepted since the timer started.
     taken: usize,
+    /// The write half is closed.
+    is_shut: bool,
     _open: Open,
 }
 
 impl<T> Wire<T> {
     pub(super) fn new(io: T, open: Open) -> Self {
-        Self { io, line: Arc::default(), limit: PATIENCE, patience: None, taken: 0, _open: open }
+        Self { io, line: Arc::default(), limit: PATIENCE, patience: None, taken: 0, is_shut: false, _open: open }
     }
 
     fn look(&self, cx: &Context<'_>) -> io::Result<()> {
@@ -95,6 +97,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
                 self.wait(cx)?;
                 Poll::Pending
             }
+            Poll::Ready(Ok(())) if self.line.is_finished() && !self.is_shut => self.poll_shutdown(cx),
             ready => {
                 self.patience = None;
                 ready
@@ -104,12 +107,19 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.look(cx)?;
+        if self.is_shut {
+            // A second call fails if the peer has closed its half in the meantime.
+            return Poll::Ready(Ok(()));
+        }
         match Pin::new(&mut self.io).poll_shutdown(cx) {
             Poll::Pending => {
                 self.wait(cx)?;
                 Poll::Pending
             }
-            ready => ready,
+            ready => {
+                (self.patience, self.is_shut) = (None, true);
+                ready
+            }
         }
     }
 }
@@ -163,6 +173,25 @@ mod tests {
             sleep(LIMIT / 10).await;
         }
         assert_eq!(writes.await.expect("no panic"), Err(io::ErrorKind::TimedOut));
+    }
+
+    #[tokio::test]
+    async fn the_write_half_closes_after_the_last_bytes_and_the_peer_may_still_send() {
+        let (io, mut peer) = duplex(10);
+        let mut wire = Wire::new(io, Traffic::default().connection());
+        wire.line.finish();
+        let reads = tokio::spawn(async move {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).await.expect("the end, and not an error");
+            peer.write_all(b"late").await.expect("the other half is open");
+            all
+        });
+        wire.write_all(&[7; 1_000]).await.expect("they are sent");
+        wire.flush().await.expect("it is flushed");
+        let mut late = Vec::new();
+        wire.read_to_end(&mut late).await.expect("the peer's end");
+        assert_eq!((late, reads.await.expect("no panic").len()), (b"late".to_vec(), 1_000));
+        wire.shutdown().await.expect("twice does no harm");
     }
 
     #[tokio::test]

@@ -33,12 +33,13 @@ async fn peers(broker: &Broker) -> Peers {
         stream
     };
     let (_, log) = api.get(&format!("/api/v1/runs/{run}/logs")).await;
-    let polls = vec![
+    let mut polls = vec![
         ("a queue", get(&format!("/requestqueue/{run}?wait=60"))),
         ("a queue, and it counts as done", get(&format!("/requestqueue/{run}?wait=60&max=5&ack=auto"))),
         ("messages", get(&format!("/api/v1/workers/{worker}/messages?wait=60"))),
         ("a log", get(&format!("/api/v1/runs/{run}/logs?wait=30&after={}", log["next"]))),
     ];
+    polls.extend((0..100).map(|_| ("one of many", get(&format!("/requestqueue/{run}?wait=60")))));
     let mut stream = get(&format!("/api/v1/runs/{run}/logs/stream"));
     assert_eq!(status(&head(&mut stream)), 200);
     let mut idle = get("/healthz");

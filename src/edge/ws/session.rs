@@ -99,7 +99,13 @@ impl<S: Stream<Item = Result<Bytes, actix_web::Error>>> Stream for Outgoing<S> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.backlog.flushed();
-        self.frames.as_mut().poll_next(cx)
+        let next = self.frames.as_mut().poll_next(cx);
+        if matches!(next, Poll::Ready(None)) {
+            // The server waits up to a second for the peer to close the connection. A WebSocket client waits for the server (RFC 6455,
+            // 7.1.1), so the server must begin.
+            self.backlog.finished();
+        }
+        next
     }
 }
 
@@ -145,5 +151,24 @@ pub fn receive<A: Peer>(peer: &mut A, message: Result<Message, ProtocolError>, c
             log::info!("socket failed: {error}");
             refuse(CloseCode::Protocol, "not a WebSocket frame", ctx);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::budget::Budget;
+    use futures_util::StreamExt as _;
+
+    #[tokio::test]
+    async fn the_write_half_closes_after_the_last_frame_and_not_before() {
+        let line = Arc::new(Line::default());
+        let backlog = Arc::new(Backlog::new(Budget::new(1_000).share(""), Some(Arc::clone(&line))));
+        let frames = Box::pin(stream::iter([Ok(Bytes::from_static(b"a")), Ok(Bytes::from_static(b"b"))]));
+        let mut outgoing = Outgoing { frames, backlog };
+        for _ in 0..2 {
+            assert!(outgoing.next().await.is_some() && !line.is_finished());
+        }
+        assert!(outgoing.next().await.is_none() && line.is_finished());
     }
 }
