@@ -52,6 +52,9 @@ const HELP: &str = "cargo bench --bench polite -- [options]
 
 type Failure = Box<dyn Error>;
 
+/// Pages a second that no machine fetches without a pace.
+const MOST_UNPACED: u64 = 20_000;
+
 struct Options {
     sites: u64,
     delay_ms: u64,
@@ -244,8 +247,11 @@ fn measure(options: &Options, delay_ms: Option<u64>, hanging: u32) -> Result<Mea
         properties["PerSite"] = json!("1");
     }
     let identity = trigger_with(&mut http, properties)?;
-    // Enough for the slowest case, and for a machine that is fast if there is no pace.
-    let per_site = (options.warm + options.seconds) * 1_000 / options.delay_ms + 2;
+    // Enough pages for the whole time.
+    let per_site = match delay_ms {
+        Some(delay_ms) => (options.warm + options.seconds) * 1_000 / delay_ms + 2,
+        None => ((3 + options.seconds) * MOST_UNPACED).div_ceil(options.sites),
+    };
     push(&mut http, &identity, &web, options.sites, per_site)?;
     let run = Run::new(address, identity, options.sites * per_site, 1, 0, 0);
     let run_ref = &run;

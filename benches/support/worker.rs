@@ -125,12 +125,14 @@ pub fn poll(run: &Run, worker: &str, most: usize) -> Result<Vec<u32>, Failure> {
     Ok(calls)
 }
 
-/// Every request has its result, whole.
+/// Every request has its result, whole. A node may report them in any order.
 fn check(head: &delivery::Head, requests: &[u8], results: &[u8]) -> Result<(), Failure> {
     let text = zstd::bulk::decompress(requests, head.requests_raw as usize)?;
     let requests: Vec<webloom::protocol::push::Request> = serde_json::from_slice(&text)?;
     let (_, opened) = pack::open(results, 64 << 20)?;
-    let ids = |n: usize| opened.get(n).map(|one| one.entry.request_id);
-    let whole = requests.iter().enumerate().all(|(n, request)| request.request_id.is_some() && request.request_id == ids(n));
-    if whole && opened.len() == requests.len() { Ok(()) } else { Err("results do not fit their requests".into()) }
+    let mut wanted: Vec<_> = requests.iter().map(|request| request.request_id).collect();
+    let mut come: Vec<_> = opened.iter().map(|one| Some(one.entry.request_id)).collect();
+    wanted.sort_unstable();
+    come.sort_unstable();
+    if wanted == come { Ok(()) } else { Err("results do not fit their requests".into()) }
 }
