@@ -84,7 +84,8 @@ impl Results {
                 }
             }
             page.truncate(PAGE);
-            let entry = Entry { request_id: Fingerprint([0; 12]), status: 200, tries: 1, time: 12, error: None, head: 0, body: 0 };
+            let entry =
+                Entry { request_id: Fingerprint([0; 12]), status: 200, tries: 1, time: 12, error: None, location: None, head: 0, body: 0 };
             builder.push(entry, &head, &page);
         }
         let head = builder.index().results.first().map_or(0, |entry| entry.head as usize);

@@ -3,10 +3,11 @@
 use super::content::{codings, decode};
 use super::failure::{before_the_head, fetch_error, in_the_body};
 use super::memory::{FREE, Share};
+use crate::domain::redirect::is_redirect;
 use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::protocol::pack::Head;
 use bytes::Bytes;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Request, Response, Url, Version};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -29,6 +30,8 @@ pub struct Answer {
     pub is_stopped: bool,
     /// The wait that the site asks for.
     pub retry_after: Option<Duration>,
+    /// The target of a redirect; empty if it names none.
+    pub location: Option<String>,
     /// Why there is no response, or no complete one.
     pub error: Option<FetchError>,
     /// The memory reserved for the body.
@@ -55,6 +58,7 @@ impl Answer {
                 ..Head::default()
             },
             retry_after: retry_after(response.headers()),
+            location: is_redirect(response.status().as_u16()).then(|| location(response.headers(), answered)),
             ..Self::default()
         }
     }
@@ -187,6 +191,17 @@ fn target_url(asked: &Url, answered: &Url) -> Option<String> {
         let _ = (url.set_username(""), url.set_password(None));
         url.into()
     })
+}
+
+/// The target that a response from this URL names. Bytes that are not UTF-8 are percent-encoded, as they would be in a URL.
+pub fn location(headers: &HeaderMap, answered: &Url) -> String {
+    let Some(bytes) = headers.get(LOCATION).map(HeaderValue::as_bytes) else { return String::new() };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect(),
+    };
+    // What cannot be resolved is shown as it is.
+    answered.join(&text).map_or(text, String::from)
 }
 
 fn text_headers(headers: &HeaderMap) -> Vec<(String, String)> {

@@ -2,7 +2,7 @@
 //! cookies and headers that are meant for that host.
 
 use super::asked::{Asked, header};
-use super::attempt::{Answer, Reading, read, send};
+use super::attempt::{Answer, Reading, location, read, send};
 use super::clients::{Clients, Needs, Site};
 use super::failure::fetch_error;
 use super::guard::{Place, refused};
@@ -11,28 +11,15 @@ use super::pace::Gate;
 use super::sending::sent;
 use crate::domain::ids::Identity;
 use crate::domain::origin::{Began, Origin, Scope};
+use crate::domain::redirect::{becomes_get, is_harmless, is_of_body, is_redirect, target};
 use crate::domain::settings::{CookieMode, DownloadSettings, check_proxy};
 use crate::protocol::node::{FetchError, FetchErrorKind};
-use reqwest::header::{COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::header::{COOKIE, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Method, Request, Response, Url};
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// Whether a header only describes the wanted content and holds no secret: such headers are sent to every host.
-fn is_harmless(name: &HeaderName) -> bool {
-    let of_request = "user-agent cache-control pragma range dnt upgrade-insecure-requests if-match if-none-match if-modified-since \
-                      if-unmodified-since if-range";
-    let name = name.as_str();
-    name == "accept" || name.starts_with("accept-") || is_of_body(name) || of_request.split_whitespace().any(|known| known == name)
-}
-
-/// Whether a header describes a body.
-fn is_of_body(name: &str) -> bool {
-    matches!(name, "content-type" | "content-encoding" | "content-language")
-}
 
 /// The common data of the requests of a block that a hop needs.
 pub struct Trip<'a> {
@@ -122,7 +109,12 @@ impl Trip<'_> {
             match self.next(&hop, &response) {
                 Next::Answer => {
                     let (max_body, share) = (self.settings.max_body, self.account.share());
-                    return read(response, head, Reading { deadline, timeout, max_body, share }).await;
+                    let mut answer = read(response, head, Reading { deadline, timeout, max_body, share }).await;
+                    if answer.location.as_ref().is_some_and(|location| !location.is_empty()) {
+                        // The target counts; a page that describes it may be broken.
+                        answer.error = None;
+                    }
+                    return answer;
                 }
                 Next::Error(error) => return Answer { error: Some(error), ..head },
                 Next::Hop(_) if redirects == self.settings.max_redirects => {
@@ -186,13 +178,13 @@ impl Trip<'_> {
         let has_body = hop.body.is_some();
         let mut headers = HeaderMap::new();
         for (name, value) in &asked.headers {
-            if (hop.is_own || is_harmless(name)) && (has_body || hop.method == asked.method || !is_of_body(name.as_str())) {
+            if (hop.is_own || is_harmless(name.as_str())) && (has_body || hop.method == asked.method || !is_of_body(name.as_str())) {
                 headers.append(name, value.clone());
             }
         }
         for (name, value) in &settings.site.headers {
             let (name, value) = header(name, value).map_err(|why| invalid(format!("site.headers: {why}")))?;
-            if (in_scope || is_harmless(&name)) && !headers.contains_key(&name) {
+            if (in_scope || is_harmless(name.as_str())) && !headers.contains_key(&name) {
                 headers.insert(name, value);
             }
         }
@@ -217,45 +209,24 @@ impl Trip<'_> {
         Ok(headers)
     }
 
-    /// The next step after a response. A POST becomes a GET, unless the status forbids it (RFC 9110, section 15.4).
+    /// The next step after a response.
     fn next<'h>(&self, hop: &Hop<'h>, response: &Response) -> Next<'h> {
         let status = response.status().as_u16();
-        let Some(location) = response.headers().get(LOCATION).filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) else {
-            return Next::Answer;
-        };
-        if self.settings.max_redirects == 0 {
+        if !is_redirect(status) || !response.headers().contains_key(LOCATION) || self.settings.max_redirects == 0 {
             return Next::Answer;
         }
-        let location = text(location.as_bytes());
-        let error = |why: String| Next::Error(fetch_error(FetchErrorKind::Redirect, why));
-        let shown = || location.chars().take(200).collect::<String>();
-        let mut url = match hop.url.join(&location) {
+        let url = match target(&hop.url, &location(response.headers(), &hop.url)) {
             Ok(url) => url,
-            Err(e) => return error(format!("the redirect to `{}` is invalid: {e}", shown())),
+            Err(why) => return Next::Error(fetch_error(FetchErrorKind::Redirect, why)),
         };
-        url.set_fragment(None);
         if self.gate.is_some() && url.host_str() != hop.url.host_str() {
             // Another site has another pace: report the redirect, so that its target becomes a separate request.
             return Next::Answer;
         }
-        let Some(origin) = Origin::of(&url) else {
-            return error(format!("the redirect to `{}` is invalid: http or https is expected", shown()));
-        };
-        let becomes_get = match status {
-            301 | 302 => hop.method == Method::POST,
-            303 => hop.method != Method::HEAD,
-            _ => false,
-        };
+        let Some(origin) = Origin::of(&url) else { return Next::Answer };
         let is_own = hop.is_own && hop.origin.covers(&origin);
+        let becomes_get = becomes_get(status, hop.method.as_str());
         let (method, body) = if becomes_get { (Method::GET, None) } else { (hop.method.clone(), hop.body) };
         Next::Hop(Box::new(Hop { url, origin, method, body, is_own }))
-    }
-}
-
-/// A header as text; bytes that are not UTF-8 are percent-encoded, as they would be in a URL.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect(),
     }
 }

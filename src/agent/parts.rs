@@ -88,7 +88,8 @@ impl Reports {
             None if self.are_parts => self.open.small.charge(size),
             None => {}
         }
-        let entry = Entry { request_id, status: answer.status, tries, time, error: answer.error, head: 0, body: 0 };
+        let entry =
+            Entry { request_id, status: answer.status, tries, time, error: answer.error, location: answer.location, head: 0, body: 0 };
         self.open.pack.push_bytes(entry, &answer.head, answer.body);
         self.open.since.get_or_insert_with(Instant::now);
         if self.are_parts && self.open.pack.len() >= PART {

@@ -1,11 +1,11 @@
 //! The least depth of each page, for a crawl with a depth limit.
 //!
 //! Responses come in any order, so a page may first be found by a long path and later by a shorter one. A page that is too deep by the
-//! first path may be within the limit by the second: then the links of the page, and of those behind it, count from the lesser depth. So
-//! the links of processed pages are stored in a file beside the crawl's state, one compressed record per page, written before the page is
-//! acknowledged; memory holds a hash, a depth and a file offset for each page. Pages up to the second link are never found by a shorter
+//! first path may be within the limit by the second: then the links of the page, and of those behind it, count from the lesser depth. A redirect is a
+//! link of length 0. So the links of processed pages are stored in a file beside the crawl's state, one compressed record per page, written before the page is
+//! acknowledged; memory holds a hash, a depth and a file offset for each page. Pages up to the first link are never found by a shorter
 //! path, and have no record: the first block holds only the start, and all its links are known before anything else. With several starts
-//! this holds only up to the first link.
+//! this holds only for the starts.
 
 use super::lines::key;
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,9 @@ use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 /// Pages up to this depth are always found by a shortest path, if a single start is alone in the first block.
-const ALWAYS_LEAST: u32 = 2;
+const ALWAYS_LEAST: u32 = 1;
 /// The same for a crawl with several starts, whose responses come in any order.
-const ALWAYS_LEAST_OF_SEVERAL: u32 = 1;
+const ALWAYS_LEAST_OF_SEVERAL: u32 = 0;
 /// Compression level of zstd.
 const LEVEL: i32 = 1;
 /// The largest record that is read, decompressed.
@@ -34,6 +34,17 @@ pub struct Links {
     pub depth: u32,
     /// The targets of its links, without fragments.
     pub links: Vec<String>,
+    /// It is a redirect: its only link is its target, which has the same depth.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_redirect: bool,
+}
+
+impl Links {
+    /// The depth of its links.
+    #[must_use]
+    pub fn next_depth(&self) -> u32 {
+        self.depth.saturating_add(u32::from(!self.is_redirect))
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +114,7 @@ impl Depths {
         }
         while let Some(page) = queue.pop() {
             for link in &page.links {
-                if let Some(place) = self.shorten(key(link), page.depth + 1) {
+                if let Some(place) = self.shorten(key(link), page.next_depth()) {
                     self.improved.push(place);
                     queue.push(self.record(place)?);
                 }
@@ -163,7 +174,7 @@ impl Depths {
         while let Some(place) = queue.pop() {
             let page = self.record(place)?;
             for link in &page.links {
-                if let Some(place) = self.shorten(key(link), page.depth + 1) {
+                if let Some(place) = self.shorten(key(link), page.next_depth()) {
                     self.improved.push(place);
                     queue.push(place);
                 }
@@ -212,9 +223,10 @@ mod tests {
             ("c", vec!["d"]),
             ("d", vec!["e"]),
             ("e", vec!["f"]),
-            ("x", vec!["y"]),
+            ("x", vec!["y", "r"]),
             ("y", vec!["d", "s"]),
             ("f", vec![]),
+            ("r", vec!["c"]),
         ])
     }
 
@@ -229,7 +241,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (page, depth) = queue.swap_remove((seed >> 33) as usize % queue.len());
             let links = graph[page.as_str()].iter().map(|link| (*link).to_owned()).collect();
-            let read = Links { page: page.clone(), referrer: page.clone(), depth, links };
+            let read = Links { is_redirect: page == "r", page: page.clone(), referrer: page.clone(), depth, links };
             let mut follow = depths.read(read).expect("read");
             if restarts && seed.is_multiple_of(3) {
                 // Killed before the acknowledgement: no follow-up request was accepted, and the page comes again.
@@ -238,9 +250,10 @@ mod tests {
                 queue.push((page, depth));
             }
             for page in follow {
-                for link in page.links.into_iter().filter(|_| page.depth < limit) {
+                let next = page.next_depth();
+                for link in page.links.into_iter().filter(|_| next <= limit) {
                     if asked.insert(link.clone()) {
-                        queue.push((link, page.depth + 1));
+                        queue.push((link, next));
                     }
                 }
             }
@@ -258,6 +271,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(crawled(4, 7, false).into_iter().collect::<String>(), "abcdesxy");
+        assert_eq!(crawled(2, 7, false).into_iter().collect::<String>(), "abcrsxy");
+        assert_eq!(crawled(4, 7, false).into_iter().collect::<String>(), "abcdersxy");
     }
 }

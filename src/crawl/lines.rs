@@ -6,12 +6,17 @@
 use super::error::CrawlError;
 use super::summary::Counts;
 use crate::domain::fingerprint::Fingerprint;
+use crate::domain::redirect::is_in;
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write};
 use std::path::Path;
+use url::Url;
+
+/// Begins the key of a page that a redirect led back to; no URL begins so.
+const AGAIN: &str = "again ";
 
 /// The data of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +38,12 @@ pub struct Line {
     /// The final URL after redirects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_url: Option<String>,
+    /// The target of a redirect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// The URLs that redirected to this one, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redirected_from: Vec<String>,
     /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -111,7 +122,7 @@ impl Lines {
     /// # Errors
     /// It cannot be written.
     pub fn write(&mut self, line: &Line) -> io::Result<bool> {
-        let new = self.written.insert(key(&line.url));
+        let new = self.written.insert(key_of(&line.url, &line.redirected_from));
         if new {
             serde_json::to_writer(&mut self.out, line)?;
             self.out.write_all(b"\n")?;
@@ -135,6 +146,19 @@ pub(super) fn key(url: &str) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// The key of a response in memory. A page that a redirect led back to has two: the redirect, and the page itself.
+pub(super) fn key_of(url: &str, redirected_from: &[String]) -> u64 {
+    match Url::parse(url) {
+        Ok(parsed) if is_in(&parsed, redirected_from) => key_again(url),
+        _ => key(url),
+    }
+}
+
+/// The key of a page that a redirect led back to.
+pub(super) fn key_again(url: &str) -> u64 {
+    key(&format!("{AGAIN}{url}"))
+}
+
 /// Reads the pages in a file, cuts off an incomplete line, and moves to the end.
 fn read(file: File) -> io::Result<(File, HashSet<u64>, Counts)> {
     let (mut written, mut before, mut text, mut whole) = (HashSet::new(), Counts::default(), Vec::new(), 0);
@@ -147,7 +171,7 @@ fn read(file: File) -> io::Result<(File, HashSet<u64>, Counts)> {
         }
         let line: Line = serde_json::from_slice(&text)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("line {} is not a line of a crawl: {e}", written.len() + 1)))?;
-        if written.insert(key(&line.url)) {
+        if written.insert(key_of(&line.url, &line.redirected_from)) {
             before.count(&line);
         }
         whole += bytes as u64;

@@ -296,6 +296,8 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
         "Timeout": (options.timeout_s * 1000).to_string(),
         "MaxBody": options.max_body.to_string(),
         "Robots": options.robots.name(),
+        // The worker requests their targets, within the scope of the crawl.
+        "MaxRedirects": "0",
     });
     let mut add = |key: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -6,7 +6,7 @@
 //! names the final URL; after redirects, `Webloom-Request-URI` names the requested one.
 
 use super::error::CrawlError;
-use super::lines::key;
+use super::lines::{key, key_again, key_of};
 use crate::domain::time::Timestamp;
 use crate::sdk::{FetchErrorKind, Page, Sent};
 use awc::http::StatusCode;
@@ -28,6 +28,9 @@ const LEVEL: u32 = 3;
 const OF_TRANSFER: [&str; 3] = ["content-encoding", "transfer-encoding", "content-length"];
 /// The longest record head.
 const MOST_HEAD: u64 = 1 << 20;
+
+/// The header of a page that a redirect led back to: the same URL has another record, of a redirect.
+const REDIRECTED_BACK: &str = "Webloom-Redirected-Back";
 
 /// Writes a WARC file.
 pub struct Warc {
@@ -56,6 +59,7 @@ impl Warc {
             if record.header("WARC-Type") == Some("request") {
                 return;
             }
+            let key = if record.header(REDIRECTED_BACK).is_some() { key_again } else { key };
             written.extend(record.header("Webloom-Request-URI").or_else(|| record.header("WARC-Target-URI")).map(key));
         })?;
         if whole == 0 && file.metadata()?.len() > 0 && written.is_empty() && !begins_like_one(&file, gzip)? {
@@ -77,7 +81,8 @@ impl Warc {
     /// # Errors
     /// It cannot be written.
     pub fn write(&mut self, page: &Page) -> io::Result<()> {
-        if !self.written.insert(key(page.url())) {
+        let key = key_of(page.url(), &page.request.redirected_from);
+        if !self.written.insert(key) {
             return Ok(());
         }
         // Older agents do not report it.
@@ -85,6 +90,9 @@ impl Warc {
         let mut more = format!("WARC-Target-URI: {}\r\n", clean(page.final_url()));
         if page.target_url.is_some() {
             let _ = write!(more, "Webloom-Request-URI: {}\r\n", clean(page.url()));
+        }
+        if key == key_again(page.url()) {
+            let _ = write!(more, "{REDIRECTED_BACK}: true\r\n");
         }
         if page.status == 0 {
             let error = page.error.as_ref().map_or("no answer", |error| error.message.as_str());

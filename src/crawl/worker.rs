@@ -11,6 +11,7 @@ use super::sitemap::read_sitemap;
 use super::summary::Tally;
 use crate::domain::fingerprint::canonical;
 use crate::domain::ids::JobId;
+use crate::domain::redirect::{Hop, hop, is_in, is_redirect};
 use crate::domain::robots::product_token;
 use crate::sdk::{Abort, FinishedBlock, Follow, Page, Request, Result, RunContext, RunState, Spider, join};
 use encoding_rs::{Encoding, UTF_8};
@@ -22,6 +23,8 @@ use url::{Position, Url};
 
 /// Bytes of a page without a content type that are checked for HTML.
 const SNIFF: usize = 512;
+/// Maximum number of redirects in a chain.
+const MOST_REDIRECTS: u32 = 10;
 /// The member of a request's `meta` with the page that links to it.
 const REFERRER: &str = "referrer";
 /// The member that marks a request for a sitemap.
@@ -75,6 +78,7 @@ impl CrawlWorker {
             depth,
             length: page.body.len() as u64,
             final_url: page.target_url.clone(),
+            redirected_from: page.request.redirected_from.clone(),
             error: page.error.as_ref().map(|error| error.message.clone()),
             content_type: page.header("content-type").map(str::to_owned),
             fetched_at: page.fetched_at,
@@ -86,13 +90,13 @@ impl CrawlWorker {
         let mut asks = Directives::default();
         let headers = page.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-robots-tag"));
         headers.for_each(|(_, value)| asks.read_header(value, &self.token));
-        if let Some(target) = redirect(page) {
-            // The agent does not follow redirects to other sites: each site has its own pace and robots.txt.
-            let is_followed = depth == 0 || Url::parse(page.final_url()).is_ok_and(|answered| self.scope.follows(&target, &answered));
-            if is_followed {
-                let request = Request { meta: Some(json!({ REFERRER: page.final_url() })), ..Request::get(target) };
-                // An invalid request is skipped.
-                drop(follow.add(request, depth));
+        if let Some(next) = redirect(page) {
+            match next {
+                Ok(hop) => {
+                    line.location = Some(hop.target.to_string());
+                    self.request_target(page, hop, depth, follow)?;
+                }
+                Err(why) => line.error = Some(why),
             }
         } else if is_sitemap(page) {
             self.read_list(page, &mut line, follow)?;
@@ -105,7 +109,8 @@ impl CrawlWorker {
                 _ if !page.is_success() || asks.nofollow && !self.ignores_nofollow => {}
                 Some(depths) => {
                     let links = self.links(page, &found, encoding);
-                    let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth, links };
+                    let links =
+                        Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth, links, is_redirect: false };
                     follow_all(&depths.borrow_mut().read(links)?, follow);
                 }
                 None if follow.is_at_the_bottom() => {}
@@ -115,6 +120,36 @@ impl CrawlWorker {
         }
         (line.noindex, line.nofollow) = (asks.noindex, asks.nofollow);
         Ok(line)
+    }
+
+    /// Requests the target of a redirect: a new request of the same depth. If the target is in the scope, it is requested once, whatever leads
+    /// to it.
+    fn request_target(&self, page: &Page, hop: Hop, depth: u32, follow: &mut Follow<'_>) -> io::Result<()> {
+        let Ok(answered) = Url::parse(page.final_url()) else { return Ok(()) };
+        let is_list = is_sitemap(page);
+        let is_in_scope =
+            depth == 0 || if is_list { self.scope.is_within(&hop.target, &answered) } else { self.scope.follows(&hop.target, &answered) };
+        if !is_in_scope {
+            return Ok(());
+        }
+        if let Some(depths) = self.depths.as_ref().filter(|_| hop.key.is_none() && !is_list) {
+            // The chain of redirects is told by the request below.
+            let links = vec![canonical(hop.target.clone()).into()];
+            let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth, links, is_redirect: true };
+            let mut all = depths.borrow_mut().read(links)?;
+            all.retain(|other| other.page != page.url());
+            follow_all(&all, follow);
+        }
+        let mut meta = json!({ REFERRER: page.final_url() });
+        if is_list {
+            meta[SITEMAP] = json!(true);
+        }
+        let mut redirected_from = page.request.redirected_from.clone();
+        redirected_from.push(page.url().to_owned());
+        let request = Request { key: hop.key, redirected_from, meta: Some(meta), ..Request::get(hop.target) };
+        // An invalid request is skipped.
+        drop(follow.add(request, depth));
+        Ok(())
     }
 
     /// Requests the pages of a sitemap. They have depth 1, however deeply the sitemap is nested.
@@ -132,7 +167,7 @@ impl CrawlWorker {
             follow.link_with(url, Some(json!({ REFERRER: page.final_url(), SITEMAP: true })));
         }
         let links: Vec<String> = sitemap.pages.iter().filter_map(in_scope).map(|url| canonical(url).into()).collect();
-        let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth: 0, links };
+        let links = Links { page: page.url().to_owned(), referrer: page.final_url().to_owned(), depth: 0, links, is_redirect: false };
         match &self.depths {
             Some(depths) => follow_all(&depths.borrow_mut().read(links)?, follow),
             None => follow_all(&[links], follow),
@@ -176,6 +211,9 @@ impl CrawlWorker {
     }
 
     fn write(&self, page: &Page, line: &Line) -> io::Result<()> {
+        if is_on_the_way(page, line) {
+            return Ok(());
+        }
         if self.outputs.borrow_mut().write(page, line)? {
             self.tally.now.borrow_mut().count(line);
         }
@@ -220,17 +258,25 @@ impl Spider for CrawlWorker {
     }
 }
 
-/// The target of a redirect that the agent has not followed.
-fn redirect(page: &Page) -> Option<Url> {
-    let is_redirect = page.error.is_none() && matches!(page.status, 301 | 302 | 303 | 307 | 308);
-    let location = page.header("location").filter(|_| is_redirect)?;
-    Url::parse(page.final_url()).ok()?.join(location).ok().filter(|target| matches!(target.scheme(), "http" | "https"))
+/// What follows from a redirect that the agent has not followed.
+fn redirect(page: &Page) -> Option<std::result::Result<Hop, String>> {
+    let location = page.header("location").filter(|_| page.error.is_none() && is_redirect(page.status))?;
+    let answered = Url::parse(page.final_url()).ok()?;
+    Some(hop(&answered, "GET", page.status, location, &page.request.redirected_from, MOST_REDIRECTS))
+}
+
+/// Whether a page is one more redirect of a URL that has redirected before: the page itself is still to come.
+fn is_on_the_way(page: &Page, line: &Line) -> bool {
+    let is_again = || Url::parse(page.url()).is_ok_and(|url| is_in(&url, &page.request.redirected_from));
+    line.location.is_some() && is_again()
 }
 
 /// Requests the links of pages, each with its depth.
 fn follow_all(pages: &[Links], follow: &mut Follow<'_>) {
     for page in pages {
-        follow.from_depth(page.depth);
+        // A redirect at depth 0 was in scope as a start; its target was requested with its chain.
+        let Some(depth) = page.next_depth().checked_sub(1) else { continue };
+        follow.from_depth(depth);
         if follow.is_at_the_bottom() {
             continue;
         }

@@ -421,6 +421,9 @@ impl Properties {
             out.guards.repeated_segments = n;
         }
         out.canonicalisation = self.canonicalisation()?;
+        if let Some((key, text)) = self.entry("Redirects") {
+            out.redirects = text.parse().map_err(|detail| InvalidProperty { key: key.to_owned(), detail })?;
+        }
         out.sites = self.sites()?;
         let any = |text: &&str| !text.is_empty() && !text.eq_ignore_ascii_case("all");
         out.node_group = self.get("NodeGroup").filter(any).map(str::to_owned);
@@ -461,6 +464,7 @@ mod tests {
             ("SortQuery", "yes"),
             ("DropParameters", "a,b&c"),
             ("TrailingSlash", "maybe"),
+            ("Redirects", "never"),
             ("MaxPending", "0"),
             ("MaxPerSite", "0"),
             ("MaxUrlLength", "-1"),

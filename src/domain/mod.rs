@@ -28,6 +28,7 @@ pub mod leader;
 pub mod matchmaker;
 pub mod node;
 pub mod origin;
+pub mod redirect;
 pub mod request;
 #[cfg(any(feature = "broker", feature = "agent"))]
 pub mod robots;

@@ -3,6 +3,7 @@
 use super::canonical::Canonicalisation;
 use super::guards::Guards;
 use super::origin::Origin;
+use super::redirect::Redirects;
 use super::sites::SitePolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -153,6 +154,8 @@ pub struct QueueSettings {
     /// Which URLs count as the same page.
     #[serde(skip_serializing_if = "Canonicalisation::is_none")]
     pub canonicalisation: Canonicalisation,
+    /// Who requests the targets of redirects.
+    pub redirects: Redirects,
     /// How its sites are paced.
     pub sites: SitePolicy,
     /// Only nodes of this group; compared without case.
@@ -176,6 +179,7 @@ impl Default for QueueSettings {
             block_attempts: 10,
             ack_wait: 300_000,
             lease: 600_000,
+            redirects: Redirects::default(),
             sites: SitePolicy::default(),
             node_group: None,
             os: None,

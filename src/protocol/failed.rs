@@ -171,6 +171,7 @@ mod tests {
             tries: 2,
             time: 1,
             error: error.map(|text| FetchError { kind: FetchErrorKind::Dns, message: text.to_owned(), retryable: true }),
+            location: None,
             head: 0,
             body: 0,
         };

@@ -30,6 +30,7 @@ pub mod packages;
 pub mod pending;
 pub mod problem;
 pub mod push;
+pub mod redirected;
 #[cfg(feature = "broker")]
 pub mod redrive;
 #[cfg(feature = "broker")]

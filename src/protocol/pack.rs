@@ -94,6 +94,10 @@ pub struct Entry {
     /// Why there is no response, or no complete one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FetchError>,
+    /// The target of a redirect that the node did not follow: the value of `Location`, absolute or relative to the URL of the request; empty
+    /// if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
     /// Bytes of its head in the bulk.
     #[serde(default)]
     pub head: u32,
@@ -323,7 +327,16 @@ mod tests {
         let block_id = BlockId::new(identity, 3);
         let index = Index { epoch: Some(1), attempt: Some(2), ..Index::new(block_id, identity, NodeId::random()) };
         let mut pack = Builder::new(index);
-        let entry = |n: u8, status| Entry { request_id: Fingerprint([n; 12]), status, tries: 1, time: 5, error: None, head: 0, body: 0 };
+        let entry = |n: u8, status| Entry {
+            request_id: Fingerprint([n; 12]),
+            status,
+            tries: 1,
+            time: 5,
+            error: None,
+            location: None,
+            head: 0,
+            body: 0,
+        };
         let head = Head { target_url: None, headers: vec![("a".into(), "b".into()), ("a".into(), "c".into())], ..Head::default() };
         pack.push(entry(1, 200), &head, b"hello");
         pack.push(entry(2, 404), &Head::default(), b"");
@@ -354,7 +367,8 @@ mod tests {
     fn a_large_pack_opens_to_what_was_put_in() {
         let mut pack = Builder::new(read_index(&sample()).map(|index| Index { results: Vec::new(), ..index }).expect("an index"));
         let body: Vec<u8> = (0..LARGE as u32 + 7).map(|n| ((n * 31) >> 3) as u8).collect();
-        let entry = Entry { request_id: Fingerprint([3; 12]), status: 200, tries: 1, time: 5, error: None, head: 0, body: 0 };
+        let entry =
+            Entry { request_id: Fingerprint([3; 12]), status: 200, tries: 1, time: 5, error: None, location: None, head: 0, body: 0 };
         pack.push(entry.clone(), &Head::default(), &body);
         // Large bodies between small ones keep their offsets.
         let head = Head { target_url: Some("http://a/".into()), ..Head::default() };
@@ -376,7 +390,16 @@ mod tests {
         }
         assert_eq!(open(&pack, 4).map_err(|p| p.status).err(), Some(413));
         let mut longer = Index { results: Vec::new(), ..read_index(&pack).expect("index") };
-        longer.results.push(Entry { request_id: Fingerprint([1; 12]), status: 200, tries: 1, time: 0, error: None, head: 0, body: 0 });
+        longer.results.push(Entry {
+            request_id: Fingerprint([1; 12]),
+            status: 200,
+            tries: 1,
+            time: 0,
+            error: None,
+            location: None,
+            head: 0,
+            body: 0,
+        });
         let mut liar = Builder::new(longer);
         liar.bulk = vec![0; 100];
         assert!(open(&liar.finish(), 1 << 20).is_err(), "more bulk than the index says");

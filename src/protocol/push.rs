@@ -77,6 +77,10 @@ pub struct Request {
     /// The character encoding, if it is known better than from the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
+    /// The URLs that redirected to it, in order, if the run requested the targets of redirects.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
+    #[cfg_attr(feature = "broker", schemars(with = "Option<Vec<String>>"))]
+    pub redirected_from: Vec<String>,
     /// A custom value of the worker; returned unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Value>,
@@ -123,6 +127,9 @@ struct Checked<'a> {
     idempotent: Option<bool>,
     #[serde(borrow, default)]
     proxy: Option<Text<'a>>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "checked to be texts")]
+    redirected_from: Option<Vec<String>>,
     #[serde(borrow, default)]
     #[expect(dead_code, reason = "checked to be text")]
     encoding: Option<Text<'a>>,
@@ -392,6 +399,7 @@ fn why_not(text: &str) -> Problem {
         dont_filter: Option<bool>,
         idempotent: Option<bool>,
         proxy: Option<String>,
+        redirected_from: Option<Vec<String>>,
         encoding: Option<String>,
     }
     match read_json::<Owned>(text.as_bytes()) {

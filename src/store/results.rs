@@ -41,6 +41,8 @@ pub struct StoreResult {
     pub failed: bool,
     /// Details of the failed requests, kept after the results are deleted.
     pub failures: Option<Bytes>,
+    /// New blocks with the targets of redirects in the results.
+    pub targets: Vec<NewBlock>,
     /// The results.
     pub pack: Bytes,
     /// The current time.
@@ -54,6 +56,10 @@ impl WriteOp for StoreResult {
         Some(&self.pack)
     }
 
+    fn weight(&self) -> usize {
+        self.pack.len() + weight(&self.targets)
+    }
+
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         tx.check_epoch(self.no, self.epoch)?;
         let place = tx.place.ok_or_else(|| StoreError::Failed("a pack without a place".into()))?;
@@ -63,6 +69,7 @@ impl WriteOp for StoreResult {
         if let Some(entries) = &self.failures {
             failures::keep(tx.conn, block_key(self.no, self.seq), entries)?;
         }
+        insert_blocks(tx.conn, self.no, &self.targets, self.now)?;
         tx.settlement.keep(place.segment);
         Ok(())
     }

@@ -56,6 +56,7 @@ mod portal;
 mod portal_refresh;
 mod programs;
 mod real_input;
+mod redirects;
 mod redrive;
 mod restart;
 mod retention;

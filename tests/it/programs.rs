@@ -261,7 +261,7 @@ fn an_odd_site_is_crawled_to_the_end() {
         let lines = crawled(&url, folder.path(), &["--timeout-s", "1", "--max-body", "100000"]).await;
         let by_path: BTreeMap<String, &Value> =
             lines.iter().map(|line| (line["url"].as_str().expect("a url").replacen(&url, "/", 1), line)).collect();
-        assert_eq!(by_path.len(), lines.len(), "each once");
+        assert_eq!(by_path.len() + 1, lines.len(), "each once, and the page that redirects to itself: the redirect, and its end");
         let paths: Vec<&str> = by_path.keys().map(String::as_str).collect();
         let all = [
             "/",
@@ -276,16 +276,20 @@ fn an_odd_site_is_crawled_to_the_end() {
             "/moved",
             "/never",
             "/packed",
+            "/target",
         ];
         assert_eq!(paths, all);
         let line = |path: &str| by_path[path];
         for (path, title) in
-            [("/moved", "Target"), ("/latin", "Grüße"), ("/packed", "Packed"), ("/late", "Late"), ("/from-target", "From target")]
+            [("/target", "Target"), ("/latin", "Grüße"), ("/packed", "Packed"), ("/late", "Late"), ("/from-target", "From target")]
         {
             let line = line(path);
             assert_eq!((&line["status"], &line["title"], &line["error"]), (&json!(200), &json!(title), &Value::Null), "{path}");
         }
-        assert_eq!(line("/moved")["finalUrl"], format!("{url}target"));
+        let (moved, target) = (line("/moved"), line("/target"));
+        assert_eq!((&moved["status"], &moved["location"]), (&json!(302), &json!(format!("{url}target"))));
+        assert_eq!((&target["redirectedFrom"], &target["depth"]), (&json!([format!("{url}moved")]), &moved["depth"]));
+        assert!(line("/loop")["error"].as_str().is_some_and(|text| text.contains("too many redirects")), "{}", line("/loop"));
         assert_eq!((&line("/missing")["status"], &line("/missing")["error"]), (&json!(404), &Value::Null));
         for path in ["/loop", "/broken", "/never", "/endless"] {
             assert!(line(path)["error"].is_string(), "{path}: {}", line(path));

@@ -1746,6 +1746,8 @@ class Request(Model):
     priority: int | None = None
     #: A proxy for this request, instead of the job's proxy.
     proxy: str | None = None
+    #: The URLs that redirected to it, in order, if the run requested the targets of redirects.
+    redirected_from: list[str] | None = None
     #: Set by the broker; a value in the input is ignored.
     request_id: str | None = None
     #: Set by the broker: number of tries by nodes that gave it back. A value in the input is ignored.
@@ -1780,6 +1782,8 @@ class RequestInput(Model):
     priority: int | None = None
     #: A proxy for this request, instead of the job's proxy.
     proxy: str | None = None
+    #: The URLs that redirected to it, in order, if the run requested the targets of redirects.
+    redirected_from: list[str] | None = None
     #: Set by the broker; a value in the input is ignored.
     request_id: Any = None
     #: Set by the broker: number of tries by nodes that gave it back. A value in the input is ignored.

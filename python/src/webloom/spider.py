@@ -172,6 +172,7 @@ class Response:
         error: why there is no answer, or not a whole one; `None` if there is one. A status of 400 is no error.
         depth: links between it and a first request.
         meta: what the request gave along.
+        redirected_from: the URLs that redirected to it, if the job says `Redirects: request`. The redirects are responses of their own.
         tries: how often it was tried.
         time: seconds of the last try.
         fetched_at: when the last try began, if the agent has said it.
@@ -190,6 +191,7 @@ class Response:
         self.error = FetchError(error["kind"], error.get("message", ""), bool(error.get("retryable"))) if error else None
         self.depth: int = result.request.get("depth") or 0
         self.meta: Any = self.request.meta
+        self.redirected_from: list[str] = list(result.request.get("redirectedFrom") or ())
         self.tries: int = entry.get("tries", 0)
         self.time: float = entry.get("time", 0) / 1000
         fetched_at = head.get("fetchedAt")

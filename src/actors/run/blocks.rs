@@ -9,12 +9,13 @@ use crate::actors::reply::Reply;
 use crate::domain::block::{Lease, Lost, Phase, ReportVerdict};
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
+use crate::domain::redirect::Redirects;
 use crate::domain::sites::Pace;
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchErrorKind, Reported};
 use crate::protocol::pack::{self, Index};
 use crate::protocol::problem::Problem;
-use crate::store::{MarkRetry, ReadPayloads};
+use crate::store::{MarkRetry, ReadPayloads, StoreResult};
 use actix::{Context, Handler};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -26,6 +27,10 @@ const RESEND_MS: i64 = 2_000;
 
 impl RunActor {
     pub(super) fn block(&self, seq: Seq, lease: &Lease) -> Block {
+        let mut settings = self.run.download.clone();
+        if self.run.queue.redirects == Redirects::Request {
+            settings.max_redirects = 0;
+        }
         Block {
             block_id: self.block_id(seq),
             identity: self.identity(),
@@ -34,7 +39,7 @@ impl RunActor {
             lost: Some(self.frontier.losses(seq, lease.attempt - 1)),
             parts: true,
             pace: None,
-            settings: self.run.download.clone(),
+            settings,
             requests: None,
         }
     }
@@ -185,7 +190,7 @@ impl RunActor {
             ..Index::new(self.block_id(seq), self.identity(), node)
         };
         let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
-        self.store_report(seq, &index, pack, payload.clone(), None, ctx);
+        self.store_report(seq, index, pack, payload.clone(), None, ctx);
     }
 
     fn report(&mut self, index: Index, pack: Bytes, reply: Reply<Reported>, ctx: &mut Context<Self>) {
@@ -236,7 +241,7 @@ impl RunActor {
                 this.learn(site, index, ctx);
             }
             match meaning {
-                Ok(Meaning::Whole { index, pack }) => this.store_report(seq, &index, pack, payload, Some(reply), ctx),
+                Ok(Meaning::Whole { index, pack }) => this.store_report(seq, index, pack, payload, Some(reply), ctx),
                 Ok(Meaning::Taken) => this.part_again(seq, payload, reply, ctx),
                 Ok(Meaning::Part { index, pack, parted, stays }) => this.store_part(seq, (index, pack), (parted, stays), reply, ctx),
                 Ok(Meaning::Back { index, pack, done, back }) => this.store_back(seq, (index, pack), (done, back), reply, ctx),
@@ -285,14 +290,21 @@ impl RunActor {
     pub(super) fn store_report(
         &mut self,
         seq: Seq,
-        index: &Index,
+        mut index: Index,
         pack: Bytes,
         payload: Payload,
         reply: Option<Reply<Reported>>,
         ctx: &mut Context<Self>,
     ) {
         self.leaves_node(seq, ctx);
-        let write = self.result_of(seq, index, pack.clone());
+        let (pack, targets) = match self.with_targets(&mut index, pack, &payload) {
+            Ok(done) => done,
+            Err(problem) => {
+                reply.into_iter().for_each(|reply| reply.send(Err(problem.clone())));
+                return self.die("the targets of redirects could not be packed", ctx);
+            }
+        };
+        let write = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error) = (write.success, write.error);
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(seq, success, error);
@@ -300,6 +312,7 @@ impl RunActor {
             if let Some(reply) = reply {
                 reply.send(Ok(Reported { success, error }));
             }
+            this.targets_stored(targets, ctx);
             this.serve_pollers(ctx);
         });
     }

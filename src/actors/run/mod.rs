@@ -16,6 +16,7 @@ mod outcomes;
 mod parts;
 mod pause;
 mod queue;
+mod redirects;
 mod requests;
 mod requeue;
 mod robots;

@@ -30,7 +30,7 @@ pub(super) enum Meaning {
 
 pub(super) fn failed(request_id: Fingerprint, kind: FetchErrorKind, message: &str) -> Entry {
     let error = FetchError { kind, message: message.to_owned(), retryable: true };
-    Entry { request_id, status: 0, tries: 0, time: 0, error: Some(error), head: 0, body: 0 }
+    Entry { request_id, status: 0, tries: 0, time: 0, error: Some(error), location: None, head: 0, body: 0 }
 }
 
 /// The failure comes again if the request is tried again.
@@ -107,7 +107,7 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
 }
 
 /// The stored form of the pack: for this block, and without index fields that are meant only for the broker.
-fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, Problem> {
+pub(super) fn renamed(index: &mut Index, pack: &[u8], block_id: BlockId) -> Result<Bytes, Problem> {
     (index.block_id, index.part, index.back) = (block_id, false, Vec::new());
     let site = index.site.take();
     let pack = pack::with_index(pack, index).map(Bytes::from);
@@ -126,8 +126,10 @@ impl RunActor {
         ctx: &mut Context<Self>,
     ) {
         let part = self.frontier.begin_part(seq);
-        let pack = match renamed(&mut index, &pack, self.block_id(part)) {
-            Ok(pack) => pack,
+        let block_id = self.block_id(part);
+        let done = self.with_targets(&mut index, pack, &parted);
+        let (pack, targets) = match done.and_then(|(pack, targets)| Ok((renamed(&mut index, &pack, block_id)?, targets))) {
+            Ok(done) => done,
             Err(problem) => {
                 reply.send(Err(problem));
                 return self.die("a pack lost its index", ctx);
@@ -135,13 +137,14 @@ impl RunActor {
         };
         self.frontier.renew(seq, index.node_id, Timestamp::steady());
         self.keep(seq, stays.clone());
-        let result = self.result_of(part, &index, pack.clone());
+        let result = StoreResult { targets: targets.clone(), ..self.result_of(part, &index, pack.clone()) };
         let (success, error) = (result.success, result.error);
         let write = self.split((seq, &stays), Some((part, &parted)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(part, success, error);
             this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
+            this.targets_stored(targets, ctx);
             this.serve_pollers(ctx);
         });
     }
@@ -157,7 +160,7 @@ impl RunActor {
     pub(super) fn store_back(
         &mut self,
         seq: Seq,
-        (index, pack): (Index, Bytes),
+        (mut index, pack): (Index, Bytes),
         (done, back): (Payload, Payload),
         reply: Reply<Reported>,
         ctx: &mut Context<Self>,
@@ -173,8 +176,15 @@ impl RunActor {
             });
             return;
         }
+        let (pack, targets) = match self.with_targets(&mut index, pack, &done) {
+            Ok(done) => done,
+            Err(problem) => {
+                reply.send(Err(problem));
+                return self.die("the targets of redirects could not be packed", ctx);
+            }
+        };
         let rest = self.frontier.begin_rest(seq, self.frontier.site_of(seq));
-        let result = self.result_of(seq, &index, pack.clone());
+        let result = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error) = (result.success, result.error);
         let write = self.split((seq, &done), Some((rest, &back)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
@@ -184,6 +194,7 @@ impl RunActor {
             this.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
             this.announce(ctx);
+            this.targets_stored(targets, ctx);
             this.serve_pollers(ctx);
         });
     }
@@ -210,6 +221,7 @@ impl RunActor {
             exception: index.exception.clone(),
             failed: index.exception.is_some(),
             failures: if success == index.results.len() as u32 { None } else { failures(index).map(Bytes::from) },
+            targets: Vec::new(),
             pack,
             now: Timestamp::now(),
         }

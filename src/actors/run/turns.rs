@@ -341,7 +341,7 @@ impl RunActor {
         if allowed.is_empty() {
             let index = index(self.block_id(seq), entries);
             let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
-            self.store_report(seq, &index, pack, payload, None, ctx);
+            self.store_report(seq, index, pack, payload, None, ctx);
             return sink.nothing();
         }
         let places: Vec<usize> = denied.iter().map(|(place, _)| *place).collect();

@@ -2,6 +2,7 @@
 
 use crate::domain::ids::{NodeId, PeerId};
 use crate::domain::node::{MOST_NAME, NodeFacts, is_name};
+use crate::domain::redirect::is_redirect;
 use crate::edge::Edge;
 use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{json, parse, read};
@@ -20,6 +21,7 @@ use base64::Engine;
 use bytes::Bytes;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use url::Url;
 
 /// The longest text in a node's facts, in characters.
 const MOST: usize = 50;
@@ -163,12 +165,15 @@ fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
             (None, None) => Vec::new(),
             (Some(_), Some(_)) => return Err(Problem::invalid(format!("results[{i}]"), "must have either `content` or `text`, not both")),
         };
+        let named = || result.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("location")).map(|(_, value)| value.as_str());
+        let location = is_redirect(result.status).then(|| location(result.target_url.as_deref(), named().unwrap_or_default()));
         let entry = Entry {
             request_id: result.request_id,
             status: result.status,
             tries: result.tries,
             time: result.time,
             error: result.error,
+            location,
             head: 0,
             body: 0,
         };
@@ -180,6 +185,12 @@ fn packed(body: &[u8]) -> Result<(Index, Bytes), Problem> {
     }
     let index = builder.index().clone();
     Ok((index, Bytes::from(builder.finish())))
+}
+
+/// The target of a redirect, if the final URL is known that it is relative to.
+fn location(answered: Option<&str>, text: &str) -> String {
+    let url = answered.filter(|_| !text.is_empty()).and_then(|url| Url::parse(url).ok()?.join(text).ok());
+    url.map_or_else(|| text.to_owned(), String::from)
 }
 
 /// Parses the id of a node.

@@ -108,7 +108,7 @@ fn block(run: Identity, seq: u32, urls: &[&str]) -> (BlockId, Vec<u8>, bool) {
     let index = pack::Index { results, ..pack::Index::new(block_id, run, node_id) };
     let mut builder = pack::Builder::new(index);
     for request in &batch.requests {
-        let entry = pack::Entry { request_id: request.id, status: 200, tries: 1, time: 1, error: None, head: 0, body: 0 };
+        let entry = pack::Entry { request_id: request.id, status: 200, tries: 1, time: 1, error: None, location: None, head: 0, body: 0 };
         builder.push(entry, &pack::Head::default(), b"<a href=x>");
     }
     let pack = builder.finish();

@@ -136,6 +136,7 @@ fn result((run, epoch): &(Run, i64), seq: u32, pack: &str) -> StoreResult {
         exception: None,
         failed: false,
         failures: None,
+        targets: Vec::new(),
         pack: Bytes::from(pack.to_owned()),
         now: T,
     }
