@@ -101,7 +101,7 @@ pub fn hop(asked: &Url, method: &str, status: u16, location: &str, from: &[Strin
     let is_again = comparable(asked) == target_text || is_in(&target, from);
     let becomes_get = becomes_get(status, method);
     // After a change of the method it is another request than the first one.
-    let is_again = is_again && !(becomes_get && !method.eq_ignore_ascii_case("GET"));
+    let is_again = is_again && (!becomes_get || method.eq_ignore_ascii_case("GET"));
     let keeps_headers = match (Origin::of(asked), Origin::of(&target)) {
         (Some(asked), Some(target)) => asked.covers(&target),
         _ => false,
