@@ -62,10 +62,15 @@ pub fn many_sites(dir: &Path, sites: u64, per_site: u64, rounds: bool) -> Result
     let listening = begun.elapsed();
     let at_rest = process::memory(broker.pid(), "VmRSS");
     let mut http = Http::connect(address)?;
+    // The state of the run would be counted in the store as long as its actor is not there.
     let restored = wait(begun, || {
-        let (status, run) = http.json(&format!("GET /api/v1/runs/{identity}"), "")?;
-        Ok((status == 200 && run["seen"] == total + 1).then(|| begun.elapsed()))
+        let (status, _) = http.json(&format!("GET /requestqueue/{identity}?wait=0"), "")?;
+        Ok((status == 204).then(|| begun.elapsed()))
     })?;
+    let (_, state) = http.json(&format!("GET /api/v1/runs/{identity}"), "")?;
+    if state["seen"] != total + 1 {
+        return Err(format!("the run has lost requests: {state}").into());
+    }
     let restarted = (process::memory(broker.pid(), "VmRSS"), process::memory(broker.pid(), "VmHWM"));
     let node = webloom::domain::ids::NodeId::random().to_string();
     let beat = json!({ "nodeId": node, "os": "linux", "cpuCount": 1, "group": "default", "totalMemory": 1_000 }).to_string();
