@@ -172,7 +172,8 @@ class Response:
         error: why there is no answer, or not a whole one; `None` if there is one. A status of 400 is no error.
         depth: links between it and a first request.
         meta: what the request gave along.
-        redirected_from: the URLs that redirected to it, if the job says `Redirects: request`. The redirects are responses of their own.
+        redirected_from: the URLs that redirected to it, if the job says `Redirects: request`.
+            The redirects are responses of their own.
         tries: how often it was tried.
         time: seconds of the last try.
         fetched_at: when the last try began, if the agent has said it.
