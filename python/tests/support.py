@@ -73,6 +73,11 @@ class Program:
 
         wait_until(found, f"the line `{text}`")
 
+    @property
+    def worker_id(self) -> str:
+        """The id that the worker logged when it connected."""
+        return next(line.partition("worker_id=")[2].split()[0] for line in self.lines if "worker_id=" in line)
+
     def did(self) -> list[str]:
         """The lines of the journal."""
         return self.journal.read_text().splitlines() if self.journal.exists() else []

@@ -229,12 +229,12 @@ def test_a_second_signal_stops_what_does_not_listen(broker: Broker, journal: Pat
 
 def test_an_operator_drains_a_worker_and_puts_one_out(broker: Broker, journal: Path) -> None:
     with Program("tasks.py", broker.url, journal) as worker:
-        broker.client.drain_worker(broker.client.list_workers(online=True).items[0].id, {"reason": "new version"})
+        broker.client.drain_worker(worker.worker_id, {"reason": "new version"})
         assert worker.wait() == 0
     with Program("tasks.py", broker.url, journal) as worker:
         run = trigger(broker, task_job(broker, "slow"), 60)
         worker.wait_for("begin 1")
-        broker.client.kick_worker(broker.client.list_workers(online=True).items[0].id, {"reason": "it runs wild"})
+        broker.client.kick_worker(worker.worker_id, {"reason": "it runs wild"})
         assert worker.wait() == 1
         assert "it runs wild" in worker.lines[-1]
         broker.client.stop_run(run)
