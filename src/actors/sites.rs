@@ -43,6 +43,8 @@ pub struct KnownRobots {
     pub until: Timestamp,
     /// Number of consecutive failures to fetch the file.
     pub failures: u32,
+    /// The settings of the node's owner did not let it be fetched, for this reason.
+    pub refusal: Option<Arc<str>>,
 }
 
 /// An origin, and the product token of a user agent.

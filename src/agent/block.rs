@@ -4,6 +4,7 @@
 //! parts, results are reported as they are ready; otherwise they form one pack, in the order of the requests. A failed request does not
 //! affect the others.
 
+use super::asked::request_id;
 use super::download::{Downloader, Outcome, Rules};
 use super::failure::fetch_error;
 use super::paced::paced;
@@ -86,22 +87,24 @@ async fn download(
         scope,
         change_ip_pattern,
         is_given_again: block.lost.map_or(block.attempt > 1, |lost| lost > 0),
+        elsewhere: block.elsewhere,
         account,
     };
     match &block.pace {
         Some(pace) => paced(downloader, pace, &rules, &requests, reports, post).await,
-        None => unpaced(downloader, &rules, &requests, reports, post).await.map(|()| Vec::new()),
+        None => unpaced(downloader, &rules, &requests, reports, post).await,
     }
 }
 
-/// Runs ThreadNum requests at a time, in their order, without a pace.
+/// Runs ThreadNum requests at a time, in their order, without a pace. Returns the requests that another node should try.
 async fn unpaced(
     downloader: &Downloader,
     rules: &Rules,
     requests: &[&RawValue],
     reports: &mut Reports,
     post: &Post<'_>,
-) -> Result<(), Cut> {
+) -> Result<Vec<GivenBack>, Cut> {
+    let mut back = Vec::new();
     let memory = &downloader.memory;
     let thread_num = rules.settings.thread_num.max(1) as usize;
     let mut pending = requests.iter().enumerate();
@@ -127,7 +130,10 @@ async fn unpaced(
         }
         tokio::select! {
             Some((place, outcome)) = at_work.next() => {
-                if reports.are_parts {
+                if reports.are_parts && outcome.is_for_another {
+                    let request_id = request_id(requests[place].get());
+                    back.extend(request_id.map(|request_id| GivenBack { request_id, tries: outcome.tries, error: outcome.answer.error }));
+                } else if reports.are_parts {
                     reports.add(requests[place].get(), outcome);
                 } else {
                     order.add(place, outcome, reports);
@@ -143,7 +149,8 @@ async fn unpaced(
             () = pressed, if posting.is_none() && reports.open_since().is_some() => {}
         }
     }
-    last_part(posting).await
+    last_part(posting).await?;
+    Ok(back)
 }
 
 /// Waits for a part that is still being posted at the end.
@@ -194,7 +201,7 @@ pub(super) async fn guarded(fetch: impl Future<Output = Outcome>) -> Outcome {
 #[must_use]
 pub fn panicked() -> Outcome {
     let answer = fetch_error(FetchErrorKind::Other, "internal error in the agent at this request; see the agent's log").into();
-    Outcome { answer, tries: 1, time: 0 }
+    Outcome { answer, tries: 1, ..Outcome::default() }
 }
 
 fn requests_text<'a>(block: &'a Block, bulk: Option<&[u8]>) -> Result<Cow<'a, [u8]>, String> {

@@ -42,6 +42,8 @@ pub struct Rules {
     pub change_ip_pattern: Option<Regex>,
     /// The block was dispatched before: its requests may already have been sent.
     pub is_given_again: bool,
+    /// Another node may succeed where this one finds no way to a site.
+    pub elsewhere: bool,
     /// For a block that is reported as a whole: the memory of all its results. Otherwise each result has its own account.
     pub account: Option<Rc<Account>>,
 }
@@ -55,6 +57,8 @@ pub struct Outcome {
     pub tries: u32,
     /// Duration of the last try, in milliseconds.
     pub time: u32,
+    /// Another node should try it: this one found no way to the site, and the site did not get the request.
+    pub is_for_another: bool,
 }
 
 /// Downloads for all blocks of the agent.
@@ -121,6 +125,7 @@ impl Downloader {
                 let asked_for = outcome.answer.retry_after.unwrap_or_default().min(MOST_RETRY_AFTER);
                 tokio::time::sleep(backoff.next_wait().max(asked_for)).await;
             } else {
+                outcome.is_for_another = is_for_another(rules, &asked, &outcome.answer);
                 return outcome;
             }
         }
@@ -134,6 +139,7 @@ impl Downloader {
             Err(error) => return (Outcome { answer: error.into(), ..outcome }, End::Done),
         };
         let address = self.try_once(rules, &asked, &mut outcome, Some((gate, place))).await;
+        outcome.is_for_another = is_for_another(rules, &asked, &outcome.answer);
         let answer = &mut outcome.answer;
         let may_repeat = asked.is_idempotent() || answer.unsent;
         let end = if answer.is_stopped && (outcome.tries == 0 || may_repeat) {
@@ -206,6 +212,13 @@ fn to_send(rules: &Rules, json: &str) -> Result<Asked, FetchError> {
 
 fn asks_in_vain() -> FetchError {
     fetch_error(FetchErrorKind::ChangeIp, "the body matches ChangeIpPattern, which asks for another ip address")
+}
+
+/// Whether another node should try a request. One that must not be repeated may go there if it was certainly not sent.
+fn is_for_another(rules: &Rules, asked: &Asked, answer: &Answer) -> bool {
+    use FetchErrorKind::{Dns, Refused};
+    let kind = answer.error.as_ref().map(|error| error.kind).filter(|kind| answer.status == 0 && kind.is_of_node());
+    rules.elsewhere && kind.is_some_and(|kind| asked.is_idempotent() || answer.unsent || matches!(kind, Dns | Refused))
 }
 
 /// An error that another request to the site would probably get too.

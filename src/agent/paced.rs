@@ -70,6 +70,10 @@ impl Requests<'_> {
         story.tries = story.tries.saturating_add(outcome.tries);
         story.changes += u32::from(end == End::Moved);
         match gate.end(place, end, story.tries) {
+            Fate::Report if outcome.is_for_another && reports.are_parts => {
+                story.error = outcome.answer.error.take();
+                self.give_back(place);
+            }
             Fate::Report => {
                 outcome.tries = story.tries;
                 reports.add(self.texts[place].get(), outcome);

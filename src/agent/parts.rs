@@ -73,7 +73,7 @@ impl Reports {
             log::warn!("request without an id omitted from the results block_id={}", self.index.block_id);
             return;
         };
-        let Outcome { mut answer, tries, time } = outcome;
+        let Outcome { mut answer, tries, time, .. } = outcome;
         let size = answer.body.len() + answer.head.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum::<usize>();
         match self.bytes_left.checked_sub(size) {
             Some(_) if self.are_parts => {}

@@ -11,6 +11,8 @@
 mod delivery;
 #[path = "frontier_discard.rs"]
 mod discard;
+#[path = "frontier_elsewhere.rs"]
+mod elsewhere;
 #[path = "frontier_ranks.rs"]
 mod ranks;
 #[path = "frontier_sites.rs"]
@@ -56,6 +58,7 @@ pub struct Frontier {
     answered: VecDeque<Seq>,
     deliveries: HashMap<Seq, delivery::Delivery>,
     sites: sites::Sites,
+    elsewhere: elsewhere::Elsewhere,
     /// Blocks that are not `Done`.
     open: usize,
     answered_open: usize,
@@ -84,6 +87,7 @@ impl Frontier {
             answered: VecDeque::new(),
             deliveries: HashMap::new(),
             sites: sites::Sites::default(),
+            elsewhere: elsewhere::Elsewhere::default(),
             open: 0,
             answered_open: 0,
             admitted: 0,
@@ -245,7 +249,7 @@ impl Frontier {
 
     /// Dispatches a block that belongs to no site to a node.
     pub fn lease(&mut self, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
-        let seq = match self.ranks.pop(0) {
+        let seq = match self.pop_elsewhere(node).or_else(|| self.ranks.pop(0)) {
             Some(seq) => seq,
             None if self.ready > 0 => {
                 while self.phase(self.cursor) != Some(Phase::Ready) {
@@ -324,11 +328,8 @@ impl Frontier {
     /// A node reports that it holds a block, from an earlier attempt, which is ready here: the node keeps it. So a restart of the
     /// broker does not repeat downloads. Returns false if the block is not ready.
     pub fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
-        match self.phase(seq) {
-            Some(Phase::Ready) => self.ready -= 1,
-            Some(Phase::Retry) => self.ranks.remove(self.priority_of(seq), seq),
-            Some(Phase::Queued) => self.dequeue(seq),
-            _ => return false,
+        if !self.take_from_queue(seq) {
+            return false;
         }
         let attempts = self.attempts.entry(seq).or_insert(0);
         *attempts = (*attempts).max(attempt);
@@ -398,14 +399,26 @@ impl Frontier {
 
     /// The results of a block are being written. Returns the lease, if a node held the block.
     pub fn begin_report(&mut self, seq: Seq) -> Option<Lease> {
-        match self.phase(seq) {
-            Some(Phase::Ready) => self.ready -= 1,
-            Some(Phase::Retry) => self.ranks.remove(self.priority_of(seq), seq),
-            Some(Phase::Queued) => self.dequeue(seq),
-            _ => {}
-        }
+        self.take_from_queue(seq);
         self.set(seq, Phase::Reporting);
         self.remove_lease(seq)
+    }
+
+    /// Removes a waiting block from its queue. False if it does not wait.
+    fn take_from_queue(&mut self, seq: Seq) -> bool {
+        match self.phase(seq) {
+            Some(Phase::Ready) => {
+                self.ready -= 1;
+                self.set(seq, Phase::Retry);
+            }
+            Some(Phase::Retry) => {
+                self.ranks.remove(self.priority_of(seq), seq);
+                self.leave_elsewhere(seq);
+            }
+            Some(Phase::Queued) => self.dequeue(seq),
+            _ => return false,
+        }
+        true
     }
 
     /// The results of a block are on disk.
@@ -413,6 +426,7 @@ impl Frontier {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));
         self.attempts.remove(&seq);
         self.given_back.remove(&seq);
+        self.forget_moved(seq);
         self.set(seq, Phase::Answered);
         self.answered.push_back(seq);
         self.answered_open += 1;
@@ -461,7 +475,7 @@ impl Frontier {
     /// Block counts: ready, dispatched, downloaded and not acknowledged, all.
     #[must_use]
     pub fn block_counts(&self) -> (usize, usize, usize, usize) {
-        (self.ready(), self.leases.len(), self.answered_open + self.deliveries.len(), self.phases.len())
+        (self.ready() + self.elsewhere.waiting(), self.leases.len(), self.answered_open + self.deliveries.len(), self.phases.len())
     }
 
     /// Number of seen URLs, and the bytes of memory that they use.

@@ -30,6 +30,8 @@ struct Site {
     is_out: bool,
     /// Its blocks no longer wait for it: it has no pace.
     is_free: bool,
+    /// Another node is preferred, so not every node may take its blocks.
+    is_shunned: bool,
     /// Requests to it that the run has accepted.
     taken: u32,
 }
@@ -56,7 +58,7 @@ impl Sites {
     fn list(&mut self, no: SiteNo) {
         let site = &self.all[no as usize];
         let entry = (site.not_before, no);
-        if site.queue.is_empty() || site.is_out {
+        if site.queue.is_empty() || site.is_out || site.is_shunned {
             self.waiting.remove(&entry);
         } else {
             self.waiting.insert(entry);
@@ -87,6 +89,7 @@ impl Frontier {
             not_before: Timestamp::default(),
             is_out: false,
             is_free: false,
+            is_shunned: false,
             taken: 0,
         });
         self.sites.numbers.insert(name, no);
@@ -228,6 +231,7 @@ impl Frontier {
     pub fn lease_at(&mut self, site: SiteNo, node: NodeId, now: Timestamp) -> Option<(Seq, Lease)> {
         let seq = *self.sites.all.get(site as usize)?.queue.front()?;
         self.dequeue(seq);
+        self.took_elsewhere(site, node, now);
         Some((seq, self.new_lease(seq, node, now)))
     }
 
@@ -247,12 +251,29 @@ impl Frontier {
 
     /// Do not ask for a site before this time.
     pub fn site_waits(&mut self, no: SiteNo, until: Timestamp) {
+        self.left_elsewhere(no, until);
         self.sites.change(no, |site| site.not_before = until);
     }
 
-    /// The site that has been due longest, as far as this run knows.
+    /// Whether a block of a site waits, and none is dispatched.
+    pub(super) fn has_turn(&self, no: SiteNo) -> bool {
+        let site = &self.sites.all[no as usize];
+        !site.queue.is_empty() && !site.is_out
+    }
+
+    /// Updates whether any node may take the blocks of a site.
+    pub(super) fn list_site(&mut self, no: SiteNo) {
+        let is_shunned = self.elsewhere.has(no);
+        self.sites.change(no, |site| site.is_shunned = is_shunned);
+    }
+
+    /// The site that has been due longest, as far as this run knows; first one where another node than this one failed.
     #[must_use]
-    pub fn next_site(&self, now: Timestamp) -> Option<SiteNo> {
+    pub fn next_site(&self, node: NodeId, now: Timestamp) -> Option<SiteNo> {
+        self.site_elsewhere(node, now).or_else(|| self.first_site(now))
+    }
+
+    fn first_site(&self, now: Timestamp) -> Option<SiteNo> {
         self.sites.waiting.first().filter(|(at, _)| *at <= now).map(|(_, no)| *no)
     }
 

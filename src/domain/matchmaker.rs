@@ -218,6 +218,14 @@ impl Matchmaker {
         Some(Grant { run, node })
     }
 
+    /// A node other than this one for a block that a run has besides its ready ones. It counts as carried out.
+    pub fn grant_elsewhere(&mut self, run: Identity, not: NodeId) -> Option<Grant> {
+        let demand = self.demands.get(&self.runs.get(&run)?.demand)?;
+        let (_, node) = *demand.idle.iter().find(|(_, node)| *node != not)?;
+        self.change_node(node, |slot| slot.free -= 1);
+        Some(Grant { run, node })
+    }
+
     /// The run whose block a requesting node should get, except the runs in `without`. Counts as carried out.
     pub fn pull(&mut self, facts: &NodeFacts, without: &[Identity]) -> Option<Identity> {
         let run = self.first_run_for(facts, &without.iter().copied().collect())?;
@@ -393,6 +401,21 @@ mod tests {
         m.run_ready(run(4), 0, 2, None, None);
         assert_eq!(m.pull(&facts(2, "inhouse", "linux"), &[run(1)]), Some(run(4)));
         assert_eq!(m.pull(&facts(2, "inhouse", "linux"), &[]), Some(run(1)));
+    }
+
+    #[test]
+    fn a_block_that_failed_at_a_node_goes_to_another() {
+        let mut m = Matchmaker::new(Room::Block);
+        m.node_changed(facts(1, "a", "linux"), 5, true);
+        m.run_ready(run(1), 0, 0, Some("a"), None);
+        let node = |n: u128| NodeId(Uuid::from_u128(n));
+        assert_eq!(m.grant_elsewhere(run(1), node(1)), None, "there is no other");
+        m.node_changed(facts(2, "b", "linux"), 5, true);
+        assert_eq!(m.grant_elsewhere(run(1), node(1)), None, "it is of another group");
+        m.node_changed(facts(3, "a", "linux"), 1, true);
+        assert_eq!(m.grant_elsewhere(run(1), node(1)).map(|grant| grant.node), Some(node(3)));
+        assert_eq!(m.grant_elsewhere(run(1), node(1)), None, "its slot is taken");
+        assert_eq!(m.grant_elsewhere(run(2), node(1)), None);
     }
 
     #[test]

@@ -136,6 +136,10 @@ pub struct Block {
     /// Whether the node may report in parts: some requests now, others later. See [`BlockReport::part`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parts: bool,
+    /// Whether another node may succeed where this one finds no way to a site: then it gives such requests back instead of reporting
+    /// their failure. See [`FetchErrorKind::is_of_node`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// The pace limit of the requests' site. Without it only the settings limit the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
@@ -381,6 +385,12 @@ pub enum FetchErrorKind {
 }
 
 impl FetchErrorKind {
+    /// Whether the reason may be the node's own: its name servers, its network, its trust store, its owner's settings.
+    #[must_use]
+    pub fn is_of_node(self) -> bool {
+        matches!(self, Self::Dns | Self::Connect | Self::Tls | Self::Refused)
+    }
+
     /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -130,6 +130,7 @@ fn stays_within(are_parts: bool, budget_mb: u64, beside_mb: u64) {
                 epoch: 1,
                 attempt: 1,
                 lost: None,
+                elsewhere: false,
                 parts: are_parts,
                 pace: None,
                 settings,

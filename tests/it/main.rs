@@ -43,6 +43,7 @@ mod node_names;
 mod numbers;
 mod odd_workers;
 mod openapi;
+mod other_node;
 mod outbox;
 mod owners;
 mod panics;

@@ -163,3 +163,54 @@ fn the_agent_reports_the_targets_of_redirects() {
         until("the end of the run", || async { (api.state(&run).await["state"] == "success").then_some(()) }).await;
     });
 }
+
+/// The robots.txt of one host is at another one; a third one redirects for ever.
+#[test]
+fn a_robots_txt_that_is_at_another_host_is_found_there() {
+    journey(async {
+        let web = Web::serve(|asked| {
+            let port =
+                asked.headers.iter().find(|(name, _)| name == "host").and_then(|(_, host)| host.split(':').nth(1)).unwrap_or_default();
+            let to = |host: &str, path: &str| Answer::status(301).with("location", format!("http://{host}:{port}{path}"));
+            match (asked.host.as_str(), asked.path.as_str()) {
+                ("127.1.0.1", "/robots.txt") => to("127.1.0.2", "/robots.txt"),
+                ("127.1.0.2", "/robots.txt") => to("127.1.0.2", "/rules"),
+                ("127.1.0.2", "/rules") => to("127.1.0.3", "/rules"),
+                ("127.1.0.3", "/rules") => Answer::text("User-agent: *\nDisallow: /private\n"),
+                ("127.1.0.4", "/robots.txt") => to("127.1.0.5", "/robots.txt"),
+                ("127.1.0.5", "/robots.txt") => to("127.1.0.4", "/robots.txt"),
+                (_, "/robots.txt") => Answer::status(404),
+                _ => Answer::html("<p>text"),
+            }
+        })
+        .expect("a web");
+        let broker = Broker::start(&[], "");
+        let api = Api::new(&broker.url);
+        let folder = tempfile::tempdir().expect("a folder");
+        let _agent = agent(&broker.url, folder.path(), &["--heartbeat", "1", "--download-allow", "127.0.0.0/8"]);
+        let (run, _worker) = api.run("it.MovedRobots", &json!({ "Robots": "obey", "Delay": "20" })).await;
+        let urls = [(0, "/private/x"), (0, "/open"), (1, "/private/x"), (2, "/private/x"), (3, "/x")];
+        let pushed: Vec<Value> = urls.iter().map(|(host, path)| json!({ "url": web.url(*host, path) })).collect();
+        assert_eq!(api.post(&format!("/requestqueue/{run}"), &Value::from(pushed)).await.0, 200);
+        let mut all = Vec::new();
+        while all.len() < urls.len() {
+            all.extend(until("results", || async { Some(results(&api, &run).await).filter(|more| !more.is_empty()) }).await);
+        }
+        let of = |host: u32, path: &str| {
+            let result = all.iter().find(|result| result["request"]["url"] == web.url(host, path)).expect("a result");
+            (result["status"].clone(), result["error"]["message"].clone())
+        };
+        assert_eq!(
+            of(0, "/private/x"),
+            (json!(0), json!("line 2 of robots.txt forbids it")),
+            "the rules of the other host count for this one"
+        );
+        assert_eq!(of(0, "/open").0, 200);
+        assert_eq!(of(1, "/private/x"), (json!(0), json!("line 2 of robots.txt forbids it")), "it is redirected, too");
+        assert_eq!(of(2, "/private/x").0, 200, "the third host has no robots.txt of its own");
+        assert_eq!(of(3, "/x").0, 200, "too many redirects: as if there was none");
+        let log = web.log();
+        let fetches = |host: &str| log.iter().filter(|entry| entry.host == host && entry.path == "/robots.txt").count();
+        assert_eq!((fetches("127.1.0.4"), fetches("127.1.0.5")), (3, 3), "five redirects");
+    });
+}

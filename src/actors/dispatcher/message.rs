@@ -56,6 +56,19 @@ pub struct NodeOpen {
 #[rtype(result = "()")]
 pub struct Credit(pub NodeId, pub Room);
 
+/// From a run: a block of it failed at a node for a reason that another node may not have. If another node has a free slot, it is granted
+/// to the run; else nothing happens.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct GrantElsewhere {
+    /// The run.
+    pub identity: Identity,
+    /// Not this node.
+    pub not: NodeId,
+    /// The kind of slot.
+    pub room: Room,
+}
+
 /// From a node or the registry: a node has gone.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -143,6 +156,10 @@ impl DispatcherHandle {
     /// See [`Credit`].
     pub fn credit(&self, node: NodeId, room: Room) {
         self.0.tell(Credit(node, room));
+    }
+    /// See [`GrantElsewhere`].
+    pub fn grant_elsewhere(&self, message: GrantElsewhere) {
+        self.0.tell(message);
     }
     /// See [`NodeGone`].
     pub fn node_gone(&self, node: NodeId) {

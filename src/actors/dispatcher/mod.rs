@@ -4,13 +4,13 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady};
+pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady};
 
 use super::node::NodeHandle;
 use super::run::RunHandle;
 use super::supervision::{ExitGuard, Link};
 use crate::domain::ids::{Identity, NodeId};
-use crate::domain::matchmaker::Matchmaker;
+use crate::domain::matchmaker::{Grant, Matchmaker};
 use crate::domain::node::Room;
 use actix::{Actor, AsyncContext, Context, Handler};
 use std::collections::HashMap;
@@ -48,19 +48,23 @@ impl Dispatcher {
     fn dispatch(&mut self, ctx: &Context<Self>) {
         let grants = |room, matchmaker: &mut Matchmaker| matchmaker.next_grant().map(|grant| (room, grant));
         while let Some((room, grant)) = grants(Room::Block, &mut self.blocks).or_else(|| grants(Room::Site, &mut self.sites)) {
-            match (self.runs.get(&grant.run), self.nodes.get(&grant.node)) {
-                (Some(run), Some(node)) => {
-                    if !node.keeps_pace {
-                        // This node has one pool of slots for both kinds.
-                        let other = if room == Room::Block { &mut self.sites } else { &mut self.blocks };
-                        other.debit(grant.node);
-                    }
-                    let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-                    run.grant(node.handle.clone(), NodePermit::new(grant.node, room, node.keeps_pace, this));
+            self.carry_out(room, grant, ctx);
+        }
+    }
+
+    fn carry_out(&mut self, room: Room, grant: Grant, ctx: &Context<Self>) {
+        match (self.runs.get(&grant.run), self.nodes.get(&grant.node)) {
+            (Some(run), Some(node)) => {
+                if !node.keeps_pace {
+                    // This node has one pool of slots for both kinds.
+                    let other = if room == Room::Block { &mut self.sites } else { &mut self.blocks };
+                    other.debit(grant.node);
                 }
-                // This cannot happen: runs and nodes enter the matchmaker together with their handles.
-                _ => log::error!("grant for an unknown run or node run_id={} node={}", grant.run, grant.node),
+                let this = DispatcherHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
+                run.grant(node.handle.clone(), NodePermit::new(grant.node, room, node.keeps_pace, this));
             }
+            // This cannot happen: runs and nodes enter the matchmaker together with their handles.
+            _ => log::error!("grant for an unknown run or node run_id={} node={}", grant.run, grant.node),
         }
     }
 
@@ -125,6 +129,16 @@ impl Handler<Credit> for Dispatcher {
             self.of(if room == Room::Block { Room::Site } else { Room::Block }).credit(node);
         }
         self.dispatch(ctx);
+    }
+}
+
+impl Handler<GrantElsewhere> for Dispatcher {
+    type Result = ();
+    fn handle(&mut self, m: GrantElsewhere, ctx: &mut Self::Context) {
+        self.guard.message("dispatcher.grant_elsewhere");
+        if let Some(grant) = self.of(m.room).grant_elsewhere(m.identity, m.not) {
+            self.carry_out(m.room, grant, ctx);
+        }
     }
 }
 

@@ -38,6 +38,7 @@ impl RunActor {
             attempt: lease.attempt,
             lost: Some(self.frontier.losses(seq, lease.attempt - 1)),
             parts: true,
+            elsewhere: self.may_move(seq),
             pace: None,
             settings,
             requests: None,

@@ -8,6 +8,7 @@ mod cache;
 mod damage;
 mod delivery;
 mod discard;
+mod elsewhere;
 mod end;
 mod held;
 mod helper;
@@ -365,6 +366,8 @@ impl RunActor {
         self.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
         self.miss_peers(now, ctx);
+        self.ask_elsewhere();
+        self.announce(ctx);
         self.serve_pollers(ctx);
         if self.worker.is_none() {
             self.find_worker();

@@ -102,6 +102,8 @@ pub(super) fn meaning(mut index: Index, pack: Bytes, payload: &Payload) -> Resul
     if given.is_empty() {
         return Ok(Meaning::Whole { index, pack });
     }
+    // What was given back says something of the site and of the node; it is not stored.
+    index.back = given;
     let [done, back] = payload.cut([&done, &back], &tries)?;
     Ok(Meaning::Back { index, pack, done, back })
 }
@@ -166,12 +168,14 @@ impl RunActor {
         ctx: &mut Context<Self>,
     ) {
         self.leaves_node(seq, ctx);
+        let shunned = self.is_for_another(&index).then_some(index.node_id);
         if index.results.is_empty() {
             let write = self.split((seq, &back), None, None);
             Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
                 this.frontier.given_back(seq);
                 this.cache.put_ready(seq, back);
                 reply.send(Ok(Reported { success: 0, error: 0 }));
+                shunned.into_iter().for_each(|node| this.prefer_another(seq, node));
                 this.announce(ctx);
             });
             return;
@@ -190,6 +194,7 @@ impl RunActor {
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, back);
+            shunned.into_iter().for_each(|node| this.prefer_another(rest, node));
             this.frontier.reported(seq, success, error);
             this.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
@@ -225,5 +230,34 @@ impl RunActor {
             pack,
             now: Timestamp::now(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{Identity, NodeId};
+    use crate::protocol::node::GivenBack;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_given_back_keeps_its_failure_for_the_site_and_is_not_stored() {
+        let prints = ["http://a.test/1", "http://a.test/2"].map(|url| Fingerprint::of("GET", url, b""));
+        let requests =
+            serde_json::json!([{ "requestId": prints[0], "url": "http://a.test/1" }, { "requestId": prints[1], "url": "http://a.test/2" }]);
+        let payload = Payload::pack(requests.to_string().as_bytes(), Arc::new(prints)).expect("a payload");
+        let identity = Identity::random();
+        let error = FetchError { kind: FetchErrorKind::Connect, message: "refused".into(), retryable: true };
+        let back = GivenBack { request_id: prints[1], tries: 1, error: Some(error) };
+        let one = failed(prints[0], FetchErrorKind::Timeout, "late");
+        let index = Index { results: vec![one], back: vec![back], ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
+        let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
+        let Ok(Meaning::Back { index, pack, done, back }) = meaning(index, pack, &payload) else { panic!("another meaning") };
+        assert_eq!(
+            index.back.iter().filter_map(|back| back.error.as_ref()).map(|error| error.kind).collect::<Vec<_>>(),
+            [FetchErrorKind::Connect]
+        );
+        assert_eq!((done.prints.as_slice(), back.prints.as_slice()), (&prints[..1], &prints[1..]));
+        assert!(pack::read_index(&pack).expect("an index").back.is_empty());
     }
 }

@@ -2,17 +2,19 @@
 
 use super::RunActor;
 use super::cache::Payload;
-use super::turns::Sink;
+use super::turns::{MOST_ROBOTS_FAILURES, Sink};
 use crate::actors::reply::Reply;
 use crate::actors::sites::{KnownRobots, RobotsKey};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
-use crate::domain::robots::{Fetched, Robots, cache_ms, judge, product_token, robots_url};
+use crate::domain::origin::Origin;
+use crate::domain::redirect::{is_redirect, target};
+use crate::domain::robots::{Fetched, MOST_REDIRECTS, Robots, cache_ms, judge, product_token, robots_url};
 use crate::domain::sites::{Granted, Pace};
 use crate::domain::time::Timestamp;
-use crate::protocol::node::{Block, FetchErrorKind, Reported};
-use crate::protocol::pack::{self, Index};
+use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
+use crate::protocol::pack::{self, Index, Opened};
 use crate::protocol::problem::Problem;
 use crate::store::{KeepRobots, RobotsOf};
 use actix::Context;
@@ -27,6 +29,8 @@ const MOST_BODY: u64 = 4 << 20;
 const DEFAULT_AGENT: &str = "webloom";
 /// A fetch that its node does not list after this many milliseconds did not arrive.
 const RESEND_MS: i64 = 2_000;
+/// A redirect leads to a site that this run uses: it is tried again after this many milliseconds.
+const TARGET_AGAIN_MS: i64 = 500;
 /// A fetch without any message for this many milliseconds is given up.
 const PATIENCE_MS: i64 = 180_000;
 
@@ -34,10 +38,44 @@ const PATIENCE_MS: i64 = 180_000;
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
     site: SiteNo,
+    /// The site of another host that redirects led to, if its turn was taken as well.
+    target: Option<SiteNo>,
+    /// What is fetched.
+    url: Url,
     key: RobotsKey,
     print: Fingerprint,
     node: NodeId,
     since: Timestamp,
+}
+
+/// Where the robots.txt of an origin is, after redirects to other hosts.
+#[derive(Debug, Clone)]
+pub(super) struct Moved {
+    url: Url,
+    redirects: u32,
+}
+
+/// What redirects of a robots.txt mean.
+enum Redirected {
+    /// It is at this URL.
+    To(Url),
+    TooOften,
+    No,
+}
+
+/// Whether a result is a redirect to another host, which its node does not follow.
+fn redirected(from: &Url, result: Option<&Opened>, redirects: u32) -> Redirected {
+    let named = result.filter(|result| result.entry.error.is_none() && is_redirect(result.entry.status)).and_then(|result| {
+        let header = result.head.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("location")).map(|(_, value)| value.as_str());
+        let location = result.entry.location.as_deref().or(header).filter(|location| !location.is_empty())?;
+        let answered = result.head.target_url.as_deref().and_then(|url| Url::parse(url).ok());
+        target(answered.as_ref().unwrap_or(from), location).ok()
+    });
+    match named {
+        None => Redirected::No,
+        Some(_) if redirects >= MOST_REDIRECTS => Redirected::TooOften,
+        Some(url) => Redirected::To(url),
+    }
 }
 
 impl RunActor {
@@ -58,8 +96,9 @@ impl RunActor {
         Self::then(ctx, read, move |this, stored, ctx| {
             this.turns.looked_up.remove(&site);
             let stored = stored.filter(|(_, until)| *until > Timestamp::now());
-            let stored =
-                stored.and_then(|(text, until)| Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0 }));
+            let stored = stored.and_then(|(text, until)| {
+                Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0, refusal: None })
+            });
             match stored.filter(|_| known.is_none()) {
                 Some(stored) => {
                     sink.nothing();
@@ -73,9 +112,18 @@ impl RunActor {
     }
 
     fn probe(&mut self, url: &Url, key: RobotsKey, (site, granted): (SiteNo, Granted), sink: Sink, ctx: &mut Context<Self>) {
-        let Some(url) = robots_url(url).filter(|_| !self.ending && !self.is_paused()) else {
+        let moved = self.turns.moved_robots.get(&key).map(|moved| moved.url.clone());
+        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.ending && !self.is_paused()) else {
             self.turn_over(site, 0, ctx);
             return sink.nothing();
+        };
+        let (target, granted) = match self.turn_at_target(&url, site, granted) {
+            Ok(taken) => taken,
+            Err(later) => {
+                self.turn_over(site, 0, ctx);
+                self.frontier.site_waits(site, later);
+                return sink.nothing();
+            }
         };
         let print = Fingerprint::of("GET", url.as_str(), b"");
         let request = serde_json::json!([{ "requestId": print, "url": url.as_str() }]);
@@ -86,18 +134,56 @@ impl RunActor {
         let seq = FIRST_PROBE + self.turns.probes_made % (Seq::MAX - FIRST_PROBE);
         self.turns.probes_made += 1;
         let node = sink.node();
-        let probe = Probe { site, key, print, node, since: Timestamp::steady() };
+        let probe = Probe { site, target, url, key, print, node, since: Timestamp::steady() };
         self.turns.probes.insert(seq, probe);
         self.involved.add_node(node);
         let mut settings = self.run.download.clone();
-        (settings.max_body, settings.thread_num, settings.max_redirects) = (MOST_BODY, 1, 5);
+        (settings.max_body, settings.thread_num, settings.max_redirects) = (MOST_BODY, 1, MOST_REDIRECTS);
         settings.change_ip_pattern = None;
         // The fetch uses the turn that was granted for the site, even if the site has no pace.
-        let pace = Some(self.pace_of(site, granted));
+        let pace = Some(self.pace_of(target.unwrap_or(site), granted));
         let (block_id, identity) = (self.block_id(seq), self.identity());
-        let block =
-            Block { block_id, identity, epoch: self.epoch, attempt: 1, lost: Some(0), parts: false, pace, settings, requests: None };
+        let block = Block {
+            block_id,
+            identity,
+            epoch: self.epoch,
+            attempt: 1,
+            lost: Some(0),
+            parts: false,
+            elsewhere: false,
+            pace,
+            settings,
+            requests: None,
+        };
         sink.send(block, &payload);
+    }
+
+    /// Takes the turn at the site of a URL, if that is another site than the one whose turn was granted.
+    ///
+    /// # Errors
+    /// The site is not free until this time.
+    fn turn_at_target(&mut self, url: &Url, site: SiteNo, granted: Granted) -> Result<(Option<SiteNo>, Granted), Timestamp> {
+        let target = self.sites_of(&[Origin::text_of(url.as_str()).into()])[0].filter(|target| *target != site);
+        let Some(target) = target.filter(|target| !self.frontier.is_free(*target)) else { return Ok((None, granted)) };
+        let now = Timestamp::steady();
+        if self.frontier.is_out(target) || self.is_probed(target) {
+            return Err(now.plus_ms(TARGET_AGAIN_MS));
+        }
+        let (name, pace) = (self.frontier.site_name(target), self.pace(target));
+        let until = now.plus_ms(self.frontier.settings().lease as i64);
+        let granted =
+            self.context.sites.board().take(&name, pace, self.identity(), until, now).map_err(|later| later.max(now.plus_ms(1)))?;
+        // The site's own blocks wait for the end of the fetch.
+        self.frontier.site_waits(target, now.plus_ms(PATIENCE_MS));
+        Ok((Some(target), granted))
+    }
+
+    /// The turns of a robots.txt fetch are over.
+    fn release(&mut self, probe: &Probe, wait_ms: impl Fn(&mut Self, SiteNo) -> u64, ctx: &mut Context<Self>) {
+        for site in [Some(probe.site), probe.target].into_iter().flatten() {
+            let wait_ms = wait_ms(self, site);
+            self.turn_over(site, wait_ms, ctx);
+        }
     }
 
     /// Whether a block is a robots.txt fetch in progress at this node.
@@ -117,10 +203,19 @@ impl RunActor {
             node.block_done(self.block_id(seq), 1, false);
         }
         self.note_leases_of(probe.node);
-        self.learn(probe.site, index, ctx);
+        self.learn(probe.target.unwrap_or(probe.site), index, ctx);
         let failures = self.context.sites.robots(&probe.key).map_or(0, |known| known.failures);
         let results = pack::open(pack, 2 * MOST_BODY as usize).map(|(_, results)| results).unwrap_or_default();
         let result = results.into_iter().find(|result| result.entry.request_id == probe.print);
+        let redirects = self.turns.moved_robots.get(&probe.key).map_or(0, |moved| moved.redirects);
+        let redirected = redirected(&probe.url, result.as_ref(), redirects);
+        if let Redirected::To(url) = redirected {
+            log::info!("robots.txt is elsewhere run_id={} origin={} at={}", self.identity(), probe.key.0, Origin::text_of(url.as_str()));
+            self.turns.moved_robots.insert(probe.key.clone(), Moved { url, redirects: redirects + 1 });
+            reply.send(Ok(Reported { success: 1, error: 0 }));
+            return self.release(&probe, |_, _| 0, ctx);
+        }
+        self.turns.moved_robots.remove(&probe.key);
         let header = |name: &str| {
             let headers = result.as_ref().map(|result| result.head.headers.as_slice()).unwrap_or_default();
             headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
@@ -128,6 +223,7 @@ impl RunActor {
         let now = Timestamp::now();
         let cache_ms = cache_ms(header("cache-control").as_deref(), header("expires").as_deref(), header("age").as_deref(), now);
         let fetched = match &result {
+            _ if matches!(redirected, Redirected::TooOften) => Fetched::TooManyRedirects,
             Some(result) if result.entry.error.is_none() && result.entry.status > 0 => {
                 Fetched::Answer { status: result.entry.status, body: &result.body, cache_ms }
             }
@@ -140,7 +236,10 @@ impl RunActor {
         let status = result.as_ref().map_or(0, |result| result.entry.status);
         let (origin, until) = (Arc::clone(&probe.key.0), judgement.until);
         log::info!("robots.txt fetched run_id={} origin={origin} status={status} until={until}", self.identity());
-        let known = KnownRobots { robots: Arc::new(judgement.robots), until, failures: judgement.failures };
+        let mut known = KnownRobots { robots: Arc::new(judgement.robots), until, failures: judgement.failures, refusal: None };
+        if let Some(error) = result.as_ref().and_then(|result| result.entry.error.as_ref()) {
+            self.note_failed_probe(&mut known, error, &probe);
+        }
         if !known.robots.is_unreachable() {
             let keep = KeepRobots { origin, agent: Arc::clone(&probe.key.1), rules: known.robots.to_text(), until };
             drop(self.context.store.write(keep));
@@ -148,8 +247,22 @@ impl RunActor {
         let is_success = u32::from(status > 0);
         reply.send(Ok(Reported { success: is_success, error: 1 - is_success }));
         self.slow_down(probe.site, known.robots.crawl_delay_ms().unwrap_or(0));
-        self.turn_over(probe.site, 0, ctx);
+        self.release(&probe, |_, _| 0, ctx);
         self.robots_known(probe.site, probe.key, known, ctx);
+    }
+
+    /// The node found no way to the file: another node is tried at once. An only node is not asked again for what its owner refuses.
+    fn note_failed_probe(&mut self, known: &mut KnownRobots, error: &FetchError, probe: &Probe) {
+        let is_refused = error.kind == FetchErrorKind::Refused;
+        known.refusal = is_refused.then(|| error.message.as_str().into());
+        if self.context.addresses.nodes.count() > 1 {
+            if error.kind.is_of_node() && known.failures == 1 {
+                known.until = Timestamp::now();
+                self.frontier.prefer_another_at(probe.site, probe.node, Timestamp::steady());
+            }
+        } else if is_refused {
+            known.failures = known.failures.max(MOST_ROBOTS_FAILURES);
+        }
     }
 
     fn robots_known(&mut self, site: SiteNo, key: RobotsKey, known: KnownRobots, ctx: &mut Context<Self>) {
@@ -169,8 +282,7 @@ impl RunActor {
                 node.block_done(self.block_id(seq), 1, true);
             }
             self.note_leases_of(probe.node);
-            let wait_ms = self.wait_after_loss(probe.site);
-            self.turn_over(probe.site, wait_ms, ctx);
+            self.release(&probe, Self::wait_after_loss, ctx);
         }
     }
 
@@ -196,12 +308,18 @@ impl RunActor {
 
     /// Whether the robots.txt of a site is being fetched, so that the turn is used for that.
     pub(super) fn is_probed(&self, site: SiteNo) -> bool {
-        self.turns.looked_up.contains(&site) || self.turns.probes.values().any(|probe| probe.site == site)
+        self.turns.looked_up.contains(&site) || self.turns.probes.values().any(|probe| probe.site == site || probe.target == Some(site))
     }
 
     /// The sites whose robots.txt is being fetched.
     pub(super) fn probed_sites(&self) -> Vec<SiteNo> {
-        self.turns.probes.values().map(|probe| probe.site).chain(self.turns.looked_up.iter().copied()).collect()
+        self.turns
+            .probes
+            .values()
+            .flat_map(|probe| [Some(probe.site), probe.target])
+            .flatten()
+            .chain(self.turns.looked_up.iter().copied())
+            .collect()
     }
 
     /// robots.txt fetches at a node.

@@ -8,6 +8,7 @@ use super::parts::{failed, final_entry};
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
+use crate::actors::sites::RobotsKey;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::node::Room;
@@ -43,6 +44,8 @@ pub(super) struct Turns {
     /// robots.txt fetches in progress.
     pub(super) probes: HashMap<Seq, super::robots::Probe>,
     pub(super) probes_made: Seq,
+    /// robots.txt files that are at another host.
+    pub(super) moved_robots: HashMap<RobotsKey, super::robots::Moved>,
     /// Sites whose robots.txt is being read from the store.
     pub(super) looked_up: HashSet<SiteNo>,
     /// Number of sites that were announced to the dispatcher.
@@ -101,12 +104,15 @@ impl Sink {
     }
 }
 
+/// The place of a request in its block, and why it fails without being sent.
+type Denied = (usize, FetchErrorKind, String);
+
 /// The verdict of robots.txt on the requests of a block.
 enum Judged {
     All,
     Some {
         allowed: Vec<usize>,
-        denied: Vec<(usize, String)>,
+        denied: Vec<Denied>,
     },
     /// The robots.txt of this URL must be fetched first.
     Unknown(Url),
@@ -191,10 +197,10 @@ impl RunActor {
     }
 
     /// Takes a turn at the first free site.
-    fn take_turn(&mut self, now: Timestamp) -> Option<(SiteNo, Granted)> {
+    fn take_turn(&mut self, node: NodeId, now: Timestamp) -> Option<(SiteNo, Granted)> {
         let until = now.plus_ms(self.frontier.settings().lease as i64);
         for _ in 0..MOST_ASKED {
-            let site = self.frontier.next_site(now)?;
+            let site = self.frontier.next_site(node, now)?;
             let (name, pace, identity) = (self.frontier.site_name(site), self.pace(site), self.identity());
             let taken = self.context.sites.board().take(&name, pace, identity, until, now);
             match taken {
@@ -208,7 +214,7 @@ impl RunActor {
     /// Dispatches a block of a site to a node, if a site is free.
     pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let taken = if self.ending || self.is_paused() { None } else { self.take_turn(now) };
+        let taken = if self.ending || self.is_paused() { None } else { self.take_turn(sink.node(), now) };
         let Some((site, granted)) = taken else { return sink.nothing() };
         let Some((seq, lease)) = self.frontier.lease_at(site, sink.node(), now) else {
             self.turn_over(site, 0, ctx);
@@ -315,10 +321,16 @@ impl RunActor {
             delay_ms = delay_ms.max(known.robots.crawl_delay_ms().unwrap_or(0));
             match known.robots.allowed(url.as_str()) {
                 Verdict::Allowed => allowed.push(place),
-                Verdict::Disallowed { line: 0 } => {
-                    denied.push((place, format!("robots.txt could not be fetched {} times in a row, which forbids all", known.failures)));
+                Verdict::Disallowed { line: 0 } => denied.push(match known.refusal {
+                    Some(why) => (place, FetchErrorKind::Refused, format!("robots.txt could not be fetched: {why}")),
+                    None => {
+                        let message = format!("robots.txt could not be fetched {} times in a row, which forbids all", known.failures);
+                        (place, FetchErrorKind::Robots, message)
+                    }
+                }),
+                Verdict::Disallowed { line } => {
+                    denied.push((place, FetchErrorKind::Robots, format!("line {line} of robots.txt forbids it")));
                 }
-                Verdict::Disallowed { line } => denied.push((place, format!("line {line} of robots.txt forbids it"))),
             }
         }
         Ok((if denied.is_empty() { Judged::All } else { Judged::Some { allowed, denied } }, delay_ms))
@@ -329,13 +341,13 @@ impl RunActor {
         &mut self,
         seq: Seq,
         payload: Payload,
-        (allowed, denied): (Vec<usize>, Vec<(usize, String)>),
+        (allowed, denied): (Vec<usize>, Vec<Denied>),
         turn: Option<(SiteNo, Granted)>,
         sink: Sink,
         ctx: &mut Context<Self>,
     ) {
-        self.context.sites.count_forbidden(denied.len());
-        let entries = denied.iter().map(|(place, why)| final_entry(failed(payload.prints[*place], FetchErrorKind::Robots, why))).collect();
+        self.context.sites.count_forbidden(denied.iter().filter(|(_, kind, _)| *kind == FetchErrorKind::Robots).count());
+        let entries = denied.iter().map(|(place, kind, why)| final_entry(failed(payload.prints[*place], *kind, why))).collect();
         let node = NodeId(uuid::Uuid::nil());
         let index = |block_id, results| Index { epoch: Some(self.epoch), results, ..Index::new(block_id, self.identity(), node) };
         if allowed.is_empty() {
@@ -344,7 +356,7 @@ impl RunActor {
             self.store_report(seq, index, pack, payload, None, ctx);
             return sink.nothing();
         }
-        let places: Vec<usize> = denied.iter().map(|(place, _)| *place).collect();
+        let places: Vec<usize> = denied.iter().map(|(place, ..)| *place).collect();
         let [stays, parted] = match payload.cut([&allowed, &places], &HashMap::new()) {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),

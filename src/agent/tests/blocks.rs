@@ -21,7 +21,18 @@ use std::time::Duration;
 pub fn block(settings: DownloadSettings, requests: &str) -> Block {
     let identity = Identity::random();
     let requests = Some(serde_json::from_str(requests).expect("JSON"));
-    Block { block_id: BlockId::new(identity, 7), identity, epoch: 3, attempt: 2, lost: None, parts: false, pace: None, settings, requests }
+    Block {
+        block_id: BlockId::new(identity, 7),
+        identity,
+        epoch: 3,
+        attempt: 2,
+        lost: None,
+        parts: false,
+        elsewhere: false,
+        pace: None,
+        settings,
+        requests,
+    }
 }
 
 pub fn requests(urls: impl IntoIterator<Item = String>) -> String {

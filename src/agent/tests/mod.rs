@@ -38,7 +38,7 @@ fn config() -> AgentConfig {
 
 fn rules(settings: DownloadSettings) -> Rules {
     let scope = Scope::of(&settings).expect("hosts");
-    Rules { identity: Identity::random(), settings, scope, change_ip_pattern: None, is_given_again: false, account: None }
+    Rules { identity: Identity::random(), settings, scope, change_ip_pattern: None, is_given_again: false, elsewhere: false, account: None }
 }
 
 fn get(url: &str) -> String {

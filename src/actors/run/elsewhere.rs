@@ -1,0 +1,40 @@
+//! Requests that failed at a node for a reason that another node may not have are tried at another one, if there is one.
+
+use super::RunActor;
+use crate::actors::dispatcher::GrantElsewhere;
+use crate::domain::ids::{NodeId, Seq};
+use crate::domain::node::Room;
+use crate::domain::time::Timestamp;
+use crate::protocol::pack::Index;
+
+impl RunActor {
+    /// Whether a block's node should give back what it finds no way to: there are other nodes, and the block does not come from one.
+    pub(super) fn may_move(&self, seq: Seq) -> bool {
+        !self.frontier.is_moved(seq) && self.context.addresses.nodes.count() > 1
+    }
+
+    /// Whether a report gives back a request that its node found no way to, while there are other nodes.
+    pub(super) fn is_for_another(&self, index: &Index) -> bool {
+        let of_node = index.back.iter().filter_map(|back| back.error.as_ref()).any(|error| error.kind.is_of_node());
+        of_node && self.context.addresses.nodes.count() > 1
+    }
+
+    /// A waiting block failed at this node.
+    pub(super) fn prefer_another(&mut self, seq: Seq, node: NodeId) {
+        log::info!("requests that failed at a node wait for another one block_id={} node_id={node}", self.block_id(seq));
+        self.frontier.prefer_another(seq, node, Timestamp::steady());
+        self.ask_elsewhere();
+    }
+
+    /// Asks for nodes for the blocks that prefer another one.
+    pub(super) fn ask_elsewhere(&mut self) {
+        let (blocks, sites) = self.frontier.avoided(Timestamp::steady());
+        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.ending && !self.is_paused()) else { return };
+        let identity = self.identity();
+        for (room, nodes) in [(Room::Block, blocks), (Room::Site, sites)] {
+            for not in nodes {
+                dispatcher.grant_elsewhere(GrantElsewhere { identity, not, room });
+            }
+        }
+    }
+}
