@@ -110,10 +110,10 @@ pub fn launch(folder: &std::path::Path, step: Option<&std::ffi::OsStr>) -> u8 {
 /// # Errors
 /// The broker rejects the token at the start, or the node's id cannot be stored.
 pub async fn run(config: AgentConfig, stop: impl Future<Output = ()>) -> Result<(), AgentError> {
-    let seat = node_id::resolve(&config)?;
+    let identity = node_id::resolve(&config)?;
     let _ports = port::keep_free(&config.broker);
     let client = socket::client();
-    let agent = Rc::new(Agent::new(config, &seat, client.clone()));
+    let agent = Rc::new(Agent::new(config, &identity, client.clone()));
     agent.programs.find();
     let ended = agent.stay_connected(&client, pin!(stop.fuse())).await;
     agent.holdings.drop_all();
@@ -136,7 +136,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(config: AgentConfig, seat: &node_id::Seat, client: awc::Client) -> Self {
+    fn new(config: AgentConfig, identity: &node_id::NodeIdentity, client: awc::Client) -> Self {
         Self {
             downloader: download::Downloader::new(&config),
             reporter: report::Reporter::new(&config, client),
@@ -144,8 +144,8 @@ impl Agent {
             programs: program::Programs::new(&config),
             places: Semaphore::new(config.max_process_count as usize),
             sites: Semaphore::new(config.max_sites as usize),
-            node_id: seat.node_id,
-            instance: seat.instance,
+            node_id: identity.node_id,
+            instance: identity.instance,
             config,
         }
     }

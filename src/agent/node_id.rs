@@ -17,7 +17,7 @@ const LOCK_FILE: &str = "agent.lock";
 
 /// The identity of this agent while it runs.
 #[derive(Debug)]
-pub struct Seat {
+pub struct NodeIdentity {
     /// The node's id.
     pub node_id: NodeId,
     /// The instance of this start.
@@ -30,10 +30,10 @@ pub struct Seat {
 ///
 /// # Errors
 /// Another agent uses the data folder; the stored text is not an id, or the file cannot be read or written.
-pub fn resolve(config: &AgentConfig) -> Result<Seat, AgentError> {
+pub fn resolve(config: &AgentConfig) -> Result<NodeIdentity, AgentError> {
     let Some(dir) = &config.data_dir else {
         let instance = Instance { id: Uuid::new_v4(), after: None };
-        return Ok(Seat { node_id: config.node_id.unwrap_or_else(NodeId::random), instance, _lock: None });
+        return Ok(NodeIdentity { node_id: config.node_id.unwrap_or_else(NodeId::random), instance, _lock: None });
     };
     let failed = |path: &Path, why: String| AgentError::NodeId { path: path.to_owned(), why };
     std::fs::create_dir_all(dir).map_err(|e| failed(dir, e.to_string()))?;
@@ -44,7 +44,7 @@ pub fn resolve(config: &AgentConfig) -> Result<Seat, AgentError> {
     let after = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
     let instance = Instance { id: Uuid::new_v4(), after };
     write(dir, INSTANCE_FILE, &instance.id.to_string()).map_err(|e| failed(&path, e.to_string()))?;
-    Ok(Seat { node_id, instance, _lock: Some(lock) })
+    Ok(NodeIdentity { node_id, instance, _lock: Some(lock) })
 }
 
 /// A lock of the operating system: it is released when the process dies.
@@ -103,9 +103,9 @@ mod tests {
         drop(again);
         std::fs::write(folder.join(INSTANCE_FILE), "gar").expect("written");
         let given = AgentConfig { node_id: Some(NodeId::random()), ..config.clone() };
-        let seat = resolve(&given).expect("given");
-        assert_eq!((Some(seat.node_id), seat.instance.after), (given.node_id, None));
-        drop(seat);
+        let identity = resolve(&given).expect("given");
+        assert_eq!((Some(identity.node_id), identity.instance.after), (given.node_id, None));
+        drop(identity);
         std::fs::write(dir.path().join("new").join(FILE), "garbage").expect("written");
         assert!(resolve(&config).expect_err("no id").to_string().contains("node-id"));
         let none = AgentConfig::default();

@@ -1,7 +1,7 @@
 //! The pace of a block: its [`Turn`] with a clock, for the tasks that wait in it.
 
 use super::backoff::random_fraction;
-use super::turn::{Begin, Claim, End, Fate, Limits, Millis, Turn};
+use super::turn::{Begin, Claim, End, Limits, Millis, NextStep, Turn};
 use crate::protocol::node::{Pace, SiteNews};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -149,14 +149,14 @@ impl Gate {
     }
 
     /// Records the end of a request, after this many tries.
-    pub fn end(&self, place: usize, end: End, tries: u32) -> Fate {
+    pub fn end(&self, place: usize, end: End, tries: u32) -> NextStep {
         let mut turn = self.turn.borrow_mut();
-        let fate = turn.end(place, end, tries, self.now());
+        let next = turn.end(place, end, tries, self.now());
         if let Some(Some(until)) = turn.hold() {
             self.clock.held_until.set(Some(self.instant(until)));
         }
         self.changed.notify_waiters();
-        fate
+        next
     }
 
     /// The requests that are left when the turn has ended.

@@ -7,7 +7,7 @@ use super::download::{Downloader, Outcome, Rules};
 use super::failure::fetch_error;
 use super::pace::Gate;
 use super::parts::Reports;
-use super::turn::{Claim, End, Fate};
+use super::turn::{Claim, End, NextStep};
 use crate::protocol::node::{FetchError, FetchErrorKind, GivenBack, Pace};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -70,21 +70,21 @@ impl Requests<'_> {
         story.tries = story.tries.saturating_add(outcome.tries);
         story.changes += u32::from(end == End::Moved);
         match gate.end(place, end, story.tries) {
-            Fate::Report if outcome.is_for_another && reports.are_parts => {
+            NextStep::Report if outcome.is_for_another && reports.are_parts => {
                 story.error = outcome.answer.error.take();
                 self.give_back(place);
             }
-            Fate::Report => {
+            NextStep::Report => {
                 outcome.tries = story.tries;
                 reports.add(self.texts[place].get(), outcome);
             }
-            fate => {
+            next => {
                 if end != End::Stopped {
                     let status = outcome.answer.status;
                     let by_status = || fetch_error(FetchErrorKind::Other, format!("the site responded with status {status}"));
                     story.error = Some(outcome.answer.error.take().unwrap_or_else(by_status));
                 }
-                if fate == Fate::Back {
+                if next == NextStep::GiveBack {
                     self.give_back(place);
                 }
             }

@@ -82,13 +82,13 @@ pub enum End {
 
 /// What happens to a request that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum NextStep {
     /// It is reported.
     Report,
     /// It is in the queue again.
-    Again,
+    Retry,
     /// It is given back.
-    Back,
+    GiveBack,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -181,7 +181,7 @@ impl Turn {
     }
 
     /// Records the end of a request. `tries` is the total number of its tries so far.
-    pub fn end(&mut self, place: usize, end: End, tries: u32, now: Millis) -> Fate {
+    pub fn end(&mut self, place: usize, end: End, tries: u32, now: Millis) -> NextStep {
         if self.claimed == Some(place) {
             self.claimed = None;
         }
@@ -200,18 +200,18 @@ impl Turn {
         }
         let has_tries = tries < self.limits.tries;
         match end {
-            End::Done | End::Trouble(false) | End::Hold(_, false) => Fate::Report,
-            End::Failed | End::Trouble(true) | End::Hold(_, true) if !has_tries => Fate::Report,
-            End::Stopped => Fate::Back,
-            _ if self.is_held => Fate::Back,
+            End::Done | End::Trouble(false) | End::Hold(_, false) => NextStep::Report,
+            End::Failed | End::Trouble(true) | End::Hold(_, true) if !has_tries => NextStep::Report,
+            End::Stopped => NextStep::GiveBack,
+            _ if self.is_held => NextStep::GiveBack,
             End::Moved => {
                 self.queue.push_front(Waiting { place, ready: now });
-                Fate::Again
+                NextStep::Retry
             }
             End::Failed | End::Trouble(true) | End::Hold(_, true) => {
                 let wait = self.limits.first_wait.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(MOST_WAIT);
                 self.queue.push_back(Waiting { place, ready: now.saturating_add(wait) });
-                Fate::Again
+                NextStep::Retry
             }
         }
     }

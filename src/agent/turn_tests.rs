@@ -16,17 +16,17 @@ fn beginnings_keep_their_distance_and_their_number() {
     assert_eq!(turn.claim(60, 60), Claim::At(150));
     assert_eq!(begun(&mut turn, 150), 1);
     assert_eq!(turn.claim(400, 400), Claim::Later, "two are under way");
-    assert_eq!(turn.end(0, End::Done, 1, 400), Fate::Report);
+    assert_eq!(turn.end(0, End::Done, 1, 400), NextStep::Report);
     assert_eq!(turn.claim(400, 400), Claim::Take(2));
     assert_eq!(turn.claim(400, 400), Claim::Later, "the third has not begun");
     // A hop of the second comes first.
     assert_eq!(turn.begin(1, 400, 400, 0.0), Begin::Go);
     assert_eq!(turn.begin(2, 450, 450, 0.0), Begin::At(500));
     assert_eq!(turn.begin(2, 500, 500, 0.0), Begin::Go);
-    assert_eq!(turn.end(1, End::Done, 1, 510), Fate::Report);
+    assert_eq!(turn.end(1, End::Done, 1, 510), NextStep::Report);
     assert_eq!(turn.claim(520, 520), Claim::At(600));
     assert_eq!(begun(&mut turn, 600), 3);
-    assert_eq!((turn.end(3, End::Done, 1, 610), turn.end(2, End::Done, 1, 610)), (Fate::Report, Fate::Report));
+    assert_eq!((turn.end(3, End::Done, 1, 610), turn.end(2, End::Done, 1, 610)), (NextStep::Report, NextStep::Report));
     assert_eq!((turn.claim(700, 700), turn.hold()), (Claim::Over, None));
 }
 
@@ -56,10 +56,10 @@ fn a_site_that_wants_to_be_left_alone_ends_the_turn() {
     let mut turn = Turn::new(Limits { connections: 2, ..LIMITS }, 4);
     begun(&mut turn, 0);
     begun(&mut turn, 100);
-    assert_eq!(turn.end(1, End::Hold(Some(5_000), true), 1, 150), Fate::Back);
+    assert_eq!(turn.end(1, End::Hold(Some(5_000), true), 1, 150), NextStep::GiveBack);
     assert_eq!((turn.claim(900, 900), turn.begin(0, 900, 900, 0.0)), (Claim::Over, Begin::Over));
     // Of several waits the longest counts.
-    assert_eq!(turn.end(0, End::Hold(None, true), 4, 200), Fate::Report);
+    assert_eq!(turn.end(0, End::Hold(None, true), 4, 200), NextStep::Report);
     assert_eq!((turn.hold(), turn.take_rest().collect::<Vec<_>>()), (Some(Some(5_150)), vec![2, 3]));
 }
 
@@ -67,13 +67,13 @@ fn a_site_that_wants_to_be_left_alone_ends_the_turn() {
 fn two_troubles_one_after_the_other_end_the_turn() {
     let mut turn = Turn::new(LIMITS, 4);
     begun(&mut turn, 0);
-    assert_eq!(turn.end(0, End::Trouble(true), 1, 10), Fate::Again);
+    assert_eq!(turn.end(0, End::Trouble(true), 1, 10), NextStep::Retry);
     begun(&mut turn, 100);
-    assert_eq!(turn.end(1, End::Done, 1, 110), Fate::Report);
+    assert_eq!(turn.end(1, End::Done, 1, 110), NextStep::Report);
     begun(&mut turn, 200);
-    assert_eq!(turn.end(2, End::Trouble(false), 1, 210), Fate::Report);
+    assert_eq!(turn.end(2, End::Trouble(false), 1, 210), NextStep::Report);
     begun(&mut turn, 300);
-    assert_eq!(turn.end(3, End::Trouble(true), 3, 310), Fate::Back);
+    assert_eq!(turn.end(3, End::Trouble(true), 3, 310), NextStep::GiveBack);
     assert_eq!((turn.hold(), turn.take_rest().collect::<Vec<_>>()), (Some(None), vec![0]));
 }
 
@@ -81,14 +81,14 @@ fn two_troubles_one_after_the_other_end_the_turn() {
 fn a_request_that_failed_is_tried_at_the_end_until_its_tries_are_used_up() {
     let mut turn = Turn::new(Limits { first_wait: 300, ..LIMITS }, 2);
     begun(&mut turn, 0);
-    assert_eq!(turn.end(0, End::Failed, 1, 10), Fate::Again);
+    assert_eq!(turn.end(0, End::Failed, 1, 10), NextStep::Retry);
     assert_eq!(begun(&mut turn, 100), 1);
-    assert_eq!(turn.end(1, End::Done, 1, 110), Fate::Report);
+    assert_eq!(turn.end(1, End::Done, 1, 110), NextStep::Report);
     assert_eq!(turn.claim(200, 200), Claim::At(310));
     assert_eq!(begun(&mut turn, 310), 0);
-    assert_eq!(turn.end(0, End::Moved, 2, 320), Fate::Again);
+    assert_eq!(turn.end(0, End::Moved, 2, 320), NextStep::Retry);
     assert_eq!(begun(&mut turn, 410), 0);
-    assert_eq!(turn.end(0, End::Failed, 4, 420), Fate::Report, "earlier nodes have tried it too");
+    assert_eq!(turn.end(0, End::Failed, 4, 420), NextStep::Report, "earlier nodes have tried it too");
     assert_eq!(turn.claim(420, 420), Claim::Over);
 }
 
@@ -124,7 +124,7 @@ fn whatever_happens_the_pace_is_kept() {
         let is_hostile = random(2) == 0;
         let mut turn = Turn::new(limits, count);
         let (mut heard, mut flights, mut tries) = (0, Vec::<Flight>::new(), vec![0_u32; count]);
-        let (mut fates, mut last, mut now) = (vec![None; count], None::<Millis>, 0);
+        let (mut ends, mut last, mut now) = (vec![None; count], None::<Millis>, 0);
         loop {
             assert!(now < 1_000_000, "seed {seed} does not end: {turn:?}");
             // Messages of the broker arrive often, with gaps.
@@ -175,8 +175,8 @@ fn whatever_happens_the_pace_is_kept() {
             assert!(flights.len() <= limits.connections.max(1) as usize, "seed {seed}");
             for (place, end) in ended {
                 match turn.end(place, end, tries[place], now) {
-                    Fate::Again => assert!(turn.hold().is_none(), "seed {seed}"),
-                    fate => assert_eq!(fates[place].replace(fate), None, "seed {seed}: {place} ended twice"),
+                    NextStep::Retry => assert!(turn.hold().is_none(), "seed {seed}"),
+                    next => assert_eq!(ends[place].replace(next), None, "seed {seed}: {place} ended twice"),
                 }
             }
             now += 1 + random(1) * random(15);
@@ -184,8 +184,8 @@ fn whatever_happens_the_pace_is_kept() {
         let is_held = turn.hold().is_some();
         for place in turn.take_rest() {
             assert!(is_held, "seed {seed}");
-            assert_eq!(fates[place].replace(Fate::Back), None, "seed {seed}");
+            assert_eq!(ends[place].replace(NextStep::GiveBack), None, "seed {seed}");
         }
-        assert!(fates.iter().all(Option::is_some), "seed {seed}: {fates:?}");
+        assert!(ends.iter().all(Option::is_some), "seed {seed}: {ends:?}");
     }
 }

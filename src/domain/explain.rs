@@ -50,7 +50,7 @@ pub enum Place {
     /// It waits for a worker.
     Asking,
     /// It was dispatched there and not yet answered.
-    Told(String),
+    Dispatched(String),
     /// It runs there, since this time if known.
     At(String, Option<Timestamp>),
     /// A worker may have it: until a worker reports it, or until this time.
@@ -140,7 +140,7 @@ fn instances(around: &RunView<'_>) -> Answer {
             "Of {} instances {} are over, {} are at work, {} wait.",
             parts.len(),
             count(|place| matches!(place, Place::Over(_))),
-            count(|place| matches!(place, Place::At(..) | Place::Told(_) | Place::Ending(_))),
+            count(|place| matches!(place, Place::At(..) | Place::Dispatched(_) | Place::Ending(_))),
             count(|place| matches!(place, Place::Asking | Place::Pausing(_) | Place::Unclear(_))),
         ));
     }
@@ -166,7 +166,7 @@ fn instances(around: &RunView<'_>) -> Answer {
             RunState::Running => ("running", "running"),
             _ => ("scheduled", "startTold"),
         },
-        _ if has(|place| matches!(place, Place::Told(_))) => ("scheduled", "startTold"),
+        _ if has(|place| matches!(place, Place::Dispatched(_))) => ("scheduled", "startTold"),
         _ if asks && suits => ("waiting", "workersFull"),
         _ if asks => ("waiting", "noWorker"),
         _ if has(|place| matches!(place, Place::Unclear(_))) => ("waiting", "lease"),
@@ -183,7 +183,7 @@ fn sentence(who: &str, part: &Part, now: Timestamp) -> String {
     match &part.place {
         Place::Pausing(at) => format!("{who} waits until {at} for attempt {attempt}{why}."),
         Place::Asking => format!("{who} waits for a worker, attempt {attempt}{why}."),
-        Place::Told(place) => format!("{who} was dispatched to {place}, attempt {attempt}, and has not been confirmed yet."),
+        Place::Dispatched(place) => format!("{who} was dispatched to {place}, attempt {attempt}, and has not been confirmed yet."),
         Place::At(place, since) => {
             let since = since.map(|at| format!(" since {at} ({} ms)", now.since_ms(at).max(0))).unwrap_or_default();
             let progress = match (part.progress, part.text.as_deref()) {

@@ -118,7 +118,7 @@ impl Service {
         self.admit_worker(id).await?;
         let WorkerInput { class_names, runs, tasks, worker: facts, .. } = input;
         let worker = self.context.registry().worker_connected(id, None, by).wait().await?;
-        worker.said(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
+        worker.message(FromWorker::Watch { class_names, runs, tasks, worker: facts }).wait().await
     }
 
     /// The messages for a worker in polling mode.

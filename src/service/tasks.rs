@@ -50,6 +50,6 @@ impl Service {
     /// # Errors
     /// The worker is not registered, or no longer.
     pub async fn worker_beats(&self, id: WorkerId, tasks: Vec<TaskRef>) -> Result<(), Problem> {
-        self.known_worker(id).await?.said(FromWorker::Heartbeat { tasks: Some(tasks) }).wait().await
+        self.known_worker(id).await?.message(FromWorker::Heartbeat { tasks: Some(tasks) }).wait().await
     }
 }

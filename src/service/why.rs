@@ -256,7 +256,7 @@ fn of_node(row: InstanceRow) -> Part {
         over if over.is_final() => Place::Over(over),
         _ if row.exit_reason.is_some() => Place::Ending(node),
         RunState::Running => Place::At(node, row.start_time),
-        _ => Place::Told(node),
+        _ => Place::Dispatched(node),
     };
     Part { attempt: row.attempt, place, progress: None, text: None, reason: row.reason }
 }

@@ -164,7 +164,7 @@ impl ApplicationActor {
         let began = now.plus_ms(-age);
         let stored = rows.into_iter().map(|row| {
             let phase = match row.state {
-                RunState::Pending | RunState::Scheduled => Phase::Told,
+                RunState::Pending | RunState::Scheduled => Phase::Ordered,
                 RunState::Running => Phase::Running,
                 over => Phase::Over(over),
             };
@@ -286,7 +286,7 @@ impl ApplicationActor {
         let (state, is_over) = match instance.phase {
             Phase::Over(state) => (state, true),
             Phase::Running => (RunState::Running, false),
-            Phase::Told | Phase::Accepted => (RunState::Scheduled, false),
+            Phase::Ordered | Phase::Accepted => (RunState::Scheduled, false),
         };
         if is_over {
             self.context.fleet.give_back(instance.node, self.program(nth));

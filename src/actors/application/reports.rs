@@ -1,7 +1,7 @@
 //! Handles messages from the nodes.
 
 use super::{ApplicationActor, NodeLost, ProgramReported, ProgramsListed};
-use crate::domain::application::state_machine::{Event, Phase, Word};
+use crate::domain::application::state_machine::{Event, InstanceReport, Phase};
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramRef, ProgramReport, ProgramState};
@@ -68,19 +68,19 @@ impl Handler<ProgramReported> for ApplicationActor {
             let settled = ToNode::ProgramsSettled(vec![report.program]);
             return if is_over { self.tell_node(node, &settled) } else { self.dismiss(node, report.program) };
         };
-        let word = match report.state {
-            ProgramState::Accepted => Word::Accepted,
-            ProgramState::Running => Word::Running,
-            ProgramState::Exited => Word::Over(failure(&report)),
+        let state = match report.state {
+            ProgramState::Accepted => InstanceReport::Accepted,
+            ProgramState::Running => InstanceReport::Running,
+            ProgramState::Exited => InstanceReport::Over(failure(&report)),
             ProgramState::Refused | ProgramState::Lost => {
-                Word::Over(Some(failure(&report).unwrap_or_else(|| "its node rejected it".to_owned())))
+                InstanceReport::Over(Some(failure(&report).unwrap_or_else(|| "its node rejected it".to_owned())))
             }
         };
         if !self.is_over(nth) {
             let now = Timestamp::now();
             let is_first = self.instances.iter().all(|place| place.start_time.is_none());
             let place = &mut self.instances[nth];
-            if word != Word::Accepted {
+            if state != InstanceReport::Accepted {
                 place.result = Some(result(&report));
             }
             if matches!(report.state, ProgramState::Running | ProgramState::Exited) && place.start_time.is_none() {
@@ -91,7 +91,7 @@ impl Handler<ProgramReported> for ApplicationActor {
                 }
             }
         }
-        self.happens(Event::Said(nth, word), ctx);
+        self.happens(Event::Reported(nth, state), ctx);
     }
 }
 

@@ -20,7 +20,7 @@ enum Concerned {
     /// The run's actor is being built and will request the state itself.
     Building,
     /// The run has ended or never existed.
-    Nobody,
+    NoRun,
 }
 
 impl NodeActor {
@@ -28,7 +28,7 @@ impl NodeActor {
         match self.context.addresses.others.get(identity) {
             Some(AtWork::Application(application)) => Concerned::Application(application),
             _ if self.context.addresses.building.get(identity).is_some() => Concerned::Building,
-            _ => Concerned::Nobody,
+            _ => Concerned::NoRun,
         }
     }
 
@@ -63,7 +63,7 @@ impl NodeActor {
             match self.concerned(identity) {
                 Concerned::Application(application) => application.listed(self.id(), programs),
                 Concerned::Building => {}
-                Concerned::Nobody => {
+                Concerned::NoRun => {
                     self.expected.remove(&identity);
                     self.dismiss(&programs);
                 }
@@ -120,10 +120,10 @@ impl Handler<ProgramsCame> for NodeActor {
             match self.concerned(report.program.identity) {
                 Concerned::Application(application) => application.reported(self.id(), report),
                 Concerned::Building => {}
-                Concerned::Nobody if matches!(report.state, ProgramState::Accepted | ProgramState::Running) => {
+                Concerned::NoRun if matches!(report.state, ProgramState::Accepted | ProgramState::Running) => {
                     self.dismiss(&[report.program]);
                 }
-                Concerned::Nobody => self.send(&ToNode::ProgramsSettled(vec![report.program])),
+                Concerned::NoRun => self.send(&ToNode::ProgramsSettled(vec![report.program])),
             }
         }
     }
@@ -140,7 +140,7 @@ impl Handler<OutputCame> for NodeActor {
             Concerned::Building => {
                 ctx.notify_later(OutputCame(output), std::time::Duration::from_millis(100));
             }
-            Concerned::Nobody => {
+            Concerned::NoRun => {
                 let next = output.first.saturating_add(output.lines.len() as u64);
                 self.send(&ToNode::OutputTaken { program, next });
             }

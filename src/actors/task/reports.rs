@@ -6,7 +6,7 @@ use crate::actors::run_logs::check_lines;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
 use crate::domain::task::limits;
-use crate::domain::task::state_machine::{Phase, Said};
+use crate::domain::task::state_machine::{AttemptReport, Phase};
 use crate::domain::time::Timestamp;
 use crate::protocol::log::{LogInput, LogLevel};
 use crate::protocol::task::{TaskError, TaskReport, TaskState};
@@ -23,14 +23,14 @@ const NO_AVERAGE: i64 = 2 * 60 * 60 * 1_000;
 const TIMES_AVERAGE: i64 = 3;
 const AVERAGE_OF: i64 = 100;
 
-fn said(state: TaskState, error: Option<&TaskError>) -> Said {
+fn attempt_report(state: TaskState, error: Option<&TaskError>) -> AttemptReport {
     let reason = || error.map_or_else(|| "no reason given".to_owned(), |error| cut(&error.message, limits::MESSAGE));
     match state {
-        TaskState::Accepted | TaskState::Running => Said::AtWork,
-        TaskState::Refused => Said::Refused(reason()),
-        TaskState::Success => Said::Success,
-        TaskState::Failed => Said::Failed(reason(), error.is_some_and(|error| error.permanent)),
-        TaskState::Cancelled => Said::Cancelled,
+        TaskState::Accepted | TaskState::Running => AttemptReport::AtWork,
+        TaskState::Refused => AttemptReport::Refused(reason()),
+        TaskState::Success => AttemptReport::Success,
+        TaskState::Failed => AttemptReport::Failed(reason(), error.is_some_and(|error| error.permanent)),
+        TaskState::Cancelled => AttemptReport::Cancelled,
     }
 }
 
@@ -42,10 +42,10 @@ impl TaskActor {
     fn heard(&mut self, worker: WorkerId, report: TaskReport, ctx: &mut Context<Self>) {
         let task = report.task();
         let i = report.instance as usize;
-        let said = said(report.state, report.error.as_ref());
+        let result = attempt_report(report.state, report.error.as_ref());
         let now = Timestamp::steady();
         let knew = self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
-        let decided = self.machine.report(i, worker, report.attempt, said, super::moment(now));
+        let decided = self.machine.report(i, worker, report.attempt, result, super::moment(now));
         let effects = match decided {
             Ok(effects) => effects,
             Err(why) => {

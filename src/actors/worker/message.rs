@@ -31,7 +31,7 @@ pub struct WorkerSessionClosed {
 /// From a session or the HTTP transport: a message from the worker. The answer is a problem if the message was rejected.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Said {
+pub struct WorkerMessage {
     /// The message.
     pub message: FromWorker,
     /// Answered when the message is handled, and stored where necessary.
@@ -71,11 +71,11 @@ impl WorkerHandle {
     pub fn session_closed(&self, number: u64, has_left: bool) {
         self.0.tell(WorkerSessionClosed { number, has_left });
     }
-    /// See [`Said`].
+    /// See [`WorkerMessage`].
     #[must_use]
-    pub fn said(&self, message: FromWorker) -> Answer<()> {
+    pub fn message(&self, message: FromWorker) -> Answer<()> {
         let (reply, answer) = reply();
-        self.0.tell(Said { message, reply });
+        self.0.tell(WorkerMessage { message, reply });
         answer
     }
     /// See [`SendToWorker`].

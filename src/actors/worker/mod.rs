@@ -11,7 +11,7 @@ pub use check::{JudgedReports, check_reports, judge_reports, read_reports};
 
 pub use control::kicked;
 pub(crate) use control::{check_classes, check_facts};
-pub use message::{FetchMessages, Said, SendToWorker, WorkerHandle, WorkerHangUp, WorkerSessionClosed, WorkerSessionOpened};
+pub use message::{FetchMessages, SendToWorker, WorkerHandle, WorkerHangUp, WorkerMessage, WorkerSessionClosed, WorkerSessionOpened};
 
 use super::context::BrokerContext;
 use super::reply::{Reply, problem_of};
@@ -241,10 +241,10 @@ impl Handler<WorkerSessionClosed> for WorkerActor {
     }
 }
 
-impl Handler<Said> for WorkerActor {
+impl Handler<WorkerMessage> for WorkerActor {
     type Result = ();
-    fn handle(&mut self, Said { message, reply }: Said, ctx: &mut Self::Context) {
-        self.guard.message("worker.said");
+    fn handle(&mut self, WorkerMessage { message, reply }: WorkerMessage, ctx: &mut Self::Context) {
+        self.guard.message("worker.message");
         self.last_heard = Timestamp::steady();
         match message {
             FromWorker::Heartbeat { tasks } => {

@@ -118,13 +118,13 @@ fn ended_before(program: &Program, order: EndOrder) -> ProgramReport {
 /// The launcher's first and only line.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-struct Said {
+struct LauncherReply {
     pid: Option<u32>,
     refused: Option<String>,
     is_missing: bool,
 }
 
-async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Child, Said)> {
+async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Child, LauncherReply)> {
     let (own, arguments) = launcher.split_first().ok_or(std::io::ErrorKind::NotFound)?;
     let mut command = Command::new(own);
     // Without the agent's environment: it may hold the token, and processes of the same user can read it.
@@ -134,13 +134,13 @@ async fn launch(launcher: &[String], program: &Program) -> std::io::Result<(Chil
     if let Some(stderr) = child.stderr.take() {
         let mut lines = BufReader::new(stderr).lines();
         while let Some(line) = lines.next_line().await? {
-            match serde_json::from_str::<Said>(&line) {
-                Ok(said) if said.pid.is_some() || said.refused.is_some() => return Ok((child, said)),
+            match serde_json::from_str::<LauncherReply>(&line) {
+                Ok(reply) if reply.pid.is_some() || reply.refused.is_some() => return Ok((child, reply)),
                 _ => log::warn!("launcher output folder={} text={line}", program.folder.display()),
             }
         }
     }
-    Ok((child, Said::default()))
+    Ok((child, LauncherReply::default()))
 }
 
 /// Finds a program that an earlier agent started, or was about to start.

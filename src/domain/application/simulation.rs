@@ -4,7 +4,7 @@
 use super::super::ids::NodeId;
 use super::super::run::RunState;
 use super::super::time::Timestamp;
-use super::state_machine::{Effect, Event, Phase, Rules, StateMachine, Word};
+use super::state_machine::{Effect, Event, InstanceReport, Phase, Rules, StateMachine};
 use std::collections::{BTreeMap, VecDeque};
 
 const RULES: Rules = Rules { grace: 3_000, timeout: None, liveness: 20_000 };
@@ -36,15 +36,15 @@ struct Agent {
     settled: bool,
     is_here: bool,
     inbox: VecDeque<&'static str>,
-    outbox: VecDeque<Option<Word>>,
+    outbox: VecDeque<Option<InstanceReport>>,
 }
 
 impl Agent {
-    fn word(&self) -> Option<Word> {
+    fn report(&self) -> Option<InstanceReport> {
         Some(match self.program? {
-            At::Accepted => Word::Accepted,
-            At::Running => Word::Running,
-            At::Over(well) => Word::Over((!well).then(|| "code 1".to_owned())),
+            At::Accepted => InstanceReport::Accepted,
+            At::Running => InstanceReport::Running,
+            At::Over(well) => InstanceReport::Over((!well).then(|| "code 1".to_owned())),
         })
     }
 
@@ -52,19 +52,19 @@ impl Agent {
         match self.inbox.pop_front() {
             Some("start") if !self.had => {
                 (self.program, self.had, self.starts) = (Some(At::Accepted), true, self.starts + 1);
-                self.outbox.push_back(self.word());
+                self.outbox.push_back(self.report());
             }
-            Some("start") => self.outbox.extend(self.word().map(Some)),
+            Some("start") => self.outbox.extend(self.report().map(Some)),
             Some("exit") if !self.had => {
                 // It never had the instance: it reports that, and remembers it in case the start order arrives late.
                 (self.program, self.had) = (Some(At::Over(false)), true);
-                self.outbox.push_back(self.word());
+                self.outbox.push_back(self.report());
             }
             Some("exit") if self.program.is_some() => {
                 if !matches!(self.program, Some(At::Over(_))) {
                     self.program = Some(At::Over(false));
                 }
-                self.outbox.push_back(self.word());
+                self.outbox.push_back(self.report());
             }
             Some("settle") if matches!(self.program, Some(At::Over(_))) => (self.program, self.settled) = (None, true),
             _ => {}
@@ -97,7 +97,7 @@ impl World {
         let nodes: Vec<NodeId> = (0..count).map(id).collect();
         let (machine, effects) = StateMachine::begin(&nodes, RULES, Timestamp(0));
         let agents = (0..count).map(|_| Agent { is_here: true, ..Agent::default() }).collect();
-        let disk = vec![(Phase::Told, None); count];
+        let disk = vec![(Phase::Ordered, None); count];
         let mut world =
             Self { dice, now: 0, machine: Some(machine), disk, stopped: false, writes: VecDeque::new(), end: None, agents, faults: true };
         world.carry_out(effects);
@@ -157,7 +157,7 @@ impl World {
 
     /// Delivers a message of a node, or its list if there is no message.
     fn hear(&mut self, nth: usize) {
-        let Some(word) = self.agents[nth].outbox.pop_front() else { return };
+        let Some(report) = self.agents[nth].outbox.pop_front() else { return };
         if self.faults && self.dice.roll(4) == 0 {
             return;
         }
@@ -166,8 +166,8 @@ impl World {
             self.tell(nth, "exit");
             return self.tell(nth, "settle");
         }
-        match word {
-            Some(word) => self.happens(Event::Said(nth, word)),
+        match report {
+            Some(report) => self.happens(Event::Reported(nth, report)),
             None => {
                 let listed = if self.agents[nth].program.is_some() { vec![nth] } else { Vec::new() };
                 self.happens(Event::Listed(id(nth), listed));
@@ -181,7 +181,7 @@ impl World {
         }
         self.writes.clear();
         for agent in &mut self.agents {
-            (agent.inbox, agent.outbox) = (VecDeque::new(), agent.word().map(Some).into_iter().collect());
+            (agent.inbox, agent.outbox) = (VecDeque::new(), agent.report().map(Some).into_iter().collect());
         }
         let stored = self.disk.iter().enumerate().map(|(nth, (phase, reason))| (id(nth), *phase, reason.clone())).collect();
         let stop = self.stopped.then(|| "stopped".to_owned());
@@ -210,14 +210,14 @@ impl World {
                     Some(At::Running) => Some(At::Over(ends_well)),
                     other => other,
                 };
-                let word = agent.word();
-                agent.outbox.extend(word.map(Some));
+                let report = agent.report();
+                agent.outbox.extend(report.map(Some));
             }
             16 => self.crash(),
             17..=18 => {
                 let agent = &mut self.agents[nth];
                 agent.is_here = !agent.is_here;
-                (agent.inbox, agent.outbox) = (VecDeque::new(), agent.word().map(Some).into_iter().collect());
+                (agent.inbox, agent.outbox) = (VecDeque::new(), agent.report().map(Some).into_iter().collect());
                 if !agent.is_here {
                     agent.outbox.clear();
                     self.happens(Event::NodeGone(id(nth), Timestamp(self.now - 500)));

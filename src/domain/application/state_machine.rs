@@ -36,7 +36,7 @@ pub struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// A start order was sent to its node.
-    Told,
+    Ordered,
     /// Its node has accepted the order.
     Accepted,
     /// It runs.
@@ -47,7 +47,7 @@ pub enum Phase {
 
 /// A node's report about an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum InstanceReport {
     /// It has accepted the order.
     Accepted,
     /// It runs.
@@ -60,7 +60,7 @@ pub enum Word {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The node of an instance reported its state.
-    Said(usize, Word),
+    Reported(usize, InstanceReport),
     /// A node listed the instances of the run that it has.
     Listed(NodeId, Vec<usize>),
     /// A node disconnected; the time is that of its last message.
@@ -138,7 +138,7 @@ impl StateMachine {
     /// A run whose chosen nodes are stored; returns the first orders.
     #[must_use]
     pub fn begin(nodes: &[NodeId], rules: Rules, now: Timestamp) -> (Self, Vec<Effect>) {
-        let phases = nodes.iter().map(|node| (*node, Phase::Told, None));
+        let phases = nodes.iter().map(|node| (*node, Phase::Ordered, None));
         let machine = Self::of(phases, rules, now, now, None);
         let effects = (0..nodes.len()).map(Effect::Start).collect();
         (machine, effects)
@@ -202,8 +202,8 @@ impl StateMachine {
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut out = Vec::new();
         match event {
-            Event::Said(nth, word) if nth < self.instances.len() => self.said(nth, word, now, &mut out),
-            Event::Said(..) => {}
+            Event::Reported(nth, report) if nth < self.instances.len() => self.reported(nth, report, now, &mut out),
+            Event::Reported(..) => {}
             Event::Listed(node, listed) => self.listed(node, &listed, now, &mut out),
             Event::NodeGone(node, since) => {
                 for instance in self.instances.iter_mut().filter(|instance| instance.node == node) {
@@ -221,26 +221,26 @@ impl StateMachine {
         out
     }
 
-    fn said(&mut self, nth: usize, word: Word, now: Timestamp, out: &mut Vec<Effect>) {
+    fn reported(&mut self, nth: usize, report: InstanceReport, now: Timestamp, out: &mut Vec<Effect>) {
         let instance = &mut self.instances[nth];
         if instance.is_over() {
             // A late report. The final state is stored or being written.
-            return match word {
-                Word::Over(_) if instance.stored => out.push(Effect::Settle(nth)),
-                Word::Over(_) => {}
-                Word::Accepted | Word::Running => self.exit(nth, "the run no longer counts on it", now, out),
+            return match report {
+                InstanceReport::Over(_) if instance.stored => out.push(Effect::Settle(nth)),
+                InstanceReport::Over(_) => {}
+                InstanceReport::Accepted | InstanceReport::Running => self.exit(nth, "the run no longer counts on it", now, out),
             };
         }
         (instance.heard, instance.missed, instance.gone) = (Some(now), 0, None);
-        match word {
-            Word::Accepted if instance.phase == Phase::Told => instance.phase = Phase::Accepted,
-            Word::Accepted => {}
-            Word::Running if instance.phase == Phase::Running => {}
-            Word::Running => {
+        match report {
+            InstanceReport::Accepted if instance.phase == Phase::Ordered => instance.phase = Phase::Accepted,
+            InstanceReport::Accepted => {}
+            InstanceReport::Running if instance.phase == Phase::Running => {}
+            InstanceReport::Running => {
                 instance.phase = Phase::Running;
                 out.push(Effect::Store(nth));
             }
-            Word::Over(failure) => self.over(nth, failure, out),
+            InstanceReport::Over(failure) => self.over(nth, failure, out),
         }
     }
 
@@ -277,7 +277,7 @@ impl StateMachine {
                     }
                 }
                 // The order is repeated until the node accepts or rejects it.
-                Phase::Told if !is_ending => {}
+                Phase::Ordered if !is_ending => {}
                 _ => {
                     instance.missed += 1;
                     if instance.missed >= MISSED_LISTS {
@@ -343,7 +343,7 @@ impl StateMachine {
                 self.exit(nth, &reason, now, out);
             }
             Some(_) => {}
-            None if instance.phase != Phase::Told => {}
+            None if instance.phase != Phase::Ordered => {}
             None if instance.gone.is_none() && now.since_ms(instance.told_since) > ANSWER_MS => {
                 self.over(nth, Some("its node does not answer the order to start it".to_owned()), out);
                 self.exit(nth, "the order to start it was not answered", now, out);
@@ -401,8 +401,8 @@ mod tests {
         machine.handle(Event::Tick(NODES.to_vec()), Timestamp(now))
     }
 
-    fn said(machine: &mut StateMachine, nth: usize, word: Word, now: i64) -> Vec<Effect> {
-        machine.handle(Event::Said(nth, word), Timestamp(now))
+    fn reported(machine: &mut StateMachine, nth: usize, report: InstanceReport, now: i64) -> Vec<Effect> {
+        machine.handle(Event::Reported(nth, report), Timestamp(now))
     }
 
     #[test]
@@ -410,37 +410,37 @@ mod tests {
         let mut machine = begun();
         assert_eq!(tick(&mut machine, 1_999), []);
         assert_eq!(tick(&mut machine, 2_000), [Effect::Start(0), Effect::Start(1)]);
-        assert_eq!(said(&mut machine, 0, Word::Accepted, 2_100), []);
+        assert_eq!(reported(&mut machine, 0, InstanceReport::Accepted, 2_100), []);
         assert_eq!(tick(&mut machine, 4_000), [Effect::Start(1)]);
-        assert_eq!(said(&mut machine, 1, Word::Over(Some("refused".into())), 4_100), [Effect::Store(1)]);
+        assert_eq!(reported(&mut machine, 1, InstanceReport::Over(Some("refused".into())), 4_100), [Effect::Store(1)]);
         assert_eq!(tick(&mut machine, 9_000), []);
-        assert_eq!(said(&mut machine, 0, Word::Running, 9_000), [Effect::Store(0)]);
+        assert_eq!(reported(&mut machine, 0, InstanceReport::Running, 9_000), [Effect::Store(0)]);
         let end = Effect::End(RunState::Failed, Some("1 of 2 instances failed; instance 1: refused".into()));
-        assert_eq!(said(&mut machine, 0, Word::Over(None), 9_500), [Effect::Store(0), end]);
-        assert_eq!(said(&mut machine, 0, Word::Over(None), 9_500), [], "its end is not stored yet");
+        assert_eq!(reported(&mut machine, 0, InstanceReport::Over(None), 9_500), [Effect::Store(0), end]);
+        assert_eq!(reported(&mut machine, 0, InstanceReport::Over(None), 9_500), [], "its end is not stored yet");
         assert_eq!(machine.handle(Event::Stored(0), Timestamp(9_600)), [Effect::Settle(0)]);
-        assert_eq!(said(&mut machine, 0, Word::Over(None), 9_700), [Effect::Settle(0)]);
+        assert_eq!(reported(&mut machine, 0, InstanceReport::Over(None), 9_700), [Effect::Settle(0)]);
     }
 
     #[test]
     fn a_stopped_run_waits_for_its_programs_but_not_for_ever() {
         let mut machine = begun();
-        let _ = said(&mut machine, 0, Word::Running, 10);
+        let _ = reported(&mut machine, 0, InstanceReport::Running, 10);
         let why = || "by hand".to_owned();
         assert_eq!(machine.handle(Event::Stop(why()), Timestamp(20)), [Effect::Exit(0, why()), Effect::Exit(1, why())]);
-        assert_eq!(said(&mut machine, 0, Word::Over(Some("signal 15".into())), 30), [Effect::Store(0)]);
+        assert_eq!(reported(&mut machine, 0, InstanceReport::Over(Some("signal 15".into())), 30), [Effect::Store(0)]);
         assert_eq!(tick(&mut machine, 2_020), [Effect::Exit(1, why())]);
         assert_eq!(tick(&mut machine, 11_020), [Effect::Exit(1, why())]);
         assert_eq!(tick(&mut machine, 11_021), [Effect::Store(1), Effect::End(RunState::Stopped, Some(why()))]);
         assert_eq!(machine.instances()[1].phase, Phase::Over(RunState::Stopped));
-        assert_eq!(said(&mut machine, 1, Word::Running, 12_000), [Effect::Exit(1, "the run no longer counts on it".into())]);
+        assert_eq!(reported(&mut machine, 1, InstanceReport::Running, 12_000), [Effect::Exit(1, "the run no longer counts on it".into())]);
     }
 
     #[test]
     fn a_node_may_be_away_for_a_while() {
         let mut machine = begun();
         for nth in 0..2 {
-            let _ = said(&mut machine, nth, Word::Running, 10);
+            let _ = reported(&mut machine, nth, InstanceReport::Running, 10);
         }
         let _ = machine.handle(Event::NodeGone(NODES[1], Timestamp(5_000)), Timestamp(8_000));
         let only = |machine: &mut StateMachine, now| machine.handle(Event::Tick(vec![NODES[0]]), Timestamp(now));
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn a_program_that_its_node_forgot_is_over() {
         let mut machine = begun();
-        let _ = said(&mut machine, 0, Word::Running, 10);
+        let _ = reported(&mut machine, 0, InstanceReport::Running, 10);
         let list =
             |machine: &mut StateMachine, listed: &[usize], now| machine.handle(Event::Listed(NODES[0], listed.to_vec()), Timestamp(now));
         assert_eq!(list(&mut machine, &[], 100), []);
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_asked_for_and_not_started_anew() {
-        let stored = vec![(NODES[0], Phase::Running, None), (NODES[1], Phase::Told, None)];
+        let stored = vec![(NODES[0], Phase::Running, None), (NODES[1], Phase::Ordered, None)];
         let (mut machine, effects) = StateMachine::restore(stored.clone(), rules(), Timestamp(0), None, Timestamp(50_000));
         assert_eq!(effects, []);
         assert_eq!(tick(&mut machine, 50_100), [Effect::Start(1)], "a running one is not ordered");
@@ -478,8 +478,8 @@ mod tests {
         let over = Effect::End(RunState::Failed, Some("it took longer than 100000 ms".into()));
         let effects = tick(&mut machine, 100_001);
         assert!(effects.contains(&Effect::Exit(0, "it took longer than 100000 ms".into())), "{effects:?}");
-        let _ = said(&mut machine, 0, Word::Over(None), 100_100);
-        assert!(said(&mut machine, 1, Word::Over(Some("x".into())), 100_100).contains(&over));
+        let _ = reported(&mut machine, 0, InstanceReport::Over(None), 100_100);
+        assert!(reported(&mut machine, 1, InstanceReport::Over(Some("x".into())), 100_100).contains(&over));
 
         let (machine, _) = StateMachine::restore(stored, rules(), Timestamp(0), Some("by hand".into()), Timestamp(0));
         assert_eq!(machine.ends_for(), Some("by hand"));
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn a_node_that_never_answers_is_given_up() {
         let mut machine = begun();
-        let _ = said(&mut machine, 0, Word::Over(None), 10);
+        let _ = reported(&mut machine, 0, InstanceReport::Over(None), 10);
         let effects = tick(&mut machine, 60_001);
         let reason = "1 of 2 instances failed; instance 1: its node does not answer the order to start it".to_owned();
         let exit = Effect::Exit(1, "the order to start it was not answered".into());

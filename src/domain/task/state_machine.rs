@@ -14,7 +14,7 @@ const MOST_EXCLUDED: usize = 16;
 
 /// A worker's report about an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum AttemptReport {
     /// It has the attempt or runs it.
     AtWork,
     /// It rejects the attempt.
@@ -263,7 +263,14 @@ impl StateMachine {
     ///
     /// # Errors
     /// The attempt is not the current one, or belongs to another worker.
-    pub fn report(&mut self, i: usize, worker: WorkerId, attempt: u32, said: Said, moment: Moment) -> Result<Vec<Effect>, String> {
+    pub fn report(
+        &mut self,
+        i: usize,
+        worker: WorkerId,
+        attempt: u32,
+        report: AttemptReport,
+        moment: Moment,
+    ) -> Result<Vec<Effect>, String> {
         let now = moment.now;
         let Some(instance) = self.instances.get_mut(i) else { return Err(format!("there is no instance {i}")) };
         if instance.is_over() || self.finished {
@@ -279,7 +286,7 @@ impl StateMachine {
             _ => return Err("another worker has it, or no worker has it".to_owned()),
         }
         let mut effects = Vec::new();
-        if said == Said::AtWork {
+        if report == AttemptReport::AtWork {
             return Ok(effects);
         }
         let ending = match &instance.phase {
@@ -287,13 +294,13 @@ impl StateMachine {
             _ => None,
         };
         effects.push(Effect::LetGo(i, worker, attempt));
-        match (said, ending) {
+        match (report, ending) {
             // It ended before the cancel order arrived: the success counts.
-            (Said::Success, _) => self.over(i, RunState::Success, None, &mut effects),
+            (AttemptReport::Success, _) => self.over(i, RunState::Success, None, &mut effects),
             (_, Some(then)) => self.ended(i, then, moment, &mut effects),
-            (Said::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
-            (Said::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
-            (Said::Cancelled | Said::AtWork, None) => {
+            (AttemptReport::Failed(reason, permanent), None) => self.failed(i, worker, reason, permanent, moment, &mut effects),
+            (AttemptReport::Refused(reason), None) => self.lost(i, Some(worker), format!("refused: {reason}"), now, &mut effects),
+            (AttemptReport::Cancelled | AttemptReport::AtWork, None) => {
                 self.lost(i, Some(worker), "its worker gave it up".to_owned(), now, &mut effects);
             }
         }

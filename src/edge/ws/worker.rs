@@ -72,11 +72,11 @@ impl Peer for WorkerSession {
             return ctx.text(frame::text(&ToWorker::Error(Problem::busy("the worker's actor is restarting; retry later"))));
         };
         let has_lines = matches!(&message, FromWorker::Reports(reports) if reports.iter().any(|report| !report.logs.is_empty()));
-        let said = worker.said(message);
+        let handled = worker.message(message);
         if has_lines {
             // Back-pressure: read nothing more from this worker until its log lines are stored.
-            ctx.wait(wrap_future(said.wait()).map(|said, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
-                if let Err(problem) = said {
+            ctx.wait(wrap_future(handled.wait()).map(|handled, _: &mut Self, ctx: &mut WebsocketContext<Self>| {
+                if let Err(problem) = handled {
                     ctx.text(frame::text(&ToWorker::Error(problem)));
                 }
             }));
@@ -85,7 +85,7 @@ impl Peer for WorkerSession {
         // Not with `ctx.spawn`: the context polls all its futures at every wake-up, and a thousand runs may be ending at once.
         let Some(sender) = self.ends.sender() else { return };
         actix_rt::spawn(async move {
-            if let Err(problem) = said.wait().await {
+            if let Err(problem) = handled.wait().await {
                 sender.send(Frame::Text(frame::text(&ToWorker::Error(problem))));
             }
         });

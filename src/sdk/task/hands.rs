@@ -5,7 +5,7 @@ use super::context::{Talk, Task, TaskContext, report};
 use super::failure::TaskFailure;
 use super::frames::frames;
 use super::handler::{AnyHandler, Outcome};
-use super::ledger::{Expired, Ledger, Ordered, Told, warn_at};
+use super::ledger::{Expired, Ledger, OnCancel, Ordered, warn_at};
 use super::outbox::Outbox;
 use crate::protocol::task::{SettledTask, TaskError, TaskOrder, TaskRef, TaskReport, TaskState};
 use crate::protocol::worker::ToWorker;
@@ -224,9 +224,9 @@ impl Tasks {
     fn cancel(&self, task: TaskRef, reason: &str) {
         let told = self.ledger.borrow_mut().cancel(task);
         match told {
-            Told::End(task) => task.cancel(reason),
-            Told::Never => self.last(report(task, TaskState::Cancelled)),
-            Told::Unknown => {}
+            OnCancel::End(task) => task.cancel(reason),
+            OnCancel::NeverBegun => self.last(report(task, TaskState::Cancelled)),
+            OnCancel::Unknown => {}
         }
     }
 

@@ -56,11 +56,11 @@ pub(crate) enum Ordered<T> {
 
 /// What to do about an order to end.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Told<T> {
+pub(crate) enum OnCancel<T> {
     /// It is running.
     End(T),
     /// It had not begun, and will not.
-    Never,
+    NeverBegun,
     /// It has ended, or was never here.
     Unknown,
 }
@@ -229,17 +229,17 @@ impl<T: Clone> Ledger<T> {
     }
 
     /// The broker asks this attempt to end.
-    pub(crate) fn cancel(&mut self, task: TaskRef) -> Told<T> {
+    pub(crate) fn cancel(&mut self, task: TaskRef) -> OnCancel<T> {
         match self.at_work.get_mut(&task) {
             Some(work) if work.has_begun => {
                 work.is_ending = true;
-                Told::End(work.handle.clone())
+                OnCancel::End(work.handle.clone())
             }
             Some(_) => {
                 self.at_work.remove(&task);
-                Told::Never
+                OnCancel::NeverBegun
             }
-            None => Told::Unknown,
+            None => OnCancel::Unknown,
         }
     }
 

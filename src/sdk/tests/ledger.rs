@@ -2,7 +2,7 @@
 
 use super::broker::{order, settled};
 use crate::protocol::task::{TaskRef, TaskReport, TaskState};
-use crate::sdk::task::ledger::{AGAIN, Expired, Ledger, Ordered, Told};
+use crate::sdk::task::ledger::{AGAIN, Expired, Ledger, OnCancel, Ordered};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -63,11 +63,11 @@ fn the_answer_to_a_heartbeat_from_before_the_order_renews_nothing() {
 #[test]
 fn what_is_told_to_end_is_not_renewed() {
     let (mut ledger, task, began) = one(0);
-    assert_eq!(ledger.cancel(task), Told::End(task));
+    assert_eq!(ledger.cancel(task), OnCancel::End(task));
     let (beat, _) = ledger.beat(began + ms(300));
     ledger.answered(beat, began + ms(301));
     assert_eq!(ledger.until(task), Some(began + LEASE));
-    assert_eq!(ledger.cancel(order("x").task()), Told::Unknown);
+    assert_eq!(ledger.cancel(order("x").task()), OnCancel::Unknown);
 }
 
 #[test]

@@ -43,7 +43,7 @@ enum Down {
 #[derive(Debug, Clone, PartialEq)]
 enum Up {
     Heartbeat(i64, Vec<u32>),
-    Report(u32, Said),
+    Report(u32, AttemptReport),
 }
 
 #[derive(Debug)]
@@ -53,8 +53,8 @@ struct WorkerCapacity {
     /// Ordered to end its attempt; its lease is no longer renewed.
     told: Option<u32>,
     /// Attempt, when it will be done, its result, and the end of its lease.
-    work: Option<(u32, i64, Said, i64)>,
-    outbox: Option<(u32, Said)>,
+    work: Option<(u32, i64, AttemptReport, i64)>,
+    outbox: Option<(u32, AttemptReport)>,
     /// Sending time of the last answered heartbeat.
     proved: i64,
     next_beat: i64,
@@ -306,10 +306,10 @@ impl World {
                 }
                 self.send_down(i, Down::Pong(sent, tasks));
             }
-            Up::Report(attempt, said) => {
-                match self.machine.report(0, worker(i), attempt, said.clone(), Moment { now: self.at(), chance }) {
+            Up::Report(attempt, report) => {
+                match self.machine.report(0, worker(i), attempt, report.clone(), Moment { now: self.at(), chance }) {
                     Ok(effects) => {
-                        self.failures += u32::from(matches!(said, Said::Failed(..)));
+                        self.failures += u32::from(matches!(report, AttemptReport::Failed(..)));
                         self.carry_out(effects);
                     }
                     // It changes nothing; the worker may discard it.
@@ -349,8 +349,8 @@ impl World {
             let hand = &mut self.hands[i];
             (hand.connected, hand.next_beat) = (true, self.now);
             self.beat(i);
-            if let Some((attempt, said)) = self.hands[i].outbox.clone() {
-                self.send_up(i, Up::Report(attempt, said));
+            if let Some((attempt, report)) = self.hands[i].outbox.clone() {
+                self.send_up(i, Up::Report(attempt, report));
             }
         }
         while self.hands[i].down.front().is_some_and(|(at, _)| *at <= self.now) {
@@ -360,16 +360,16 @@ impl World {
         if self.now >= self.hands[i].next_beat {
             self.beat(i);
         }
-        if let Some((attempt, done_at, said, lease)) = self.hands[i].work.clone() {
+        if let Some((attempt, done_at, report, lease)) = self.hands[i].work.clone() {
             if self.now >= lease {
                 self.hands[i].work = None;
             } else if self.now >= done_at {
                 self.hands[i].work = None;
-                if said == Said::Success {
+                if report == AttemptReport::Success {
                     self.hands[i].done.push(attempt);
                 }
-                self.hands[i].outbox = Some((attempt, said.clone()));
-                self.send_up(i, Up::Report(attempt, said));
+                self.hands[i].outbox = Some((attempt, report.clone()));
+                self.send_up(i, Up::Report(attempt, report));
             }
         }
     }
@@ -391,15 +391,15 @@ impl World {
                 if knows(&self.hands[i]) || self.hands[i].work.is_some() {
                     return;
                 }
-                let said = match self.random.below(10) {
-                    0..=3 => Said::Failed("it failed".to_owned(), false),
-                    4 => Said::Refused("no".to_owned()),
-                    _ => Said::Success,
+                let report = match self.random.below(10) {
+                    0..=3 => AttemptReport::Failed("it failed".to_owned(), false),
+                    4 => AttemptReport::Refused("no".to_owned()),
+                    _ => AttemptReport::Success,
                 };
                 let takes = if self.random.one_in(6) { 20_000 } else { self.random.below(1_500) as i64 };
                 // Count from the sending time of the last answered heartbeat before the order: the order was not sent before that.
                 let lease = self.hands[i].proved + LEASE as i64;
-                self.hands[i].work = Some((attempt, self.now + takes, said, lease));
+                self.hands[i].work = Some((attempt, self.now + takes, report, lease));
             }
             Down::Cancel(attempt) => {
                 // One in three ignores the order, and is stopped by the end of its lease.
@@ -408,8 +408,8 @@ impl World {
                 hand.told = Some(attempt);
                 if listens && hand.work.as_ref().is_some_and(|(a, ..)| *a == attempt) {
                     hand.work = None;
-                    hand.outbox = Some((attempt, Said::Cancelled));
-                    self.send_up(i, Up::Report(attempt, Said::Cancelled));
+                    hand.outbox = Some((attempt, AttemptReport::Cancelled));
+                    self.send_up(i, Up::Report(attempt, AttemptReport::Cancelled));
                 }
             }
             Down::Settled(attempt) => {

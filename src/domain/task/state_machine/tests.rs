@@ -23,7 +23,7 @@ fn the_death_of_a_broker_is_no_lost_attempt() {
     let worker = WorkerId::random();
     let mut claimed = machine(Instance::taken_over(Phase::Unclear(Timestamp(10)), 4, 0));
     assert!(claimed.claimed(0, worker, 4));
-    assert!(!is_over(&claimed.report(0, worker, 4, Said::Cancelled, at(5)).expect("it is its")));
+    assert!(!is_over(&claimed.report(0, worker, 4, AttemptReport::Cancelled, at(5)).expect("it is its")));
     // From then on lost attempts count.
     let mut lost = 0;
     while !claimed.is_finished() && lost < 10 {
