@@ -141,10 +141,11 @@ impl Gate {
     }
 
     /// Records a response of the site. The first requests had to open connections, which later ones reuse and so arrive sooner: to keep
-    /// the distance at the site, the delay is counted from here.
+    /// the distance at the site, the delay is counted from here, for the next turn too.
     pub fn answered(&self) {
         if self.begun.get() <= self.connections {
             self.turn.borrow_mut().wait_until(self.now().saturating_add(self.delay));
+            self.clock.last_began.set(Some(Instant::now()));
         }
     }
 

@@ -272,7 +272,7 @@ pub struct SiteNews {
     /// Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// Milliseconds since the last request to the site began.
+    /// Milliseconds since the last request to the site began; if it may have opened its connection: since it was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_began: Option<u64>,
 }

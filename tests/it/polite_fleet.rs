@@ -5,7 +5,7 @@ use crate::support::access_log::{Entry, check};
 use crate::support::api::Api;
 use crate::support::process::{Broker, agent};
 use crate::support::web::{Answer, Kind, Mixed, Web};
-use crate::support::{journey, until};
+use crate::support::{journey_within, until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ impl Run {
 
 #[test]
 fn no_host_is_asked_impolitely_whoever_dies() {
-    journey(async {
+    journey_within(Duration::from_secs(360), async {
         let (release, released) = watch::channel(false);
         let web = Web::serve(move |asked| match Mixed::number(&asked.host) {
             Some(number) if is_held(number) && asked.path != "/robots.txt" => Answer::html("<p>at last").until(&released),
@@ -127,14 +127,16 @@ fn no_host_is_asked_impolitely_whoever_dies() {
         api = Api::new(&broker.url);
         agents[victim] = start(&broker, victim);
 
-        let deadline = Instant::now() + Duration::from_secs(150);
+        let deadline = Instant::now() + Duration::from_secs(300);
         while !runs.iter().all(|run| run.is_over) {
             let [one, other] = &mut runs;
             futures_util::future::join(one.take(&api), other.take(&api)).await;
             if runs.iter().all(|run| run.fast_seen == run.fast) {
                 release.send_replace(true);
             }
-            let come = runs.each_ref().map(|run| format!("{} of {} fast, {} of {}", run.fast_seen, run.fast, run.seen.len(), run.pages));
+            let come = runs
+                .each_ref()
+                .map(|run| format!("{} of {} fast, {} of {}, over: {}", run.fast_seen, run.fast, run.seen.len(), run.pages, run.is_over));
             assert!(Instant::now() < deadline, "{come:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -257,7 +257,7 @@ mod tests {
             index.back.iter().filter_map(|back| back.error.as_ref()).map(|error| error.kind).collect::<Vec<_>>(),
             [FetchErrorKind::Connect]
         );
-        assert_eq!((done.prints.as_slice(), back.prints.as_slice()), (&prints[..1], &prints[1..]));
+        assert_eq!((&done.prints[..], &back.prints[..]), (&prints[..1], &prints[1..]));
         assert!(pack::read_index(&pack).expect("an index").back.is_empty());
     }
 }

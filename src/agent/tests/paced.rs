@@ -205,6 +205,21 @@ async fn what_lay_in_a_buffer_while_the_agent_stood_still_is_no_news() {
     assert_eq!(reports[0].1.len(), 1);
 }
 
+/// The first request had to open a connection, so it may have reached the site late.
+#[actix_rt::test]
+async fn the_next_turn_counts_from_the_answer_to_the_first_request() {
+    const ANSWER: Duration = Duration::from_millis(400);
+    let site = Site::new(|_| {
+        std::thread::sleep(ANSWER);
+        answer(200, "", "")
+    });
+    let before = std::time::Instant::now();
+    let (index, _) = one(&of(PACE, urls(&site, &["/0"]))).await;
+    let since_the_answer = before.elapsed() - ANSWER;
+    let last_began = index.site.and_then(|site| site.last_began).map(Duration::from_millis);
+    assert!(last_began.is_some_and(|ago| ago <= since_the_answer), "{last_began:?} {since_the_answer:?}");
+}
+
 #[actix_rt::test]
 async fn a_site_with_a_pace_takes_no_place_and_reports_what_is_old() {
     let (gate, blocking) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
