@@ -359,6 +359,9 @@ class BlockForNode(Model):
     change_ip_pattern: str | None = None
     #: A `Cookie` header: `name=value; name=value`.
     cookies: str | None = None
+    #: Whether another node may succeed where this one finds no way to a site: then it gives such requests back
+    #: instead of reporting their failure. See [`FetchErrorKind::is_of_node`].
+    elsewhere: bool | None = None
     #: Number of earlier attempts that were lost, so that its requests may have been sent. Absent: an older
     #: broker, whose `attempt` also counts those that gave the block back.
     lost: int | None = None
@@ -2080,7 +2083,8 @@ class SettledTask(Model):
 class SiteNews(Model):
     """A node's findings about the site of a block, for its pace."""
 
-    #: Milliseconds since the last request to the site began.
+    #: Milliseconds since the last request to the site began; if it may have opened its connection: since it was
+    #: answered.
     last_began: int | None = None
     #: Milliseconds from now in which the site must not get requests: from its last `Retry-After`.
     retry_after: int | None = None
