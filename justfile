@@ -23,6 +23,10 @@ lint:
 doc *args:
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items {{ args }}
 
+# The site of docs/ in target/site, checked for links (after `just ci` has installed MkDocs)
+site:
+    NO_MKDOCS_2_WARNING=1 target/tools/docs/bin/mkdocs build --strict
+
 # Tests; a name narrows them: just test frontier
 test *args:
     cargo test --locked --features {{ features }} {{ args }}

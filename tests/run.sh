@@ -87,6 +87,21 @@ if ! cmp -s python/tests/requirements.txt "$python/installed.txt"; then
     fi
 fi
 
+# What makes a site of the pages in docs/.
+mkdocs=${CARGO_TARGET_DIR:-target}/tools/docs
+if ! cmp -s docs/requirements.txt "$mkdocs/installed.txt"; then
+    if [[ ${1:-} == --no-install ]]; then
+        say "SKIPPED: no virtual environment in $mkdocs, so the site of the documentation is not built"
+        mkdocs=
+    else
+        say "MkDocs"
+        rm -rf "$mkdocs"
+        python3 -m venv "$mkdocs"
+        "$mkdocs/bin/pip" install --quiet --disable-pip-version-check --requirement docs/requirements.txt
+        cp docs/requirements.txt "$mkdocs/installed.txt"
+    fi
+fi
+
 say "format"
 cargo fmt --all --check
 
@@ -95,6 +110,16 @@ cargo clippy --locked --all-targets --features faults -- -D warnings
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+if [[ -n $mkdocs ]]; then
+    # A link or an anchor that leads nowhere, and a page that is not in the navigation, end it.
+    site=${CARGO_TARGET_DIR:-target}/site
+    NO_MKDOCS_2_WARNING=1 "$mkdocs/bin/mkdocs" build --quiet --strict --site-dir "$(realpath --canonicalize-missing "$site")"
+    if grep -rnoE '<(script|link|img|iframe|source)[^>]* (src|href)="?(https?:)?//[^" >]*' "$site" --include='*.html' ||
+        grep -rnoE '(url\(|@import)[^;)]*(https?:)?//[^;)]*' "$site" --include='*.css'; then
+        echo "the pages of the site load what is above from elsewhere" >&2
+        exit 1
+    fi
+fi
 
 say "dependencies"
 # Licences, duplicates and sources always; known weaknesses where their list can be had. Built once, without optimisation: it

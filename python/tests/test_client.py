@@ -16,11 +16,12 @@ from webloom._model import format_instant, parse_instant
 from webloom._settings import Settings
 from webloom.testing import Broker, find_binary
 
-TOOL = Path(__file__).parents[1] / "tools" / "generate.py"
+TOOLS = Path(__file__).parents[1] / "tools"
 
 
-def test_the_models_and_the_calls_agree_with_the_broker() -> None:
-    command = [sys.executable, str(TOOL), "--check", "--binary", find_binary()]
+@pytest.mark.parametrize("tool", ["generate.py", "reference.py"])
+def test_the_made_files_agree_with_the_program(tool: str) -> None:
+    command = [sys.executable, str(TOOLS / tool), "--check", "--binary", find_binary()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import json
 import keyword
 import re
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import textwrap
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -278,20 +280,25 @@ def type_of_body(schema: dict[str, Any], types: Types) -> str:
     return f"{text}{back} | Mapping[str, Any]{many}"
 
 
-def ask(binary: str) -> dict[str, Any]:
-    """The document of a broker that is started for it."""
+@contextlib.contextmanager
+def running(binary: str) -> Iterator[str]:
+    """The address of a broker that is started for it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [binary, "broker", "--listen", "127.0.0.1:0", "--database", f"{folder}/webloom.db"]
         broker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert broker.stdout
-            url = next(line for line in broker.stdout if "listening on" in line).split()[-1]
-            with urllib.request.urlopen(f"{url}/api/v1/openapi.json", timeout=30) as answer:
-                document: dict[str, Any] = json.load(answer)
-                return document
+            yield next(line for line in broker.stdout if "listening on" in line).split()[-1]
         finally:
             broker.kill()
             broker.wait()
+
+
+def ask(binary: str) -> dict[str, Any]:
+    """The document of a broker."""
+    with running(binary) as url, urllib.request.urlopen(f"{url}/api/v1/openapi.json", timeout=30) as answer:
+        document: dict[str, Any] = json.load(answer)
+        return document
 
 
 def bones(text: str) -> str:

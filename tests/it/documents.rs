@@ -1,5 +1,5 @@
-//! README.md and docs/ do what they say: every shell command in them is run, in the order of the page, as somebody would who
-//! copies it line by line.
+//! README.md and docs/ with its folders do what they say: every shell command in them is run, in the order of the page, as
+//! somebody would who copies it line by line.
 //!
 //! A comment in the line before a block tells the test how to run it; readers do not see it:
 //!
@@ -9,8 +9,10 @@
 //! - `<!-- test: background until "text", then stop -->`: the block is stopped (Ctrl-C) once the text was printed.
 //! - `<!-- test: skip, reason -->`: the block is only checked for the shell's grammar. [`SKIPPED`] counts these.
 //! - `<!-- test: fails with 1 -->`: the block must end with this exit code.
-//! - `<!-- test: file name -->`: a block of Python is written to this file, for the commands after it.
+//! - `<!-- test: file name -->`: a block of any language is written to this file before the page begins, for its commands.
 //! - `<!-- test: stop all -->`, anywhere: what runs in the background is stopped.
+//! - `<!-- test: of Prometheus -->`: a block of YAML is of this program, and no file of jobs.
+//! - `<!-- test: needs the Python package -->`, anywhere: the page is run if the test command has installed the package.
 
 use crate::support::api::Api;
 use crate::support::process::{Broker, WEBLOOM};
@@ -22,9 +24,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Blocks that no test runs, for each page: what they need is not to be had on a test's machine.
-const SKIPPED: [(&str, usize); 3] = [("README.md", 4), ("docs/operations.md", 1), ("docs/python.md", 1)];
+const SKIPPED: [(&str, usize); 7] = [
+    ("README.md", 2),
+    ("docs/guides/alerts.md", 1),
+    ("docs/operations.md", 1),
+    ("docs/python.md", 1),
+    ("docs/tutorials/first-crawl.md", 1),
+    ("docs/tutorials/first-task.md", 1),
+    ("docs/tutorials/scrapy.md", 1),
+];
 
 const STOP: &str = "<!-- test: stop all -->";
+const NEEDS_PACKAGE: &str = "<!-- test: needs the Python package -->";
 
 #[derive(Debug)]
 struct Block {
@@ -39,13 +50,22 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// README.md and the pages in docs/, without the records of decisions.
+/// README.md and the pages in docs/ and its folders, without the records of decisions.
 fn pages() -> Vec<String> {
-    let mut pages: Vec<String> = std::fs::read_dir(root().join("docs"))
-        .expect("docs/")
-        .map(|entry| format!("docs/{}", entry.expect("an entry").file_name().to_string_lossy()))
-        .filter(|name| name.ends_with(".md"))
-        .collect();
+    let (mut pages, mut folders) = (Vec::new(), vec!["docs".to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if name == "docs/adr" {
+                continue;
+            } else if entry.file_type().expect("a type").is_dir() {
+                folders.push(name);
+            } else if name.ends_with(".md") {
+                pages.push(name);
+            }
+        }
+    }
     pages.sort();
     pages.insert(0, "README.md".into());
     pages
@@ -111,8 +131,8 @@ impl Stage {
             stage.replaced.push((command, examples.join(example).display().to_string()));
         }
         // A program is not started on a node with busy processors, and those of a machine under test are.
-        for command in ["--command 'find", "--application hello.sh"] {
-            stage.replaced.push((command.to_owned(), format!("--property MaxCpu=101 {command}")));
+        for option in [" --command ", " --application "] {
+            stage.replaced.push((option.to_owned(), format!(" --property MaxCpu=101{option}")));
         }
         // An agent that is root starts programs only as users whom its owner named.
         if std::fs::metadata("/proc/self").expect("proc").uid() == 0 {
@@ -137,11 +157,14 @@ impl Stage {
 fn script(page: &str, stage: &Stage) -> String {
     let mut program = String::from(PRELUDE);
     let mut skipped = 0;
-    for block in blocks(page).iter().filter(|block| ["sh", "stop", "python"].contains(&block.language.as_str())) {
-        if block.language == "python" {
-            if let Some(name) = block.directive.strip_prefix("file ") {
-                std::fs::write(stage.folder.join(name), stage.put(&block.text)).expect("a file");
-            }
+    for block in blocks(page) {
+        if let Some(name) = block.directive.strip_prefix("file ") {
+            let file = stage.folder.join(name);
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            std::fs::write(file, stage.put(&block.text)).expect("a file");
+            continue;
+        }
+        if !["sh", "stop"].contains(&block.language.as_str()) {
             continue;
         }
         if block.language == "stop" {
@@ -261,6 +284,10 @@ fn run(page: &str, stage: &Stage, token: Option<&str>) -> String {
     said
 }
 
+fn package_is_missing(page: &str) -> bool {
+    text_of(page).lines().any(|line| line == NEEDS_PACKAGE) && std::env::var_os("WEBLOOM_PYTHON").is_none()
+}
+
 fn try_page(page: &'static str, token: Option<&'static str>) {
     journey(async move {
         let site = Site::serve(30);
@@ -271,29 +298,53 @@ fn try_page(page: &'static str, token: Option<&'static str>) {
     });
 }
 
-#[test]
-fn the_readme_can_be_followed_without_tokens() {
-    try_page("README.md", None);
+/// A test for each page that has commands, so that they run side by side.
+macro_rules! followed {
+    ($($name:ident: $page:literal $(, $token:literal)?;)*) => {
+        /// Each page with commands, once.
+        fn followed_pages() -> Vec<&'static str> {
+            let mut all = vec![$($page),*];
+            all.sort_unstable();
+            all.dedup();
+            all
+        }
+
+        $(#[test]
+        fn $name() {
+            if package_is_missing($page) {
+                println!("SKIPPED: WEBLOOM_PYTHON does not name the programs of a virtual environment with the Python package");
+            } else {
+                try_page($page, [$($token)?].first().copied());
+            }
+        })*
+    };
 }
 
-#[test]
-fn the_readme_can_be_followed_with_tokens() {
-    try_page("README.md", Some("admin:0123456789abcdef"));
-}
-
-#[test]
-fn the_page_on_operations_can_be_followed() {
-    try_page("docs/operations.md", None);
-}
-
-/// It needs the Python package, which the test command installs.
-#[test]
-fn the_page_on_python_can_be_followed() {
-    if std::env::var_os("WEBLOOM_PYTHON").is_some() {
-        try_page("docs/python.md", None);
-    } else {
-        println!("SKIPPED: WEBLOOM_PYTHON does not name the programs of a virtual environment with the Python package");
-    }
+followed! {
+    the_readme_can_be_followed_without_tokens: "README.md";
+    the_readme_can_be_followed_with_tokens: "README.md", "admin:0123456789abcdef";
+    the_page_on_operations_can_be_followed: "docs/operations.md";
+    the_page_on_python_can_be_followed: "docs/python.md";
+    the_first_crawl_can_be_followed: "docs/tutorials/first-crawl.md";
+    the_first_schedule_can_be_followed: "docs/tutorials/first-schedule.md";
+    the_first_task_can_be_followed: "docs/tutorials/first-task.md";
+    the_scrapy_project_can_be_followed: "docs/tutorials/scrapy.md";
+    the_guide_to_crawls_can_be_followed: "docs/guides/crawl.md";
+    the_guide_to_programs_can_be_followed: "docs/guides/programs.md";
+    the_guide_to_retries_can_be_followed: "docs/guides/retries.md";
+    the_guide_to_alerts_can_be_followed: "docs/guides/alerts.md";
+    the_guide_to_tokens_can_be_followed: "docs/guides/tokens-and-tls.md";
+    the_guide_to_monitoring_can_be_followed: "docs/guides/monitoring.md";
+    the_guide_to_recovery_can_be_followed: "docs/guides/recovery.md";
+    the_guide_to_workers_can_be_followed_without_tokens: "docs/guides/workers.md";
+    the_guide_to_workers_can_be_followed_with_tokens: "docs/guides/workers.md", "admin:0123456789abcdef";
+    the_guide_to_the_command_line_can_be_followed_without_tokens: "docs/guides/command-line.md";
+    the_guide_to_the_command_line_can_be_followed_with_tokens: "docs/guides/command-line.md", "admin:0123456789abcdef";
+    the_way_from_cron_can_be_followed: "docs/migration/cron.md";
+    the_way_from_celery_beat_can_be_followed: "docs/migration/celery-beat.md";
+    the_way_from_apscheduler_can_be_followed: "docs/migration/apscheduler.md";
+    the_way_from_xxl_job_can_be_followed: "docs/migration/xxl-job.md";
+    the_way_from_scrapyd_can_be_followed: "docs/migration/scrapyd.md";
 }
 
 /// Blocks of other languages are what they say, and no page has a shell block that no test looks at.
@@ -321,10 +372,18 @@ fn every_block_is_looked_at() {
                 }
                 "toml" => {
                     let crates: toml::Table = toml::from_str(&block.text).unwrap_or_else(|error| panic!("{place}: {error}"));
+                    if crates.get("dependencies").is_none() {
+                        continue;
+                    }
                     let manifest: toml::Table = toml::from_str(&text_of("Cargo.toml")).expect("a manifest");
                     for feature in crates["dependencies"]["webloom"]["features"].as_array().expect("features") {
                         assert!(manifest["features"].get(feature.as_str().expect("a name")).is_some(), "{place}: {feature}");
                     }
+                }
+                // Files of other programs, which a page only quotes.
+                "yaml" if block.directive.starts_with("of ") => {
+                    let read: Result<serde_json::Value, _> = serde_saphyr::from_str(&block.text);
+                    assert!(read.is_ok_and(|value| value.is_object()), "{place}: no YAML");
                 }
                 // Job files: the broker checks them.
                 "yaml" => check_jobs(&block.text, &place),
@@ -335,7 +394,7 @@ fn every_block_is_looked_at() {
         }
     }
     shells.dedup();
-    assert_eq!(shells, ["README.md", "docs/operations.md", "docs/python.md"], "pages whose commands are run");
+    assert_eq!(shells, followed_pages(), "pages with commands, and pages whose commands are run");
 }
 
 fn check_jobs(text: &str, place: &str) {
@@ -347,10 +406,10 @@ fn check_jobs(text: &str, place: &str) {
     assert!(out.status.success(), "{place}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Each flag of the programs that run for long stands in the README's tables of settings.
+/// Each flag of the programs that run for long stands in the tables of settings.
 #[test]
 fn every_setting_is_described() {
-    let text: String = text_of("README.md").lines().filter(|line| line.starts_with("| `--")).collect();
+    let text: String = text_of("docs/reference/settings.md").lines().filter(|line| line.starts_with("| `--")).collect();
     for program in ["broker", "agent"] {
         let help = Command::new(WEBLOOM).args([program, "--help"]).output().expect("it runs");
         let help = String::from_utf8(help.stdout).expect("text");
@@ -363,7 +422,10 @@ fn every_setting_is_described() {
             .collect();
         assert!(flags.len() > 10, "{flags:?}");
         for flag in flags {
-            assert!(text.contains(&format!("`--{flag}`")), "`webloom {program} --{flag}` is not in the tables of README.md");
+            assert!(
+                text.contains(&format!("`--{flag}`")),
+                "`webloom {program} --{flag}` is not in the tables of docs/reference/settings.md"
+            );
         }
     }
 }
@@ -375,7 +437,8 @@ fn every_address_is_described() {
         let broker = Broker::start(&[], "");
         let (status, document) = Api::new(&broker.url).get("/api/v1/openapi.json").await;
         assert_eq!(status, 200);
-        let text: String = pages().iter().map(|page| text_of(page)).collect();
+        // The page that is made from this document would prove nothing.
+        let text: String = pages().iter().filter(|page| *page != "docs/reference/api.md").map(|page| text_of(page)).collect();
         let paths = document["paths"].as_object().expect("paths");
         assert!(paths.len() > 50, "{}", paths.len());
         for path in paths.keys() {
