@@ -404,23 +404,6 @@ impl Frontier {
         self.remove_lease(seq)
     }
 
-    /// Removes a waiting block from its queue. False if it does not wait.
-    fn take_from_queue(&mut self, seq: Seq) -> bool {
-        match self.phase(seq) {
-            Some(Phase::Ready) => {
-                self.ready -= 1;
-                self.set(seq, Phase::Retry);
-            }
-            Some(Phase::Retry) => {
-                self.ranks.remove(self.priority_of(seq), seq);
-                self.leave_elsewhere(seq);
-            }
-            Some(Phase::Queued) => self.dequeue(seq),
-            _ => return false,
-        }
-        true
-    }
-
     /// The results of a block are on disk.
     pub fn reported(&mut self, seq: Seq, success: u32, error: u32) {
         debug_assert_eq!(self.phase(seq), Some(Phase::Reporting));

@@ -3,7 +3,7 @@
 //! A block of priority 0 is here only if it waits again, and then goes before those of priority 0 that wait for the first time.
 
 use super::super::ids::Seq;
-use super::Frontier;
+use super::{Frontier, Phase};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -53,6 +53,23 @@ impl Ranks {
 }
 
 impl Frontier {
+    /// Removes a waiting block from its queue. False if it does not wait.
+    pub(super) fn take_from_queue(&mut self, seq: Seq) -> bool {
+        match self.phase(seq) {
+            Some(Phase::Ready) => {
+                self.ready -= 1;
+                self.set(seq, Phase::Retry);
+            }
+            Some(Phase::Retry) => {
+                self.ranks.remove(self.priority_of(seq), seq);
+                self.leave_elsewhere(seq);
+            }
+            Some(Phase::Queued) => self.dequeue(seq),
+            _ => return false,
+        }
+        true
+    }
+
     /// The priority of the requests of a block.
     #[must_use]
     pub fn priority_of(&self, seq: Seq) -> i8 {
