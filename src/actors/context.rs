@@ -444,7 +444,7 @@ impl BrokerContext {
                 Err(Problem::conflict("run-over", format!("run {identity} is over: {}", run.state.name())))
             }
             // The run is queued and its actor has not been started yet.
-            Some(run) if run.is_queued() => self.registry().start_run(identity).wait().await,
+            Some(run) if run.queued => self.registry().start_run(identity).wait().await,
             Some(_) => Err(Problem::busy("the run's actor is starting; retry later")),
         }
     }

@@ -42,7 +42,7 @@ impl End {
     pub(super) fn apply(self, run: &mut Run, context: &BrokerContext) {
         run.update_by = self.by(run);
         (run.state, run.reason, run.result) = (self.state, self.reason, self.result);
-        (run.not_before, run.finish_time) = (None, Some(self.now));
+        (run.queued, run.not_before, run.finish_time) = (false, None, Some(self.now));
         context.counts.ended(run.state);
         log::info!("run ended run_id={} state={} attempt={}", run.identity, run.state.name(), run.attempt);
     }

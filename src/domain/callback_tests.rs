@@ -24,6 +24,7 @@ fn run(arguments: &str) -> Run {
         rules: RunRules::default(),
         attempt: 3,
         not_before: None,
+        queued: false,
         result: None,
         follow: false,
         retry_of: None,

@@ -100,7 +100,7 @@ fn origin(run: &Run) -> String {
 
 fn pending(around: &RunView<'_>) -> Answer {
     let run = around.run;
-    if run.is_queued() {
+    if run.queued {
         let text = match around.ahead {
             [] => "It is queued, and no other run of the job is ahead of it: it is about to begin.".to_owned(),
             [one] => format!("It is queued behind run {one}."),
@@ -328,6 +328,7 @@ mod tests {
             rules: RunRules::default(),
             attempt: 1,
             not_before: None,
+            queued: false,
             result: None,
             follow: false,
             retry_of: None,
@@ -442,7 +443,7 @@ mod tests {
     fn each_state_is_explained() {
         use RunState::{Failed, Pending, Running, Scheduled, Stopped, Success};
         let other = Identity::random();
-        let queued = Run { not_before: Some(Run::QUEUED), ..run(Pending) };
+        let queued = Run { queued: true, ..run(Pending) };
         assert!(rule(&queued, &[other], None, &[]).1.contains(&format!("behind run {other}")));
         assert_eq!(rule(&queued, &[], None, &[]).0, "queued");
         let again = Run { not_before: Some(Timestamp(5_000)), attempt: 2, reason: Some("attempt 1 failed: x".into()), ..run(Pending) };

@@ -37,6 +37,23 @@ pub enum RunState {
     Stopped,
 }
 
+/// What a run that has not begun waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum WaitsFor {
+    /// The other runs of its job must be over.
+    Queue,
+    /// Its scheduled time.
+    Schedule,
+    /// The time of its next attempt, after a failed one.
+    Retry,
+    /// A worker.
+    Worker,
+    /// A node.
+    Node,
+}
+
 impl RunState {
     const ALL: [Self; 6] = [Self::Pending, Self::Scheduled, Self::Running, Self::Failed, Self::Success, Self::Stopped];
 
@@ -182,8 +199,10 @@ pub struct Run {
     pub rules: RunRules,
     /// The number of its attempt, from 1.
     pub attempt: u32,
-    /// Earliest start of the next attempt. [`Run::QUEUED`]: it waits behind another run of its job.
+    /// Earliest start of the next attempt.
     pub not_before: Option<Timestamp>,
+    /// It waits until the other runs of its job are over.
+    pub queued: bool,
     /// Its result as JSON.
     pub result: Option<String>,
     /// The effect of its end on its job is not yet applied.
@@ -210,8 +229,6 @@ pub struct Run {
 impl Run {
     /// The epoch of a new run; each adoption increments it.
     pub const FIRST_EPOCH: i64 = 1;
-    /// The `not_before` of a run that waits until the other runs of its job are over.
-    pub const QUEUED: Timestamp = Timestamp(i64::MAX);
 
     /// It has a scheduled time and a limit for a late start, so it can cause a `late` alert.
     #[must_use]
@@ -244,10 +261,20 @@ impl Run {
         self.rules.paused_at.filter(|_| !self.state.is_final())
     }
 
-    /// It waits until the other runs of its job are over.
+    /// What it waits for; `None` if it has begun, or begins at once.
     #[must_use]
-    pub fn is_queued(&self) -> bool {
-        self.not_before == Some(Self::QUEUED)
+    pub fn waits_for(&self, now: Timestamp) -> Option<WaitsFor> {
+        if self.state != RunState::Pending {
+            return None;
+        }
+        Some(match (self.queued, self.not_before.filter(|at| *at > now), self.kind) {
+            (true, ..) => WaitsFor::Queue,
+            (_, Some(_), _) if self.is_ahead() => WaitsFor::Schedule,
+            (_, Some(_), _) => WaitsFor::Retry,
+            (_, None, JobKind::Block | JobKind::Task) => WaitsFor::Worker,
+            (_, None, JobKind::Application) => WaitsFor::Node,
+            (_, None, JobKind::Callback) => return None,
+        })
     }
 
     /// It was created ahead of its scheduled time.
@@ -265,7 +292,7 @@ impl Run {
     /// How long it still waits, for its scheduled time or for its next attempt.
     #[must_use]
     pub fn pause(&self, now: Timestamp) -> Pause {
-        let ms = self.not_before.filter(|_| !self.is_queued()).map_or(0, |at| at.since_ms(now));
+        let ms = self.not_before.map_or(0, |at| at.since_ms(now));
         let retries = self.rules.retry.as_ref().map_or(0, |retry| retry.max_delay.saturating_mul(2));
         let most = if self.is_ahead() { AHEAD_MS } else { (retries as i64).max(LONGEST_LOST_PAUSE_MS) };
         match u64::try_from(ms) {

@@ -1,7 +1,7 @@
 //! The inputs and outputs of the REST API under `/api/v1`.
 
 use crate::domain::ids::{Identity, JobId, Named, NodeId, Number, WorkerId};
-use crate::domain::run::{Counters, RunState};
+use crate::domain::run::{Counters, RunState, WaitsFor};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "broker")]
@@ -231,6 +231,9 @@ pub struct RunOutput {
     /// The attempt, from 1.
     #[serde(default)]
     pub attempt: u32,
+    /// What a pending run waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
     /// When its next attempt may begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,

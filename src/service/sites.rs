@@ -90,7 +90,7 @@ impl Service {
             return run.sites(from, limit).wait().await;
         }
         let run = self.stored_run(identity).await?;
-        if run.kind == JobKind::Block && !run.state.is_final() && !run.is_queued() {
+        if run.kind == JobKind::Block && !run.state.is_final() && !run.queued {
             return Err(Problem::busy("the run's actor is starting; retry later"));
         }
         Ok(Page { items: Vec::new(), next_cursor: None })

@@ -4,7 +4,6 @@ use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::schema::run;
 use crate::domain::ids::JobId;
-use crate::domain::run::Run;
 use diesel::dsl::count_star;
 use diesel::prelude::*;
 
@@ -21,7 +20,7 @@ impl ReadOp for OpenRunCounts {
         let rows: Vec<(String, i64)> =
             run::table.filter(is_open).group_by(run::state).select((run::state, count_star())).load(from.conn)?;
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
-        let queued: i64 = run::table.filter(is_open).filter(run::not_before.eq(Run::QUEUED.0)).count().get_result(from.conn)?;
+        let queued: i64 = run::table.filter(is_open).filter(run::queued).count().get_result(from.conn)?;
         let of = |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count as u64);
         let states = ["pending", "scheduled", "running"].map(|state| {
             let count = of(state);

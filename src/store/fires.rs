@@ -106,7 +106,7 @@ impl WriteOp for WriteFires {
                 made.push(runs::insert_run(tx, new, Some(row.planned_at), None)?);
             }
         }
-        if made.iter().any(Run::is_queued) {
+        if made.iter().any(|run: &Run| run.queued) {
             // The ends of these runs decide which queued run follows.
             runs::follow_open(tx.conn, job_key(self.job_id).text())?;
         }

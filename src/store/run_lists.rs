@@ -98,7 +98,7 @@ impl ReadOp for OpenRuns {
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
         let rows: Vec<(i64, String)> = run::table
             .filter(sql::<Bool>(AMONG_OPEN))
-            .filter(run::not_before.is_null().or(run::not_before.ne(Run::QUEUED.0)))
+            .filter(diesel::dsl::not(run::queued))
             .order(run::no)
             .select((run::no, run::identity))
             .load(from.conn)?;

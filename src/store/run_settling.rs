@@ -182,7 +182,7 @@ impl WriteOp for SettleRun {
         if let Some(identity) = self.release {
             let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
             // Not NULL: this distinguishes a run that was queued from one that may have begun already.
-            diesel::update(row).set(run::not_before.eq(self.now.0)).execute(tx.conn)?;
+            diesel::update(row).set((run::queued.eq(false), run::not_before.eq(self.now.0))).execute(tx.conn)?;
         }
         alerts::insert_all(tx.conn, &self.events)
     }
@@ -193,14 +193,16 @@ impl WriteOp for SettleRun {
 pub struct OpenRun {
     /// Its id.
     pub identity: Identity,
+    /// It waits until the other runs of its job are over.
+    pub queued: bool,
     /// It waits until this time.
     pub not_before: Option<Timestamp>,
     /// That is its scheduled time: it was created ahead of it.
     pub is_ahead: bool,
 }
 
-/// Job, run, the time until which it waits, its scheduled time and its attempt.
-type OpenRow = (String, String, Option<i64>, Option<i64>, i32);
+/// Job, run, whether it is queued, the time until which it waits, its scheduled time and its attempt.
+type OpenRow = (String, String, bool, Option<i64>, Option<i64>, i32);
 
 /// The open runs of a job, the oldest first.
 #[derive(Debug, Clone)]
@@ -216,12 +218,12 @@ impl ReadOp for OpenRunsOf {
             .filter(run::job_id.eq_any(keys))
             .filter(is_open)
             .order(run::no)
-            .select((run::job_id, run::identity, run::not_before, run::planned_at, run::attempt))
+            .select((run::job_id, run::identity, run::queued, run::not_before, run::planned_at, run::attempt))
             .load(from.conn)?;
-        let open = rows.into_iter().map(|(job, identity, not_before, planned_at, attempt)| {
+        let open = rows.into_iter().map(|(job, identity, queued, not_before, planned_at, attempt)| {
             let not_before = not_before.map(Timestamp);
             let is_ahead = Run::waits_for_plan(attempt as u32, planned_at.map(Timestamp), not_before);
-            Ok((id(&job)?, OpenRun { identity: id(&identity)?, not_before, is_ahead }))
+            Ok((id(&job)?, OpenRun { identity: id(&identity)?, queued, not_before, is_ahead }))
         });
         open.collect()
     }
@@ -243,8 +245,7 @@ impl ReadOp for UnsettledJobs {
             .select((run::job_id, run::identity))
             .load(from.conn)?;
         let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(super::run_lists::IS_OPEN);
-        let waiting: Vec<String> =
-            run::table.filter(is_open).filter(run::not_before.eq(Run::QUEUED.0)).select(run::job_id).distinct().load(from.conn)?;
+        let waiting: Vec<String> = run::table.filter(is_open).filter(run::queued).select(run::job_id).distinct().load(from.conn)?;
         let ended = ended.into_iter().map(|(job, identity)| Ok((id(&job)?, Some(id(&identity)?))));
         ended.chain(waiting.into_iter().map(|job| Ok((id(&job)?, None)))).collect()
     }
@@ -276,11 +277,11 @@ impl ReadOp for OverdueJobs {
         let mut rows: Vec<Row> = diesel::sql_query(ended).bind::<BigInt, _>(before).bind::<BigInt, _>(limit).load(from.conn)?;
         // The states exactly as in the index.
         let waiting = "SELECT DISTINCT job_id, NULL AS identity FROM run AS waiting INDEXED BY run_open \
-            WHERE state IN ('pending', 'scheduled', 'running') AND not_before = ? AND creation_time <= ? \
+            WHERE state IN ('pending', 'scheduled', 'running') AND queued AND creation_time <= ? \
             AND EXISTS (SELECT 1 FROM job WHERE id = job_id) AND NOT EXISTS (SELECT 1 FROM run AS other INDEXED BY run_open \
             WHERE other.job_id = waiting.job_id AND other.state IN ('pending', 'scheduled', 'running') \
-            AND other.not_before IS NOT waiting.not_before) LIMIT ?";
-        let waiting = diesel::sql_query(waiting).bind::<BigInt, _>(Run::QUEUED.0).bind::<BigInt, _>(before).bind::<BigInt, _>(limit);
+            AND NOT other.queued) LIMIT ?";
+        let waiting = diesel::sql_query(waiting).bind::<BigInt, _>(before).bind::<BigInt, _>(limit);
         rows.extend(waiting.load::<Row>(from.conn)?);
         rows.into_iter().map(|row| Ok((id(&row.job_id)?, row.identity.as_deref().map(id).transpose()?))).collect()
     }

@@ -17,9 +17,12 @@ use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use diesel::dsl::sql;
 use diesel::prelude::*;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{Bool, Text};
 use serde::Serialize;
 use std::borrow::Cow;
+
+/// Compares the key of a trigger; its column is not in the [`run`] table of diesel.
+const KEY_IS: &str = "idempotency_key = ";
 
 /// A run to create.
 #[derive(Debug, Clone)]
@@ -48,8 +51,10 @@ pub struct NewRun {
     pub kind: JobKind,
     /// Settings copied from its job.
     pub rules: RunRules,
-    /// It waits until this time; [`Run::QUEUED`]: until the other runs of its job are over.
+    /// It waits until this time.
     pub not_before: Option<Timestamp>,
+    /// It waits until the other runs of its job are over.
+    pub queued: bool,
     /// The effect of its end on its job is not yet applied.
     pub follow: bool,
     /// The run that it retries.
@@ -83,6 +88,7 @@ impl NewRun {
             rules: self.rules,
             attempt: 1,
             not_before: self.not_before,
+            queued: self.queued,
             result: None,
             follow: self.follow,
             retry_of: self.retry_of,
@@ -143,7 +149,7 @@ impl ReadOp for RunOfKey {
     type Output = Option<Run>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<Run>, StoreError> {
-        let found = run::table.filter(run::job_id.eq(self.job_id.to_string())).filter(run::idempotency_key.eq(&self.key));
+        let found = run::table.filter(run::job_id.eq(self.job_id.to_string())).filter(sql::<Bool>(KEY_IS).bind::<Text, _>(&self.key));
         found.select(RunRow::as_select()).get_result(from.conn).optional()?.map(TryInto::try_into).transpose()
     }
 }
@@ -163,7 +169,7 @@ impl WriteOp for InsertRun {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<Inserted, StoreError> {
         let new = &self.run;
         if let Some(key) = &self.key {
-            let found = run::table.filter(run::job_id.eq(new.job_id.to_string())).filter(run::idempotency_key.eq(key));
+            let found = run::table.filter(run::job_id.eq(new.job_id.to_string())).filter(sql::<Bool>(KEY_IS).bind::<Text, _>(key));
             if let Some(row) = found.select(RunRow::as_select()).get_result(tx.conn).optional()? {
                 return Ok(Inserted { run: row.try_into()?, already: true });
             }
@@ -195,7 +201,7 @@ impl WriteOp for InsertRun {
             }
         }
         let run = insert_run(tx, new, planned_at, self.key.as_deref())?;
-        if run.is_queued() {
+        if run.queued {
             // The ends of earlier runs must notify the job, to release this one.
             follow_open(tx.conn, &new.job_id.to_string())?;
         }
@@ -406,6 +412,7 @@ pub(super) fn insert_run(
         kind: new.kind.name(),
         rules: &settings(&new.rules)?,
         not_before: new.not_before.map(|time| time.0),
+        queued: new.queued,
         follow: new.follow,
         retry_of: new.retry_of.map(|run| Hex::of(run.0)),
         idempotency_key,
@@ -454,6 +461,7 @@ pub(super) struct RunRow {
     retry_of: Option<String>,
     update_by: Option<String>,
     worker_id: Option<String>,
+    queued: bool,
 }
 
 impl TryFrom<RunRow> for Run {
@@ -480,6 +488,7 @@ impl TryFrom<RunRow> for Run {
             rules: from_json(&row.rules)?,
             attempt: row.attempt as u32,
             not_before: row.not_before.map(Timestamp),
+            queued: row.queued,
             result: row.result,
             follow: row.follow,
             retry_of: row.retry_of.as_deref().map(id).transpose()?,

@@ -161,7 +161,7 @@ impl QueryFragment<Database> for End<'_> {
         out.push_bind_param::<Bool, _>(&self.follow)?;
         out.push_sql(", update_by = ");
         out.push_bind_param::<Nullable<Text>, _>(&self.update_by)?;
-        out.push_sql(", not_before = NULL, finish_time = ");
+        out.push_sql(", not_before = NULL, queued = FALSE, finish_time = ");
         out.push_bind_param::<BigInt, _>(&self.finish_time)?;
         out.push_sql(" WHERE no = ");
         out.push_bind_param::<BigInt, _>(&self.no)?;

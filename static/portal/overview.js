@@ -2,7 +2,7 @@
 
 import { at, get } from "./api.js";
 import { code, h, link, patch, section, table } from "./dom.js";
-import { badge, command, jobLink, num, runLink, span, time } from "./text.js";
+import { badge, command, jobLink, num, runLink, span, time, waits } from "./text.js";
 
 function bar(run) {
   // A task says how far it is; of a block job the requests are counted.
@@ -19,7 +19,7 @@ export function took(run) {
 export function runTable(items, empty, { named = true, counted = true } = {}) {
   const count = (run, n) => (run.kind === "block" ? num(n) : "");
   const columns = [
-    ["Run", run => runLink(run.identity)], named && ["Job", run => jobLink(run.jobId, run.jobName)], ["State", run => [badge(run.state), run.pausedAt && badge("paused")]], ["Done", bar],
+    ["Run", run => runLink(run.identity)], named && ["Job", run => jobLink(run.jobId, run.jobName)], ["State", run => [badge(run.state), waits(run), run.pausedAt && badge("paused")]], ["Done", bar],
     ...(counted ? [[["Left", "n"], run => count(run, run.left)], [["Success", "n"], run => count(run, run.success)], [["Error", "n"], run => count(run, run.error)],
       [["Total", "n"], run => count(run, run.total)], [["Out", "n"], run => count(run, run.consuming)]] : []),
     [["Priority", "n"], run => run.priority], ["Made", run => time(run.creationTime)], [["Took", "n"], took], ["Reason", run => h("span", { class: "reason" }, run.reason ?? "")],

@@ -5,7 +5,7 @@ import { ask, tell } from "./dialog.js";
 import { button, facts, h, patch, section, table } from "./dom.js";
 import { took } from "./overview.js";
 import { runSites } from "./sites.js";
-import { badge, jobLink, json, named, num, runLink, short, time, withLocalTimes } from "./text.js";
+import { badge, jobLink, json, named, num, runLink, short, time, waits, withLocalTimes } from "./text.js";
 
 const OVER = new Set(["success", "failed", "stopped"]);
 // Lines that the page keeps; the broker keeps more.
@@ -39,7 +39,7 @@ function pauseButton(run, again) {
 function head(run, again) {
   const over = OVER.has(run.state);
   return [
-    h("div", { class: "row title" }, h("h1", {}, "Run of ", jobLink(run.jobId, run.jobName)), badge(run.state), run.pausedAt && badge("paused"),
+    h("div", { class: "row title" }, h("h1", {}, "Run of ", jobLink(run.jobId, run.jobName)), badge(run.state), waits(run), run.pausedAt && badge("paused"),
       !over && run.kind === "block" && pauseButton(run, again), over ? button("Run again …", () => retry(run)) : button("Stop …", () => stop(run, again), "danger")),
     run.reason && h("p", { class: run.state === "failed" ? "error" : "" }, run.reason),
     !over && run.progress !== undefined && h("p", {}, h("progress", { max: 100, value: run.progress, "aria-label": `${run.progress} %` }),

@@ -63,6 +63,9 @@ export function distance(instant) {
 export const when = instant => (instant ? [time(instant), " ", h("span", { class: "soft" }, distance(instant))] : "");
 
 export const badge = (state, title) => h("span", { class: `state ${state}`, title }, state);
+const WAITS_FOR = { queue: "its turn", schedule: "its time", retry: "the next attempt", worker: "a worker", node: "a node" };
+// What a pending run waits for.
+export const waits = run => run.waitsFor && ` waits for ${WAITS_FOR[run.waitsFor] ?? run.waitsFor}`;
 // Ids begin with the time at which they were made, so their ends tell them apart.
 export const short = id => h("code", { title: id }, `${id.slice(0, 4)}…${id.slice(-6)}`);
 // A peer by its name; its id is shown when one points at it.

@@ -165,13 +165,16 @@ fn why_a_run_is_where_it_is() {
         let policies = json!({ "overlap": "queueAll", "retry": { "limit": 1, "delay": 600_000 } });
         let job = scheduled(&api, "asked about", json!({ "policies": policies, "group": "asked" })).await;
         let (first, second) = (api.trigger(&job).await, api.trigger(&job).await);
+        let waits_for = async |run: &str| api.state(run).await["waitsFor"].clone();
         let (rule, text) = until("the start to be told", || async { Some(why(&first).await).filter(|(rule, _)| rule != "starting") }).await;
         assert!(rule == "startTold" && text.contains(&worker), "{rule}: {text}");
         let (rule, text) = why(&second).await;
         assert!(rule == "queued" && text.contains(&format!("behind run {first}")), "{rule}: {text}");
+        assert_eq!((waits_for(&first).await, waits_for(&second).await), (Value::Null, json!("queue")));
         assert_eq!(api.post(&format!("/api/v1/runs/{first}/start-returned"), &json!({ "error": "no luck" })).await.0, 204);
         let (rule, text) = why(&first).await;
         assert!(rule == "retry" && text.contains("for attempt 2") && text.contains("no luck"), "{rule}: {text}");
+        assert_eq!(waits_for(&first).await, "retry");
         // Its actor is being built for the next attempt.
         until("the stop", || stop(&api, &first)).await;
         assert_eq!(why(&first).await.0, "stopped");

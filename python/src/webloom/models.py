@@ -81,6 +81,9 @@ TaskState: TypeAlias = Literal["accepted", "refused", "running", "success", "fai
 # From the broker to a worker.
 ToWorker: TypeAlias = dict[str, Any]
 
+# What a run that has not begun waits for.
+WaitsFor: TypeAlias = Literal["queue", "schedule", "retry", "worker", "node"]
+
 # Why a site may not get requests at present.
 Why: TypeAlias = Literal["delay", "slowAnswers", "connections", "retryAfter", "tooManyRequests", "timeouts", "refused", "serverErrors", "dns", "tls", "operator"]
 
@@ -1956,6 +1959,8 @@ class RunOutput(Model):
     trace_id: str | None = None
     #: Who stopped it: the role of a token, or `broker`.
     update_by: str | None = None
+    #: What a pending run waits for.
+    waits_for: WaitsFor | None = None
     #: The worker of the run; after its end, the worker of its last attempt. Absent for programs, callbacks and
     #: runs on several workers, whose instances name them.
     worker_id: str | None = None

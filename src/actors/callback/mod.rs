@@ -192,7 +192,7 @@ impl Actor for CallbackActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         match self.run.pause(Timestamp::now()) {
             // Its job starts another actor when the run leaves the queue.
-            _ if self.run.is_queued() => {}
+            _ if self.run.queued => {}
             Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
             Pause::None | Pause::FromLater => self.begin(ctx),
         }
@@ -203,10 +203,10 @@ impl Handler<CheckQueue> for CallbackActor {
     type Result = ();
     fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
         self.guard.message("callback.check_queue");
-        if self.run.is_queued() {
+        if self.run.queued {
             Self::then(ctx, self.context.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
-                if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
-                    this.run.not_before = None;
+                if this.run.queued && stored.is_some_and(|run| !run.queued) {
+                    (this.run.queued, this.run.not_before) = (false, None);
                     this.begin(ctx);
                 }
             });

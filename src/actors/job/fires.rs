@@ -169,9 +169,9 @@ impl LoadedJob {
             return self.context.registry().run_ended(run.identity, run.job_id, run.follow);
         }
         if let Some(known) = &mut self.known {
-            known.open.push(OpenRun { identity: run.identity, not_before: run.not_before, is_ahead: run.is_ahead() });
+            known.open.push(OpenRun { identity: run.identity, queued: run.queued, not_before: run.not_before, is_ahead: run.is_ahead() });
         }
-        if !run.is_queued() {
+        if !run.queued {
             self.context.registry().start_new_run(run, Arc::clone(properties));
         }
     }
@@ -365,7 +365,7 @@ impl Known {
         for row in rows {
             if let FireOutcome::Fire { queued } = row.fate {
                 let mut run = self.planned_run(now, queued);
-                run.not_before = run.not_before.or((row.at > now).then_some(row.at));
+                run.not_before = (row.at > now && !queued).then_some(row.at);
                 runs.push((row.at, Box::new(run)));
             }
         }
@@ -421,7 +421,7 @@ impl Known {
         let job = &self.job;
         let mut run = self.bare_run(now, class_of(job)?);
         if queued {
-            run.not_before = Some(Run::QUEUED);
+            run.queued = true;
             run.reason = Some("waits until the other runs of the job are over".to_owned());
         }
         let settings = self.settings()?;
@@ -442,6 +442,7 @@ impl Known {
             state: RunState::Pending,
             finish_time: None,
             not_before: None,
+            queued: false,
             reason: None,
             priority: job.priority,
             download: DownloadSettings::default(),

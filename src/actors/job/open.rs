@@ -1,7 +1,6 @@
 //! The active runs of a job, the oldest first.
 
 use crate::domain::ids::Identity;
-use crate::domain::run::Run;
 use crate::domain::schedule::Open;
 use crate::domain::time::Timestamp;
 use crate::store::OpenRun;
@@ -27,7 +26,7 @@ impl OpenRuns {
 
     pub(super) fn push(&mut self, run: OpenRun) {
         self.remove(run.identity);
-        self.queued += usize::from(run.not_before == Some(Run::QUEUED));
+        self.queued += usize::from(run.queued);
         self.places.insert(run.identity, self.next);
         self.runs.insert(self.next, run);
         self.next += 1;
@@ -35,14 +34,14 @@ impl OpenRuns {
 
     pub(super) fn remove(&mut self, identity: Identity) {
         if let Some(run) = self.places.remove(&identity).and_then(|place| self.runs.remove(&place)) {
-            self.queued -= usize::from(run.not_before == Some(Run::QUEUED));
+            self.queued -= usize::from(run.queued);
         }
     }
 
     /// The run leaves the queue.
     pub(super) fn release(&mut self, identity: Identity) {
         if let Some(run) = self.places.get(&identity).and_then(|place| self.runs.get_mut(place))
-            && run.not_before.take() == Some(Run::QUEUED)
+            && std::mem::take(&mut run.queued)
         {
             self.queued -= 1;
         }
@@ -57,7 +56,7 @@ impl OpenRuns {
         if self.queued == 0 {
             return None;
         }
-        self.runs.values().find(|run| run.not_before == Some(Run::QUEUED)).map(|run| run.identity)
+        self.runs.values().find(|run| run.queued).map(|run| run.identity)
     }
 
     /// The run that was created ahead of its time, if that time is after `now`, with that time. There is at most one.
@@ -85,8 +84,8 @@ mod tests {
     #[test]
     fn the_queue_is_kept_in_order() {
         let [a, b, c] = [1, 2, 3].map(|n| Identity(uuid::Uuid::from_u128(n)));
-        let run = |identity, not_before| OpenRun { identity, not_before, is_ahead: false };
-        let mut open: OpenRuns = [run(a, None), run(b, Some(Run::QUEUED)), run(c, Some(Run::QUEUED))].into_iter().collect();
+        let run = |identity, queued| OpenRun { identity, queued, not_before: None, is_ahead: false };
+        let mut open: OpenRuns = [run(a, false), run(b, true), run(c, true)].into_iter().collect();
         assert_eq!((open.counts(), open.first(), open.first_queued()), (Open { at_work: 1, queued: 2 }, Some(a), Some(b)));
         open.remove(a);
         open.release(b);

@@ -248,7 +248,7 @@ impl RunActor {
             return;
         }
         self.waits = false;
-        self.run.not_before = None;
+        (self.run.queued, self.run.not_before) = (false, None);
         self.attempt_began = Timestamp::steady();
         self.announce(ctx);
         match self.chosen.take().filter(|chosen| chosen.watches == self.context.addresses.watches()) {
@@ -389,7 +389,8 @@ pub fn stored_output(run: &Run) -> RunOutput {
         state: run.state,
         reason: run.reason.clone(),
         attempt: run.attempt,
-        not_before: run.not_before.filter(|_| !run.is_queued()),
+        not_before: run.not_before,
+        waits_for: run.waits_for(Timestamp::now()),
         planned_at: run.planned_at,
         retry_of: run.retry_of,
         after: run.rules.after,
@@ -424,7 +425,7 @@ impl Actor for RunActor {
         ctx.run_interval(Duration::from_secs(1), Self::tick);
         match self.run.pause(Timestamp::now()) {
             // Its job starts another actor when the run leaves the queue.
-            _ if self.run.is_queued() => {}
+            _ if self.run.queued => {}
             Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), |this, ctx| this.begin(ctx))),
             Pause::None | Pause::FromLater => self.begin(ctx),
         }
@@ -435,9 +436,9 @@ impl Handler<CheckQueue> for RunActor {
     type Result = ();
     fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
         self.guard.message("run.check_queue");
-        if self.run.is_queued() {
+        if self.run.queued {
             Self::then(ctx, self.context.store.read(GetRun(self.identity())), |this, stored, ctx| {
-                if this.run.is_queued() && stored.is_some_and(|run| !run.is_queued()) {
+                if this.run.queued && stored.is_some_and(|run| !run.queued) {
                     this.begin(ctx);
                 }
             });

@@ -264,7 +264,7 @@ impl TaskActor {
         };
         self.write(ctx, write, move |this, follow, ctx| {
             (this.run.state, this.run.reason, this.run.result) = (state, reason, result);
-            (this.run.not_before, this.run.finish_time) = (None, Some(now));
+            (this.run.queued, this.run.not_before, this.run.finish_time) = (false, None, Some(now));
             this.context.counts.ended(state);
             // With thousands of successful short tasks per second, one log line each would be too much.
             let level = if state == RunState::Success { log::Level::Debug } else { log::Level::Info };

@@ -98,7 +98,7 @@ impl TaskActor {
         let is_placed = !stored.is_empty();
         let (instances, parts): (Vec<_>, Vec<_>) = if stored.is_empty() {
             let phase = match run.pause(now) {
-                _ if run.is_queued() => Phase::Pausing(Run::QUEUED),
+                _ if run.queued => Phase::Queued,
                 Pause::For(ms) => Phase::Pausing(steady.plus_ms(ms as i64)),
                 Pause::None if is_fresh => Phase::Asking,
                 // The run may have been sent before the broker, or this actor, crashed.
@@ -186,7 +186,7 @@ impl TaskActor {
         if let Some((_, timer)) = self.timer.take() {
             ctx.cancel_future(timer);
         }
-        if let Some(at) = wake.filter(|at| *at != Run::QUEUED) {
+        if let Some(at) = wake {
             let pause = Duration::from_millis(at.since_ms(Timestamp::steady()).max(0) as u64);
             let timer = ctx.run_later(pause, |this, ctx| {
                 this.timer = None;
@@ -355,7 +355,7 @@ impl Actor for TaskActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         // Its job sends a message when the run leaves the queue.
-        if !self.run.is_queued() {
+        if !self.run.queued {
             self.begin(ctx);
         }
     }
@@ -365,13 +365,13 @@ impl Handler<CheckQueue> for TaskActor {
     type Result = ();
     fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
         self.guard.message("task.check_queue");
-        if !self.run.is_queued() {
+        if !self.run.queued {
             return;
         }
         let stored = self.context.store.read(crate::store::GetRun(self.run.identity));
         ctx.spawn(wrap_future(stored).map(|stored, this: &mut Self, ctx: &mut Context<Self>| {
-            if this.run.is_queued() && stored.is_ok_and(|run| run.is_some_and(|run| !run.is_queued())) {
-                this.run.not_before = None;
+            if this.run.queued && stored.is_ok_and(|run| run.is_some_and(|run| !run.queued)) {
+                (this.run.queued, this.run.not_before) = (false, None);
                 this.machine.instances[0].phase = Phase::Asking;
                 this.begin(ctx);
             }

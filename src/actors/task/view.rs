@@ -13,7 +13,8 @@ impl Handler<ExplainTask> for TaskActor {
             attempt: instance.attempt,
             place: match &instance.phase {
                 Phase::Pausing(at) => Place::Pausing(at.on_the_wall()),
-                Phase::Asking => Place::Asking,
+                // That a run is queued is said of the run as a whole.
+                Phase::Asking | Phase::Queued => Place::Asking,
                 Phase::At(worker) => Place::At(format!("worker {worker}"), part.began),
                 Phase::Unclear(until) => Place::Unclear(until.on_the_wall()),
                 Phase::Ending(worker, ..) => Place::Ending(format!("worker {worker}")),

@@ -70,10 +70,11 @@ const STATUSES: [Column; 7] = [
     Column::time("LAST REPORT", "updateTime"),
 ];
 
-/// The state of a run, and whether it is paused.
+/// The state of a run, what it waits for, and whether it is paused.
 fn state(run: &Value) -> String {
     let paused = if run.get("pausedAt").is_some() { ", paused" } else { "" };
-    format!("{}{paused}", cell(run, "state"))
+    let waits = run["waitsFor"].as_str().map(|what| format!(" ({what})")).unwrap_or_default();
+    format!("{}{waits}{paused}", cell(run, "state"))
 }
 
 /// Flags of `run list`.

@@ -55,6 +55,8 @@ pub enum Effect {
 pub enum Phase {
     /// Its next attempt waits until this time.
     Pausing(Timestamp),
+    /// It waits until the other runs of its job are over.
+    Queued,
     /// It waits for a worker.
     Asking,
     /// A worker has it.
@@ -366,7 +368,9 @@ impl StateMachine {
                     effects.push(Effect::Withdraw(i));
                     self.over(i, RunState::Stopped, Some(reason.clone()), &mut effects);
                 }
-                Phase::Pausing(_) | Phase::Unclear(_) => self.over(i, RunState::Stopped, Some(reason.clone()), &mut effects),
+                Phase::Queued | Phase::Pausing(_) | Phase::Unclear(_) => {
+                    self.over(i, RunState::Stopped, Some(reason.clone()), &mut effects)
+                }
                 Phase::Ending(_, _, Then::Stop) | Phase::Over(_) => {}
             }
         }

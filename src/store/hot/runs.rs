@@ -33,6 +33,7 @@ pub(in crate::store) struct InsertRow<'a> {
     pub(in crate::store) follow: bool,
     pub(in crate::store) retry_of: Option<Hex>,
     pub(in crate::store) idempotency_key: Option<&'a str>,
+    pub(in crate::store) queued: bool,
 }
 
 impl QueryFragment<Database> for InsertRow<'_> {
@@ -40,7 +41,7 @@ impl QueryFragment<Database> for InsertRow<'_> {
         statement!(out,
             "INSERT INTO run (start_returned, block_times, success, error, total, attempt, identity, job_id, job_name, class_name, \
              arguments, state, reason, priority, download, queue, epoch, trace_id, planned_at, creation_time, finish_time, kind, rules, \
-             not_before, follow, retry_of, idempotency_key) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.identity;
+             not_before, follow, retry_of, idempotency_key, queued) VALUES (FALSE, 0, 0, 0, 0, 1, ", Text = &self.identity;
             ", ", Text = &self.job_id;
             ", ", Text = self.job_name;
             ", ", Text = self.class_name;
@@ -61,6 +62,7 @@ impl QueryFragment<Database> for InsertRow<'_> {
             ", ", Bool = &self.follow;
             ", ", Nullable<Text> = &self.retry_of;
             ", ", Nullable<Text> = &self.idempotency_key;
+            ", ", Bool = &self.queued;
             ")";
         )
     }
@@ -90,7 +92,7 @@ pub(in crate::store) struct FinishRow<'a> {
 impl QueryFragment<Database> for FinishRow<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
         statement!(out,
-            "UPDATE run SET not_before = NULL, state = ", Text = self.state;
+            "UPDATE run SET not_before = NULL, queued = FALSE, state = ", Text = self.state;
             ", reason = ", Nullable<Text> = &self.reason;
             ", success = ", BigInt = &self.success;
             ", error = ", BigInt = &self.error;

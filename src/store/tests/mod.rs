@@ -86,6 +86,7 @@ fn new_run(job_id: JobId) -> NewRun {
         kind: JobKind::Block,
         rules: Default::default(),
         not_before: None,
+        queued: false,
         follow: false,
         retry_of: None,
         trace_id: "0af7651916cd43dd8448eb211c80319c".into(),

@@ -388,3 +388,30 @@ fn watches_begin_and_end() {
         assert_eq!(rows().await[1], row("a", false, 2, Some(5)));
     });
 }
+
+/// A store of a version that marked queued runs by the last of all times.
+#[test]
+fn queued_runs_of_an_older_version_are_queued() {
+    with_store(|store, config| async move {
+        let [queued, waiting] = [(true, None), (false, Some(T.plus_ms(5)))].map(|(queued, not_before)| NewRun {
+            queued,
+            not_before,
+            ..new_run(JobId::random())
+        });
+        for new in [&queued, &waiting] {
+            store.write(by_hand(new.clone())).await.expect("inserted");
+        }
+        store.close().await;
+        let mut conn = super::super::dialect::current::writer(&config.database).expect("a connection");
+        let undo = include_str!("../../../migrations/sqlite/2026-11-23-140000_run_queued/down.sql");
+        let before = format!("{undo} DELETE FROM __diesel_schema_migrations WHERE version >= '20261123140000'");
+        diesel::connection::SimpleConnection::batch_execute(&mut conn, &before).expect("written");
+        drop(conn);
+        let store = Store::open(&config).expect("a store");
+        for new in [queued, waiting] {
+            let run = store.read(GetRun(new.identity)).await.expect("read").expect("a run");
+            assert_eq!((run.queued, run.not_before), (new.queued, new.not_before));
+        }
+        assert_eq!(store.read(OpenRuns).await.expect("read").len(), 1, "a queued run has no actor");
+    });
+}

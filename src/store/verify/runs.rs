@@ -1,7 +1,7 @@
 //! Verifies that ledger and runs agree.
 
 use super::Found;
-use crate::domain::run::{Run, RunState};
+use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use crate::store::dialect::Conn;
 use crate::store::error::StoreError;
@@ -67,14 +67,14 @@ pub(super) fn verify(conn: &mut Conn, found: &mut Found<'_>, since: Timestamp) -
 
 /// A job that skips fires while a run is open never has two runs in progress at once. Runs from before its last change had other rules.
 pub(super) fn verify_overlap(conn: &mut Conn, found: &mut Found<'_>, changed: Timestamp) -> Result<(), StoreError> {
-    let open: Vec<(String, Option<i64>)> = run::table
+    let at_work: Vec<String> = run::table
         .filter(run::job_id.eq(found.id))
         .filter(run::finish_time.is_null())
+        .filter(diesel::dsl::not(run::queued))
         .filter(run::creation_time.ge(changed.0))
         .order(run::no)
-        .select((run::identity, run::not_before))
+        .select(run::identity)
         .load(conn)?;
-    let at_work: Vec<String> = open.into_iter().filter(|(_, after)| *after != Some(Run::QUEUED.0)).map(|(run, _)| run).collect();
     if at_work.len() > 1 {
         found.push("overlap", format!("overlap is skip, but {} runs are in progress at once: {}", at_work.len(), at_work.join(", ")));
     }

@@ -1,0 +1,2 @@
+UPDATE run SET not_before = 9223372036854775807 WHERE queued;
+ALTER TABLE run DROP COLUMN queued;
