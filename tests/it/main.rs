@@ -65,6 +65,7 @@ mod schedule;
 mod scheduler_net;
 mod secrets;
 mod seed_rows;
+mod settings;
 mod sites;
 mod sockets;
 mod standby;
