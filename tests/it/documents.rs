@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Blocks that no test runs, for each page: what they need is not to be had on a test's machine.
-const SKIPPED: [(&str, usize); 3] = [("README.md", 4), ("docs/operations.md", 1), ("docs/python.md", 1)];
+const SKIPPED: [(&str, usize); 4] = [("README.md", 4), ("docs/install.md", 7), ("docs/operations.md", 1), ("docs/python.md", 1)];
 
 const STOP: &str = "<!-- test: stop all -->";
 
@@ -90,7 +90,9 @@ impl Stage {
     fn new(folder: &Path, site: &str) -> Self {
         let [broker, standby, web, demo] = std::array::from_fn(|_| free_port());
         let data = folder.join("var");
-        std::fs::create_dir(&data).expect("a folder");
+        for own in [&data, &folder.join("deploy")] {
+            std::fs::create_dir(own).expect("a folder");
+        }
         let examples = Path::new(WEBLOOM).with_file_name("examples");
         let replaced = [
             ("https://example.com/".to_owned(), site.to_owned()),
@@ -103,6 +105,7 @@ impl Stage {
             ("http.server 8000".to_owned(), format!("http.server {web}")),
             ("localhost:8000".to_owned(), format!("127.0.0.1:{web}")),
             ("/var/lib/webloom".to_owned(), data.display().to_string()),
+            ("~/".to_owned(), format!("{}/home/", folder.display())),
             ("cargo run --release -- demo".to_owned(), format!("webloom demo --listen 127.0.0.1:{demo}")),
         ];
         let mut stage = Self { folder: folder.to_owned(), replaced: replaced.to_vec() };
@@ -282,6 +285,11 @@ fn the_readme_can_be_followed_with_tokens() {
 }
 
 #[test]
+fn the_page_on_installation_can_be_followed() {
+    try_page("docs/install.md", None);
+}
+
+#[test]
 fn the_page_on_operations_can_be_followed() {
     try_page("docs/operations.md", None);
 }
@@ -335,7 +343,7 @@ fn every_block_is_looked_at() {
         }
     }
     shells.dedup();
-    assert_eq!(shells, ["README.md", "docs/operations.md", "docs/python.md"], "pages whose commands are run");
+    assert_eq!(shells, ["README.md", "docs/install.md", "docs/operations.md", "docs/python.md"], "pages whose commands are run");
 }
 
 fn check_jobs(text: &str, place: &str) {

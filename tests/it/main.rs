@@ -45,6 +45,7 @@ mod odd_workers;
 mod openapi;
 mod outbox;
 mod owners;
+mod packaging;
 mod panics;
 mod parts;
 mod pause;
