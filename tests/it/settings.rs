@@ -60,7 +60,17 @@ fn a_wrong_file_is_refused_before_anything_starts() {
         ("agent", "maxProcessCount = 'many'", "settings.toml: maxProcessCount = \"many\": a whole number is expected, for example 3"),
         ("agent", "maxProcessCount = 0", "maxProcessCount: must be 1 to 1000, not 0"),
     ] {
-        let Output { status, stderr, .. } = webloom(command, &settings, text).output().expect("it runs");
+        // If it starts nevertheless, it does not end by itself.
+        let mut limited = Command::new("timeout");
+        let command = webloom(command, &settings, text);
+        limited
+            .arg("60")
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_remove("WEBLOOM_TOKEN")
+            .stdin(Stdio::null())
+            .current_dir(home.path());
+        let Output { status, stderr, .. } = limited.output().expect("it runs");
         let stderr = String::from_utf8_lossy(&stderr);
         assert!(!status.success() && stderr.contains(expected), "{text}: {stderr}");
     }
