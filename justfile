@@ -40,6 +40,10 @@ sdk:
 deny:
     cargo deny --all-features --locked check
 
+# The Debian package, optimised (needs cargo-deb)
+deb *args:
+    bash packaging/deb.sh {{ args }}
+
 # JSON lines of figures: just bench queue, just bench crawl
 bench name="queue" *args:
     cargo bench --locked --bench {{ name }} -- {{ args }}

@@ -6,13 +6,13 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 # What the tests on real input compare with: a web server, another crawler, a documentation tree; a place for Schemathesis; and
-# the browser that opens the portal.
-packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver)
+# the browser that opens the portal; and what finds out which libraries a Debian package needs.
+packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
-    for path in nginx wget python3 chromium chromedriver; do command -v "$path" >/dev/null || return 1; done
+    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps; do command -v "$path" >/dev/null || return 1; done
     python3 -c "import ensurepip, venv" 2>/dev/null || return 1
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
 }
@@ -142,6 +142,21 @@ else
     echo "SKIPPED: no cargo-deny in $tools, so licences, duplicates, sources and known weaknesses of dependencies are not checked"
 fi
 
+say "packages"
+# Builds the Debian package for a test. Like cargo-deny it is not optimised; packaging/deb.sh lets other programs compress.
+deb_version=3.8.0
+deb=$tools/bin/cargo-deb
+if [[ $("$deb" --version 2>/dev/null) != "cargo-deb $deb_version" && ${1:-} != --no-install ]]; then
+    cargo install cargo-deb --version "$deb_version" --locked --debug --quiet --root "$tools" --target-dir "$tools/build"
+    rm -rf "$tools/build"
+fi
+if [[ -x $deb ]]; then
+    WEBLOOM_CARGO_DEB=$(realpath "$deb")
+    export WEBLOOM_CARGO_DEB
+else
+    say "SKIPPED: no cargo-deb in $tools, so the Debian package is not tested"
+fi
+
 say "the SDK alone"
 cargo check --locked --no-default-features --features sdk --lib --examples
 cargo check --locked --no-default-features --features sdk,tls --lib
@@ -149,6 +164,14 @@ if cargo tree --locked --no-default-features --features sdk --edges normal,build
     grep -E '^(diesel|libsqlite3-sys|actix-web|actix-web-actors|schemars) '; then
     echo "the SDK must not bring the crates above" >&2
     exit 1
+fi
+
+say "the crate"
+# What is published compiles by itself, at least for those who write workers: the rest would take minutes. A test compares its files.
+if cargo info --quiet serde >/dev/null 2>&1; then
+    cargo publish --dry-run --locked --allow-dirty --quiet --no-default-features --features sdk
+else
+    echo "SKIPPED: the index of the registry cannot be reached from here, so a publication is not tried"
 fi
 
 say "tests"

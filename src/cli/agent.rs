@@ -1,22 +1,18 @@
 //! `webloom agent`
 
-use super::value::why_unreadable;
 use crate::agent;
 use crate::config::agent::AgentLayer;
-use crate::config::programs::AtStop;
+use crate::config::programs::{AtStop, ProgramLayer};
 use crate::private;
 use crate::protocol::application::ProgramLimits;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Flags of `webloom agent`; each may also be in the file, under the seeds' name for it.
+/// Flags of `webloom agent`.
 #[derive(ClapArgs)]
 pub struct Args {
-    /// A TOML file with these settings: maxProcessCount, broker, token, heartbeat, retryDownload, group, nodeType, …
-    #[arg(long, env = "WEBLOOM_AGENT_CONFIG")]
-    config: Option<PathBuf>,
     /// The broker's URL; for several brokers on one database all URLs, separated by commas [default: http://localhost:55626/]
     #[arg(long, env = "WEBLOOM_BROKER")]
     broker: Option<String>,
@@ -104,7 +100,7 @@ pub struct Args {
 impl std::fmt::Debug for Args {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the token.
-        f.debug_struct("Args").field("config", &self.config).field("broker", &self.broker).finish_non_exhaustive()
+        f.debug_struct("Args").field("broker", &self.broker).finish_non_exhaustive()
     }
 }
 
@@ -122,22 +118,13 @@ pub fn launch(args: &LaunchArgs) -> ExitCode {
     agent::launch(&args.folder, args.step.as_deref()).into()
 }
 
-fn read(path: &Path) -> Result<AgentLayer, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| why_unreadable(path, &e))?;
-    toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
-}
-
 /// Runs an agent until it is stopped.
 ///
 /// # Errors
 /// A setting is wrong, or the broker rejects the agent.
 pub fn run(args: Args) -> Result<(), String> {
     private::hide_process();
-    let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
-    if let Some(path) = args.config.as_deref().filter(|_| file.token.is_some()) {
-        private::warn_if_open("token in the settings", path);
-    }
-    let flags = AgentLayer {
+    let settings = AgentLayer {
         max_process_count: args.max_process_count,
         max_sites: args.max_sites,
         max_connections: args.max_connections,
@@ -155,19 +142,21 @@ pub fn run(args: Args) -> Result<(), String> {
         ip: args.ip,
         download_allow: args.download_allow,
         download_deny: args.download_deny,
-        applications: args.applications,
-        package_hosts: args.package_hosts,
-        application_users: args.application_users,
-        max_package_bytes: args.max_package_bytes,
-        cache_bytes: args.cache_bytes,
-        max_programs: args.max_programs,
-        program_limits: Some(ProgramLimits {
-            memory: args.program_memory,
-            cpu_seconds: args.program_cpu_seconds,
-            open_files: args.program_open_files,
-        }),
-        programs_at_stop: args.programs_at_stop,
+        programs: ProgramLayer {
+            applications: args.applications,
+            package_hosts: args.package_hosts,
+            application_users: args.application_users,
+            max_package_bytes: args.max_package_bytes,
+            cache_bytes: args.cache_bytes,
+            max_programs: args.max_programs,
+            program_limits: Some(ProgramLimits {
+                memory: args.program_memory,
+                cpu_seconds: args.program_cpu_seconds,
+                open_files: args.program_open_files,
+            }),
+            programs_at_stop: args.programs_at_stop,
+        },
     };
-    let config = flags.over(file).validate().map_err(|wrong| wrong.join("\n         "))?;
+    let config = settings.validate().map_err(|wrong| wrong.join("\n         "))?;
     actix_rt::System::new().block_on(agent::run(config, stop_signal())).map_err(|e| e.to_string())
 }

@@ -9,6 +9,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "webloom broker --database /var/lib/webloom/webloom.db",
             "webloom broker --site '*.example.org delay=5000' --site 'slow.example.com delay=60000 connections=1'",
+            "webloom broker --config /etc/webloom/broker.toml",
             "webloom broker --listen 0.0.0.0:55626 --advertise http://broker.example:55626 --token admin:SECRET --token agent:OTHER",
         ],
     ),
@@ -37,6 +38,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "webloom completions fish > ~/.config/fish/completions/webloom.fish",
         ],
     ),
+    ("man", &["webloom man /usr/local/share/man/man1"]),
     (
         "job create",
         &[

@@ -18,6 +18,7 @@ mod node;
 mod package;
 mod remote;
 mod run;
+mod settings;
 mod site;
 mod status;
 mod table;
@@ -86,6 +87,11 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Write a manual page (roff) for each command into a folder
+    Man {
+        /// The folder; it is made if it is missing
+        folder: PathBuf,
+    },
     /// Print version, commit and date of the commit, target, and the version of SQLite
     Version,
 }
@@ -97,7 +103,7 @@ fn limit() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// The whole command line, with its examples.
 fn command() -> clap::Command {
-    examples::add(Cli::command(), "")
+    settings::add(examples::add(Cli::command(), ""))
 }
 
 /// The innermost command that was given, with its arguments: for `webloom job list` that of `list`.
@@ -118,7 +124,18 @@ const LOUD: &str = "info,actix_server=warn,actix_http::h1=off";
 #[must_use]
 pub fn main() -> ExitCode {
     let mut root = command();
-    let read = root.try_get_matches_from_mut(std::env::args_os());
+    let mut read = root.try_get_matches_from_mut(std::env::args_os());
+    let mut file = None;
+    if let Ok(matches) = &read {
+        match settings::read(command(), &root, matches) {
+            Ok(None) => {}
+            Ok(Some((with_file, of))) => {
+                (root, file) = (with_file, Some(of));
+                read = root.try_get_matches_from_mut(std::env::args_os());
+            }
+            Err(why) => return Failure::Usage(why).tell(None),
+        }
+    }
     let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut root))?, matches)));
     let (cli, matches) = match read {
         Ok(read) => read,
@@ -128,6 +145,9 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(if quiet { QUIET } else { LOUD }))
         .format_timestamp_millis()
         .init();
+    if let Some(file) = file {
+        file.warn_if_open();
+    }
     if let Some(file) = &cli.ca_file
         && let Err(why) = crate::tls::trust(file)
     {
@@ -157,6 +177,10 @@ pub fn main() -> ExitCode {
             clap_complete::generate(shell, &mut root, "webloom", &mut script);
             remote::print(String::from_utf8_lossy(&script).trim_end()).map(|()| ExitCode::SUCCESS)
         }
+        Command::Man { folder } => std::fs::create_dir_all(&folder)
+            .and_then(|()| clap_mangen::generate_to(command(), &folder))
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| Failure::Refused(format!("{}: {error}", folder.display()))),
         Command::Version => remote::print(&format!("webloom {}", version::text())).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|failure| failure.tell(Some(leaf(&root, &matches))))
@@ -173,13 +197,16 @@ const PLAIN: [(&str, &str); 7] = [
     ("invalid socket address syntax", "an IP address and a port are expected, for example 127.0.0.1:55626"),
 ];
 
+fn plain(text: String) -> String {
+    PLAIN.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours))
+}
+
 /// Handles a command line that cannot be parsed, or that asks for help.
 fn misread(error: &clap::Error) -> ExitCode {
     let written = if error.kind() == ErrorKind::ValueValidation {
         let mut stderr = std::io::stderr().lock();
         let text = if stderr.is_terminal() { error.render().ansi().to_string() } else { error.render().to_string() };
-        let text = PLAIN.iter().fold(text, |text, (theirs, ours)| text.replace(theirs, ours));
-        stderr.write_all(text.as_bytes())
+        stderr.write_all(plain(text).as_bytes())
     } else {
         error.print()
     };
@@ -203,8 +230,40 @@ fn say(text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_command_line_is_consistent() {
-        super::command().debug_assert();
+        command().debug_assert();
+    }
+
+    /// The names of the manual pages of a command and of those below it.
+    fn pages(command: &clap::Command, name: &str, found: &mut Vec<String>) {
+        found.push(format!("{name}.1"));
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            pages(below, &format!("{name}-{}", below.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn each_command_has_a_manual_page() {
+        let folder = tempfile::tempdir().expect("a folder");
+        clap_mangen::generate_to(command(), folder.path()).expect("written");
+        let mut expected = Vec::new();
+        pages(&command(), "webloom", &mut expected);
+        let mut found: Vec<String> = folder
+            .path()
+            .read_dir()
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect();
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+        assert!(found.len() > 50 && found.contains(&"webloom-job-data-set.1".to_owned()), "{found:?}");
+        let broker = std::fs::read_to_string(folder.path().join("webloom-broker.1")).expect("a page");
+        for text in ["token\\-file", "WEBLOOM_TOKEN_FILE", "webloom broker \\-\\-database /var/lib/webloom/webloom.db"] {
+            assert!(broker.contains(text), "{text} is not in {broker}");
+        }
     }
 }

@@ -1,17 +1,15 @@
 //! The settings of an agent, under the names of the seeds.
 //!
-//! They come in layers: flags override the environment, which overrides a file, which overrides the defaults. A layer contains only
-//! the values that are set; [`AgentLayer::over`] merges two layers, [`AgentLayer::validate`] checks the result.
+//! An [`AgentLayer`] contains only the values that the command line, the environment or the file set; [`AgentLayer::validate`] checks them
+//! and fills in the defaults.
 
 use super::addresses::Addresses;
-use super::programs::{AtStop, ProgramLayer, ProgramSettings};
+use super::programs::{ProgramLayer, ProgramSettings};
 use crate::domain::download_targets::DownloadTargets;
 use crate::domain::ids::NodeId;
 use crate::domain::node::is_name;
 use crate::domain::targets::Rule;
-use crate::protocol::application::ProgramLimits;
 use crate::protocol::token::own;
-use serde::Deserialize;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -23,9 +21,8 @@ const DEFAULT_BROKER: &str = "http://localhost:55626/";
 /// Maximum characters of a group or a node type, as in the broker's tables.
 const MOST_NAME: usize = 50;
 
-/// One layer of settings. In a file the members are in camel case; an unknown member is an error that names it.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+/// The settings that are set.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct AgentLayer {
     /// Maximum number of concurrent blocks.
     pub max_process_count: Option<u32>,
@@ -61,76 +58,16 @@ pub struct AgentLayer {
     pub download_allow: Option<Vec<String>>,
     /// Targets that downloads may not use.
     pub download_deny: Option<Vec<String>>,
-    /// Whether the broker may start programs here.
-    pub applications: Option<bool>,
-    /// Hosts, besides the broker, that program packages may come from.
-    pub package_hosts: Option<Vec<String>>,
-    /// Users that programs may run as, if the agent is root.
-    pub application_users: Option<Vec<String>>,
-    /// Maximum size of a package in bytes.
-    pub max_package_bytes: Option<u64>,
-    /// Maximum size of all cached packages in bytes.
-    pub cache_bytes: Option<u64>,
-    /// Maximum number of concurrent programs; default: the number of blocks.
-    pub max_programs: Option<u32>,
-    /// Upper limits of the resources of each program.
-    pub program_limits: Option<ProgramLimits>,
-    /// What happens to programs when the agent stops.
-    pub programs_at_stop: Option<AtStop>,
+    /// What the broker may run on this machine.
+    pub programs: ProgramLayer,
 }
 
 impl AgentLayer {
-    fn programs(&mut self) -> ProgramLayer {
-        ProgramLayer {
-            applications: self.applications.take(),
-            package_hosts: self.package_hosts.take(),
-            application_users: self.application_users.take(),
-            max_package_bytes: self.max_package_bytes.take(),
-            cache_bytes: self.cache_bytes.take(),
-            max_programs: self.max_programs.take(),
-            program_limits: self.program_limits.take(),
-            programs_at_stop: self.programs_at_stop.take(),
-        }
-    }
-
-    /// Merges this layer over `below`: values that it does not set come from `below`.
-    #[must_use]
-    pub fn over(mut self, mut below: Self) -> Self {
-        let programs = self.programs().over(below.programs());
-        Self {
-            max_process_count: self.max_process_count.or(below.max_process_count),
-            max_sites: self.max_sites.or(below.max_sites),
-            max_connections: self.max_connections.or(below.max_connections),
-            memory_mb: self.memory_mb.or(below.memory_mb),
-            broker: self.broker.or(below.broker),
-            token: self.token.or(below.token),
-            heartbeat: self.heartbeat.or(below.heartbeat),
-            retry_download: self.retry_download.or(below.retry_download),
-            group: self.group.or(below.group),
-            node_type: self.node_type.or(below.node_type),
-            name: self.name.or(below.name),
-            node_id: self.node_id.or(below.node_id),
-            data_dir: self.data_dir.or(below.data_dir),
-            change_ip_command: self.change_ip_command.or(below.change_ip_command),
-            ip: self.ip.or(below.ip),
-            download_allow: self.download_allow.or(below.download_allow),
-            download_deny: self.download_deny.or(below.download_deny),
-            applications: programs.applications,
-            package_hosts: programs.package_hosts,
-            application_users: programs.application_users,
-            max_package_bytes: programs.max_package_bytes,
-            cache_bytes: programs.cache_bytes,
-            max_programs: programs.max_programs,
-            program_limits: programs.program_limits,
-            programs_at_stop: programs.programs_at_stop,
-        }
-    }
-
     /// Checks all settings and fills in the defaults.
     ///
     /// # Errors
     /// One line for each invalid setting, beginning with its name.
-    pub fn validate(mut self) -> Result<AgentConfig, Vec<String>> {
+    pub fn validate(self) -> Result<AgentConfig, Vec<String>> {
         let mut wrong = Vec::new();
         let defaults = AgentConfig::default();
         let broker = broker(self.broker.as_deref().unwrap_or(DEFAULT_BROKER), &mut wrong);
@@ -138,7 +75,7 @@ impl AgentLayer {
         let max_sites = within("maxSites", self.max_sites, 1..=100_000, defaults.max_sites, &mut wrong);
         let max_connections = within("maxConnections", self.max_connections, 1..=65_536, defaults.max_connections, &mut wrong);
         let memory_mb = within("memoryMb", self.memory_mb, 1..=1_048_576, defaults.memory_mb, &mut wrong);
-        let programs = self.programs().validate(max_process_count, &mut wrong);
+        let programs = self.programs.validate(max_process_count, &mut wrong);
         let heartbeat = within("heartbeat", self.heartbeat, 1..=3_600, defaults.heartbeat.as_secs(), &mut wrong);
         let retry_download = within("retryDownload", self.retry_download, 0..=20, defaults.retry_download, &mut wrong);
         let group = name("group", self.group, defaults.group.clone(), &mut wrong);
@@ -344,8 +281,12 @@ impl fmt::Debug for AgentConfig {
 mod tests {
     use super::*;
 
-    fn layer(json: &str) -> AgentLayer {
-        serde_json::from_str(json).unwrap_or_else(|e| panic!("{json}: {e}"))
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    fn list(texts: &[&str]) -> Option<Vec<String>> {
+        Some(texts.iter().map(|text| (*text).to_owned()).collect())
     }
 
     #[test]
@@ -358,31 +299,26 @@ mod tests {
     }
 
     #[test]
-    fn an_upper_layer_wins_where_it_speaks() {
-        let file = layer(r#"{"maxProcessCount":7,"group":"file","retryDownload":1,"changeIpCommand":["redial","-x"]}"#);
-        let env = layer(r#"{"group":"env","heartbeat":9}"#);
-        let flags = layer(r#"{"heartbeat":2}"#);
-        let config = flags.over(env.over(file)).validate().expect("valid");
-        assert_eq!((config.max_process_count, config.heartbeat.as_secs(), config.retry_download), (7, 2, 1));
-        assert_eq!(config.group, "env");
-        assert_eq!(config.change_ip_command, ["redial", "-x"]);
-    }
-
-    #[test]
-    fn an_unknown_key_and_a_wrong_type_are_named() {
-        for (json, key) in [(r#"{"maxProcesCount":7}"#, "maxProcesCount"), (r#"{"heartbeat":"often"}"#, "often")] {
-            let error = serde_json::from_str::<AgentLayer>(json).err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(error.contains(key), "{json}: {error}");
-        }
-    }
-
-    #[test]
     fn every_bad_setting_is_named_at_once() {
-        let bad = layer(
-            r#"{"maxProcessCount":0,"maxSites":0,"maxConnections":0,"memoryMb":0,"broker":"ftp://x/","token":"a b","heartbeat":0,"retryDownload":99,"group":"","nodeType":"",
-                "nodeId":"7","name":"a\tb","changeIpCommand":[""],"ip":"here",
-                "downloadAllow":["10.0.0.0/8","a b"],"downloadDeny":["10.0.0.0/99"]}"#,
-        );
+        let bad = AgentLayer {
+            max_process_count: Some(0),
+            max_sites: Some(0),
+            max_connections: Some(0),
+            memory_mb: Some(0),
+            broker: some("ftp://x/"),
+            token: some("a b"),
+            heartbeat: Some(0),
+            retry_download: Some(99),
+            group: some(""),
+            node_type: some(""),
+            node_id: some("7"),
+            name: some("a\tb"),
+            change_ip_command: list(&[""]),
+            ip: some("here"),
+            download_allow: list(&["10.0.0.0/8", "a b"]),
+            download_deny: list(&["10.0.0.0/99"]),
+            ..AgentLayer::default()
+        };
         let wrong = bad.validate().expect_err("all of it is wrong");
         for key in [
             "maxProcessCount",
@@ -409,8 +345,9 @@ mod tests {
 
     #[test]
     fn a_brokers_address_ends_in_a_slash_and_the_token_stays_out_of_logs() {
-        let config = layer(r#"{"broker":"https://h/loom?x=1","token":"secret7"}"#).validate().expect("valid");
-        let of_a_worker = layer(r#"{"token":"worker:secret7"}"#).validate().expect_err("the wrong role");
+        let layer = |broker, token: &str| AgentLayer { broker, token: some(token), ..AgentLayer::default() };
+        let config = layer(some("https://h/loom?x=1"), "secret7").validate().expect("valid");
+        let of_a_worker = layer(None, "worker:secret7").validate().expect_err("the wrong role");
         assert_eq!(of_a_worker, ["token: it has the role worker; an agent needs a token of role agent"]);
         assert_eq!(config.broker.to_string(), "https://h/loom/");
         assert!(!format!("{config:?}").contains("secret7"));

@@ -4,15 +4,13 @@
 //! disabled unless the owner of the machine enables them, and packages come only from the broker unless other hosts are listed.
 
 use crate::protocol::application::ProgramLimits;
-use serde::Deserialize;
 use url::Url;
 
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;
 
 /// What happens to programs when their agent stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AtStop {
     /// They are ended too.
     #[default]
@@ -32,7 +30,7 @@ impl std::str::FromStr for AtStop {
     }
 }
 
-/// The program settings of one layer.
+/// The program settings that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramLayer {
     /// Whether the broker may start programs.
@@ -155,29 +153,6 @@ impl HostPattern {
 }
 
 impl ProgramLayer {
-    /// Merges this layer over `below`: values that it does not set come from `below`.
-    #[must_use]
-    pub fn over(self, below: Self) -> Self {
-        let limits = match (self.program_limits, below.program_limits) {
-            (Some(upper), Some(lower)) => Some(ProgramLimits {
-                memory: upper.memory.or(lower.memory),
-                cpu_seconds: upper.cpu_seconds.or(lower.cpu_seconds),
-                open_files: upper.open_files.or(lower.open_files),
-            }),
-            (upper, lower) => upper.or(lower),
-        };
-        Self {
-            applications: self.applications.or(below.applications),
-            package_hosts: self.package_hosts.or(below.package_hosts),
-            application_users: self.application_users.or(below.application_users),
-            max_package_bytes: self.max_package_bytes.or(below.max_package_bytes),
-            cache_bytes: self.cache_bytes.or(below.cache_bytes),
-            max_programs: self.max_programs.or(below.max_programs),
-            program_limits: limits,
-            programs_at_stop: self.programs_at_stop.or(below.programs_at_stop),
-        }
-    }
-
     /// Checks the settings; adds one line to `wrong` for each error.
     #[must_use]
     pub fn validate(self, max_process_count: u32, wrong: &mut Vec<String>) -> ProgramSettings {

@@ -36,7 +36,8 @@ fn unknown(error: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 /// The form for comparing names: `IsEnabled`, `is_enabled` and `isEnabled` are equal.
-fn letters(name: &str) -> String {
+#[must_use]
+pub fn letters(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
