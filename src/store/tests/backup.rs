@@ -206,7 +206,7 @@ fn a_damaged_backup_is_refused_and_nothing_is_restored() {
             (Box::new(|to| cut(&to.join("webloom.db"), 8192)), "webloom.db is damaged"),
             (Box::new(|to| std::fs::remove_file(to.join(&package)).expect("removed")), " is missing."),
             (Box::new(|to| cut(&to.join("manifest.json"), 20)), "manifest.json is damaged"),
-            (Box::new(|to| change(&to.join("manifest.json"), 15)), "it has the format 0"),
+            (Box::new(|to| change(&to.join("manifest.json"), 14)), "it has the format 0"),
             (Box::new(|to| std::fs::remove_file(to.join("manifest.json")).expect("removed")), "manifest.json is missing."),
             (Box::new(|to| std::fs::remove_dir_all(to).expect("removed")), "no such folder."),
         ];
