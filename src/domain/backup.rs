@@ -178,7 +178,9 @@ impl Manifest {
         let damaged = |e: serde_json::Error| format!("{MANIFEST} is damaged: {e}");
         let Layout { format } = serde_json::from_str(text).map_err(damaged)?;
         if format != FORMAT {
-            return Err(format!("it has the format {format}, and this version of webloom reads the format {FORMAT}: use the version that made it"));
+            return Err(format!(
+                "it has the format {format}, and this version of webloom reads the format {FORMAT}: use the version that made it"
+            ));
         }
         let manifest: Self = serde_json::from_str(text).map_err(damaged)?;
         if manifest.check != manifest.list() {

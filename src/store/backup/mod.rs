@@ -13,11 +13,11 @@ mod target;
 
 pub use restore::{check, restore};
 
+use super::beside;
 use super::candidate::Tables;
 use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::segments::number_of;
-use super::beside;
 use crate::domain::backup::{DATABASE, Entry, FileName, Manifest, PACKAGES, RESULTS};
 use crate::domain::time::Timestamp;
 use crate::fault;

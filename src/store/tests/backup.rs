@@ -124,7 +124,10 @@ fn a_copy_that_needs_a_file_that_came_and_went_is_repeated() {
             (Moment::Copied, _) => {}
         });
         let manifest = manifest.await.expect("a backup");
-        assert_eq!((names(&manifest), manifest.warnings, attempts), (vec!["webloom.db".into(), "webloom.db-results/2.seg".into()], vec![], 2));
+        assert_eq!(
+            (names(&manifest), manifest.warnings, attempts),
+            (vec!["webloom.db".into(), "webloom.db-results/2.seg".into()], vec![], 2)
+        );
         restore(&to, &database).expect("restored");
         assert_eq!(results(&database, owned.0.no, 0..3).await, [(1, "stays".to_owned())]);
     });
