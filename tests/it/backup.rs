@@ -91,6 +91,18 @@ async fn start_returned(api: &Api, run: &str) {
     assert_eq!(api.post(&format!("/api/v1/runs/{run}/start-returned"), &json!({})).await.0, 204);
 }
 
+/// The id of the run of a job that has only one, when it is there.
+async fn only_run(api: &Api, job: &Value) -> String {
+    let path = format!("/api/v1/runs?jobId={}", job.as_str().expect("an id"));
+    until("a run of the job", || async {
+        let (_, page) = api.get(&path).await;
+        let runs = page["items"].as_array().cloned().unwrap_or_default();
+        assert!(runs.len() <= 1, "{page}");
+        Some(runs.first()?["identity"].as_str()?.to_owned())
+    })
+    .await
+}
+
 /// Pushes, reports and triggers until it is told to stop.
 fn work(api: &Api, run: &str, job: &str, stop: &Rc<Cell<bool>>, accepted: &Rc<Cell<u64>>) -> Vec<actix_rt::task::JoinHandle<()>> {
     let (pusher, reporter, trigger) = (api.clone(), api.clone(), api.clone());
@@ -149,6 +161,11 @@ fn a_backup_that_was_made_under_load_is_restored_elsewhere() {
             "schedule": { "triggers": [{ "every": 100 }] }, "policies": { "overlap": "allow" } });
         let (status, created) = api.post("/api/v1/jobs", &scheduled).await;
         assert_eq!(status, 201, "{created}");
+        // It comes while the original works, and after the backup unless this machine is very slow.
+        let at = chrono::Utc::now() + chrono::Duration::seconds(4);
+        let once = json!({ "name": "once", "properties": { "FullClassName": "it.Often" }, "schedule": { "triggers": [{ "at": at.to_rfc3339() }] } });
+        let (status, once) = api.post("/api/v1/jobs", &once).await;
+        assert_eq!(status, 201, "{once}");
         let job = api.job("short", "it.Short", &json!({})).await;
         let (stop, accepted) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
         let load = work(&api, &many, &job, &stop, &accepted);
@@ -158,6 +175,7 @@ fn a_backup_that_was_made_under_load_is_restored_elsewhere() {
         let (from, target) = (database.clone(), to.clone());
         let said = actix_rt::task::spawn_blocking(move || back_up(&from, &target, "")).await.expect("it ran").ok();
         assert!(said.starts_with("backed up ") && said.contains(" 1 packages, "), "{said}");
+        let first = only_run(&api, &once["id"]).await;
         until("the broker to work on", || async { (accepted.get() > before + 200).then_some(()) }).await;
         stop.set(true);
         for task in load {
@@ -190,6 +208,12 @@ fn a_backup_that_was_made_under_load_is_restored_elsewhere() {
         assert_eq!(brokers.as_array().map(Vec::len), Some(1), "only the new one: {brokers}");
         assert_eq!(package(&api, &kept).await, bytes);
         until("the run to be loaded", || async { api.state(&many).await["consuming"].as_u64() }).await;
+        // What was due after the backup is decided again.
+        let manifest: Value = serde_json::from_slice(&std::fs::read(to.join("manifest.json")).expect("read")).expect("JSON");
+        let made = manifest["createdAt"].as_str().and_then(|text| text.parse::<chrono::DateTime<chrono::Utc>>().ok()).expect("a time");
+        let is_again = only_run(&api, &once["id"]).await != first;
+        // It is decided a second ahead at the earliest.
+        assert!(is_again || made + chrono::Duration::seconds(2) > at, "made {made}, due {at}");
         let total = api.state(&many).await["total"].as_u64().expect("a count");
         assert!((before..accepted.get()).contains(&total), "{before} were answered before the backup, and {total} are in it");
         // What nodes still have: known blocks are taken, unknown ones are refused.
@@ -208,6 +232,8 @@ fn a_backup_that_was_made_under_load_is_restored_elsewhere() {
             start_returned(&api, run).await;
             assert_eq!(finish(&api, run, worker, &id()).await.len() as u64, count);
         }
+        drop(next);
+        verify_history(&restored);
     });
 }
 

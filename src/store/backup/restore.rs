@@ -162,7 +162,11 @@ impl Place {
         fault::point("restore.step");
         rename_new(&marker, &self.path).map_err(|e| disk::not_written(&self.path, &e))?;
         fault::point("restore.step");
-        disk::sync_folder(self.folder()).map_err(failed)
+        for folder in self.folder().ancestors().take(2) {
+            // The folder itself may be new.
+            disk::sync_folder(folder).map_err(failed)?;
+        }
+        Ok(())
     }
 }
 
