@@ -98,7 +98,7 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
 pub(super) fn check_room(folder: &Path, needed: u64) -> Result<(), String> {
     // Without an answer, the disk reports it when it is full.
     let Ok(found) = nix::sys::statvfs::statvfs(folder) else { return Ok(()) };
-    let free = (found.blocks_available() as u64).saturating_mul(found.fragment_size());
+    let free = found.blocks_available().saturating_mul(found.fragment_size());
     if free >= needed {
         return Ok(());
     }
