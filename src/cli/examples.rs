@@ -30,6 +30,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("demo", &["webloom demo --exit"]),
+    ("backup", &["webloom backup --database /var/lib/webloom/webloom.db --to /backup/webloom-monday"]),
+    (
+        "restore",
+        &[
+            "webloom restore --from /backup/webloom-monday --check",
+            "webloom restore --from /backup/webloom-monday --database /var/lib/webloom/webloom.db",
+        ],
+    ),
     ("verify-history", &["webloom verify-history --database webloom.db --job nightly"]),
     (
         "completions",

@@ -2,6 +2,7 @@
 
 mod agent;
 mod alert;
+mod backup;
 mod broker;
 mod brokers;
 mod client;
@@ -80,6 +81,10 @@ enum Command {
     Alert(alert::Args),
     /// Show on one screen the leader, nodes, workers, runs, failures, and what needs attention
     Status(status::Args),
+    /// Copy a store to a folder while its broker works
+    Backup(backup::BackupArgs),
+    /// Verify a backup, and restore it to a new store file
+    Restore(backup::RestoreArgs),
     /// Verify from a store file that the ledger has every scheduled time, and nothing else
     VerifyHistory(verify_history::Args),
     /// Print a script for your shell that completes commands and flags
@@ -171,6 +176,8 @@ pub fn main() -> ExitCode {
         Command::Worker(args) => worker::run(args),
         Command::Alert(args) => alert::run(args),
         Command::Status(args) => status::run(args),
+        Command::Backup(args) => backup::back_up(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::VerifyHistory(args) => verify_history::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -9,6 +9,8 @@ pub mod alert;
 pub mod application;
 #[cfg(feature = "broker")]
 pub mod attempts;
+#[cfg(feature = "broker")]
+pub mod backup;
 pub mod block;
 #[cfg(feature = "broker")]
 pub mod callback;

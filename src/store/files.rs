@@ -3,7 +3,7 @@
 
 use super::dialect::current as dialect;
 use super::error::StoreError;
-use super::{StoreConfig, beside};
+use super::{RESTORING, StoreConfig, beside};
 use crate::private;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -33,6 +33,11 @@ pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> 
     // The log and the lock are files beside the database.
     if !may(folder, true) {
         return Err(refused(verb, format!("no permission to write in {} ({}).", folder.display(), running_as())));
+    }
+    let marker = beside(&path, RESTORING);
+    if !is_there && marker.exists() {
+        let why = "a restore was interrupted, or is in progress. Repeat it: webloom restore. Or delete";
+        return Err(refused(verb, format!("{why} {} and what was restored beside it.", marker.display())));
     }
     if config.accept_lost_data { Ok(()) } else { check_nothing_is_lost(&path) }
 }
@@ -173,6 +178,18 @@ mod tests {
             config.accept_lost_data = true;
             assert_eq!(text(check_for_writing(&config)), "");
         }
+    }
+
+    #[test]
+    fn no_broker_starts_beside_an_unfinished_restore() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = StoreConfig::new(folder.path().join("w.db"));
+        config.accept_lost_data = true;
+        std::fs::write(folder.path().join("w.db.restoring"), "").expect("a file");
+        let found = text(check_for_writing(&config));
+        assert!(found.contains("a restore was interrupted") && found.contains("w.db.restoring"), "{found}");
+        std::fs::write(&config.database, "").expect("a file");
+        assert_eq!(text(check_for_writing(&config)), "");
     }
 
     #[test]

@@ -135,6 +135,13 @@ pub(super) fn delete_member(conn: &mut Conn, me: &Member) -> Result<(), StoreErr
     Ok(())
 }
 
+/// Marks the lease as released and forgets all brokers: those of a restored copy are not here.
+pub(super) fn forget_brokers(conn: &mut Conn) -> Result<(), StoreError> {
+    diesel::update(leader::table).set(leader::is_released.eq(true)).execute(conn)?;
+    diesel::delete(broker::table).execute(conn)?;
+    Ok(())
+}
+
 /// Renews the lease of the leader.
 #[derive(Debug, Clone)]
 pub struct RenewLease {

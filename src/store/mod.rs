@@ -6,6 +6,7 @@
 //!
 //! Nothing here makes decisions; see `domain` for that.
 
+pub mod backup;
 mod candidate;
 mod columns;
 mod dialect;
@@ -109,6 +110,9 @@ use tokio::sync::{oneshot, watch};
 
 /// The lease duration of a store that is opened outside a broker.
 const ALONE_MS: u64 = 5_000;
+
+/// Appended to the name of a database that is being restored.
+const RESTORING: &str = ".restoring";
 
 /// Location and limits of the store.
 #[derive(Debug, Clone)]

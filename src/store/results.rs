@@ -343,6 +343,27 @@ pub(super) fn unacknowledged(conn: &mut Conn, (first, last): (i64, i64)) -> Resu
     Ok(rows.into_iter().filter_map(|(segment, packs)| Some((segment?, packs))).collect())
 }
 
+/// What the open runs need of each segment: the number of results that wait for a worker, and the position where the last one ends.
+pub(super) fn needed_segments(conn: &mut Conn) -> Result<Vec<(i32, u64, u64)>, StoreError> {
+    let mut needed = std::collections::BTreeMap::<i32, (u64, u64)>::new();
+    for no in open_run_numbers(conn)? {
+        let (first, last) = block_keys(no);
+        let rows: Vec<(Option<i32>, i64, Option<i64>)> = block::table
+            .filter(block::key.between(first, last))
+            .filter(block::acked.eq(false))
+            .filter(block::segment.is_not_null())
+            .group_by(block::segment)
+            .select((block::segment, count_star(), max(block::seg_offset + block::seg_length)))
+            .load(conn)?;
+        for (segment, packs, end) in rows {
+            let Some(segment) = segment else { continue };
+            let found = needed.entry(segment).or_default();
+            *found = (found.0 + packs as u64, found.1.max(end.unwrap_or(0).max(0) as u64));
+        }
+    }
+    Ok(needed.into_iter().map(|(segment, (packs, end))| (segment, packs, end)).collect())
+}
+
 const LAST_SEGMENT: &str = "last_segment";
 
 /// Stores the highest used segment number.

@@ -220,7 +220,7 @@ fn path_of(folder: &Path, number: i32) -> PathBuf {
     folder.join(format!("{number}.seg"))
 }
 
-fn number_of(path: &Path) -> Option<i32> {
+pub(super) fn number_of(path: &Path) -> Option<i32> {
     path.file_name()?.to_str()?.strip_suffix(".seg")?.parse().ok()
 }
 

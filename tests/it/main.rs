@@ -9,6 +9,7 @@ mod ahead;
 mod alerts;
 mod applications;
 mod audit;
+mod backup;
 mod bad_input;
 mod bounds;
 mod callbacks;

@@ -214,6 +214,34 @@ pub(in crate::store) fn tables(conn: &mut Conn) -> Result<Tables, StoreError> {
     })
 }
 
+/// The last migration of the tables; an empty text without migrations.
+pub(in crate::store) fn last_migration(conn: &mut Conn) -> Result<String, StoreError> {
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| StoreError::Failed(format!("reading the migrations: {e}"));
+    Ok(conn.applied_migrations().map_err(failed)?.iter().max().map(ToString::to_string).unwrap_or_default())
+}
+
+/// Copies the committed content into an empty file, without free pages. It reads in one transaction: writers go on, and the log grows
+/// meanwhile. The copy is not synced.
+pub(in crate::store) fn copy_into(conn: &mut Conn, file: &Path) -> Result<(), StoreError> {
+    let name = file.to_str().ok_or_else(|| not_opened(file, &"its name is not UTF-8"))?;
+    // The flag also holds for the new file. What this connection reads cannot change, because it is opened read-only.
+    conn.batch_execute("PRAGMA query_only = OFF; PRAGMA cache_size = -16000;")?;
+    diesel::sql_query("VACUUM INTO ?").bind::<diesel::sql_types::Text, _>(name).execute(conn)?;
+    Ok(())
+}
+
+/// Bytes of a copy.
+pub(in crate::store) fn used_bytes(conn: &mut Conn) -> Result<u64, StoreError> {
+    let used = "SELECT (page_count - freelist_count) * page_size AS number \
+        FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()";
+    Ok(number(conn, used)?.max(0) as u64)
+}
+
+/// Opens the copy of a database for changes. It has no log.
+pub(in crate::store) fn copy(path: &Path) -> Result<Conn, StoreError> {
+    open(path, "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;")
+}
+
 /// The process that holds the write lock, if the operating system reports it.
 #[cfg(target_os = "linux")]
 pub(in crate::store) fn who_writes(path: &Path) -> Option<u32> {

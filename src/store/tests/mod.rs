@@ -1,5 +1,6 @@
 //! Helpers for all tests of the store.
 
+mod backup;
 mod failures;
 mod hot;
 mod leader;
