@@ -8,6 +8,7 @@ use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::Text;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -82,4 +83,9 @@ pub(super) fn prints_in(bytes: &[u8]) -> impl Iterator<Item = Fingerprint> + '_ 
 
 pub(super) fn shared_prints(bytes: &[u8]) -> Arc<[Fingerprint]> {
     prints_in(bytes).collect()
+}
+
+/// The settings column of a run: an empty object for default settings, which most runs have.
+pub(super) fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
+    if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
 }

@@ -1,6 +1,6 @@
 //! Runs.
 
-use super::columns::{Hex, block_keys, damaged, from_json, id, json};
+use super::columns::{Hex, block_keys, damaged, from_json, id, settings};
 use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
 use super::fires::{self, NewFire, Outcome};
@@ -18,8 +18,6 @@ use crate::domain::time::Timestamp;
 use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
-use serde::Serialize;
-use std::borrow::Cow;
 
 /// Compares the key of a trigger; its column is not in the [`run`] table of diesel.
 const KEY_IS: &str = "idempotency_key = ";
@@ -420,11 +418,6 @@ pub(super) fn insert_run(
     row.execute(tx.conn)?;
     let no = dialect::last_inserted(tx.conn)?;
     Ok(new.clone().into_run(no, planned_at))
-}
-
-/// The settings column of a run: an empty object for default settings, which most runs have.
-pub(super) fn settings<T: Serialize + Default + PartialEq>(value: &T) -> Result<Cow<'static, str>, StoreError> {
-    if *value == T::default() { Ok(Cow::Borrowed("{}")) } else { json(value).map(Cow::Owned) }
 }
 
 #[derive(Queryable, Selectable)]

@@ -1,8 +1,8 @@
 //! Orders of an operator for a run in progress.
 
+use super::columns::settings;
 use super::error::StoreError;
 use super::op::{Tx, WriteOp};
-use super::runs::settings;
 use super::schema::run;
 use crate::domain::run::RunRules;
 use diesel::prelude::*;
