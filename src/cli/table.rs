@@ -15,7 +15,7 @@ const WIDTH: usize = 100;
 /// Digits of a shortened id, if they are unique in the table.
 const SHORT: usize = 8;
 /// Minimum width of a cut column.
-const NARROWEST: usize = 8;
+const NARROWEST: usize = 6;
 
 /// A column of a table.
 #[derive(Debug, Clone)]

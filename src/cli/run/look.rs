@@ -16,7 +16,7 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     Column::id("ID", "identity"),
     Column::text("JOB", "jobName"),
     Column::of("STATE", state),
@@ -25,6 +25,7 @@ const COLUMNS: [Column; 14] = [
     Column::text("OK", "success"),
     Column::text("ERRORS", "error"),
     Column::text("REASON", "reason"),
+    Column::text("WAITS FOR", "waitsFor").wide(),
     Column::text("TOTAL", "total").wide(),
     Column::text("ATTEMPT", "attempt").wide(),
     Column::time("PAUSED", "pausedAt").wide(),
@@ -70,11 +71,10 @@ const STATUSES: [Column; 7] = [
     Column::time("LAST REPORT", "updateTime"),
 ];
 
-/// The state of a run, what it waits for, and whether it is paused.
+/// The state of a run, and whether it is paused.
 fn state(run: &Value) -> String {
     let paused = if run.get("pausedAt").is_some() { ", paused" } else { "" };
-    let waits = run["waitsFor"].as_str().map(|what| format!(" ({what})")).unwrap_or_default();
-    format!("{}{waits}{paused}", cell(run, "state"))
+    format!("{}{paused}", cell(run, "state"))
 }
 
 /// Flags of `run list`.
@@ -145,6 +145,7 @@ pub fn describe(run: &Value) -> String {
         ("kind", some(run, "kind")),
         ("does", some(run, "className")),
         ("state", some(run, "state")),
+        ("waits for", some(run, "waitsFor")),
         ("paused", some_time(run, "pausedAt")),
         ("reason", some(run, "reason")),
         ("attempt", some(run, "attempt")),
