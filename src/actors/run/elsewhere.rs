@@ -21,7 +21,7 @@ impl RunActor {
 
     /// A waiting block failed at this node.
     pub(super) fn prefer_another(&mut self, seq: Seq, node: NodeId) {
-        log::info!("requests that failed at a node wait for another one block_id={} node_id={node}", self.block_id(seq));
+        log::debug!("requests that failed at a node wait for another one block_id={} node_id={node}", self.block_id(seq));
         self.frontier.prefer_another(seq, node, Timestamp::steady());
         self.ask_elsewhere();
     }

@@ -210,7 +210,7 @@ impl RunActor {
         let redirects = self.turns.moved_robots.get(&probe.key).map_or(0, |moved| moved.redirects);
         let redirected = redirected(&probe.url, result.as_ref(), redirects);
         if let Redirected::To(url) = redirected {
-            log::info!("robots.txt is elsewhere run_id={} origin={} at={}", self.identity(), probe.key.0, Origin::text_of(url.as_str()));
+            log::debug!("robots.txt is elsewhere run_id={} origin={} at={}", self.identity(), probe.key.0, Origin::text_of(url.as_str()));
             self.turns.moved_robots.insert(probe.key.clone(), Moved { url, redirects: redirects + 1 });
             reply.send(Ok(Reported { success: 1, error: 0 }));
             return self.release(&probe, |_, _| 0, ctx);
@@ -235,7 +235,7 @@ impl RunActor {
         let judgement = judge(fetched, &probe.key.1, now, failures);
         let status = result.as_ref().map_or(0, |result| result.entry.status);
         let (origin, until) = (Arc::clone(&probe.key.0), judgement.until);
-        log::info!("robots.txt fetched run_id={} origin={origin} status={status} until={until}", self.identity());
+        log::debug!("robots.txt fetched run_id={} origin={origin} status={status} until={until}", self.identity());
         let mut known = KnownRobots { robots: Arc::new(judgement.robots), until, failures: judgement.failures, refusal: None };
         if let Some(error) = result.as_ref().and_then(|result| result.entry.error.as_ref()) {
             self.note_failed_probe(&mut known, error, &probe);
