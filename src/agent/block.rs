@@ -4,7 +4,7 @@
 //! parts, results are reported as they are ready; otherwise they form one pack, in the order of the requests. A failed request does not
 //! affect the others.
 
-use super::asked::request_id;
+use super::asked::{earlier_tries, request_id};
 use super::download::{Downloader, Outcome, Rules};
 use super::failure::fetch_error;
 use super::paced::paced;
@@ -129,7 +129,8 @@ async fn unpaced(
             posting = reports.next_part().map(post);
         }
         tokio::select! {
-            Some((place, outcome)) = at_work.next() => {
+            Some((place, mut outcome)) = at_work.next() => {
+                outcome.tries = outcome.tries.saturating_add(earlier_tries(requests[place].get()));
                 if reports.are_parts && outcome.is_for_another {
                     let request_id = request_id(requests[place].get());
                     back.extend(request_id.map(|request_id| GivenBack { request_id, tries: outcome.tries, error: outcome.answer.error }));

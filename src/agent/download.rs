@@ -216,9 +216,8 @@ fn asks_in_vain() -> FetchError {
 
 /// Whether another node should try a request. One that must not be repeated may go there if it was certainly not sent.
 fn is_for_another(rules: &Rules, asked: &Asked, answer: &Answer) -> bool {
-    use FetchErrorKind::{Dns, Refused};
-    let kind = answer.error.as_ref().map(|error| error.kind).filter(|kind| answer.status == 0 && kind.is_of_node());
-    rules.elsewhere && kind.is_some_and(|kind| asked.is_idempotent() || answer.unsent || matches!(kind, Dns | Refused))
+    let is_of_node = answer.status == 0 && answer.error.as_ref().is_some_and(|error| error.kind.is_of_node());
+    rules.elsewhere && is_of_node && (asked.is_idempotent() || answer.unsent)
 }
 
 /// An error that another request to the site would probably get too.

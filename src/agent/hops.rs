@@ -82,7 +82,7 @@ impl Trip<'_> {
         for redirects in 0..=self.settings.max_redirects {
             let (client, request) = match self.request(&hop, asked, &first, &site, home) {
                 Ok(made) => made,
-                Err(error) => return Answer { error: Some(error), ..before.unwrap_or_default() },
+                Err(error) => return Answer { unsent: before.is_none(), error: Some(error), ..before.unwrap_or_default() },
             };
             if let Some((gate, place)) = self.gate {
                 let wait = Instant::now();

@@ -57,7 +57,11 @@ pub fn read(fresh: Command, root: &Command, matches: &ArgMatches) -> Result<Opti
     };
     let Some(path) = matches.get_one::<PathBuf>(CONFIG) else { return Ok(None) };
     let text = std::fs::read_to_string(path).map_err(|error| why_unreadable(path, &error))?;
-    let table: Table = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let table: Table = toml::from_str(&text).map_err(|error| {
+        // Without the line itself: it may have a secret.
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        format!("{}: line {line}: {}", path.display(), error.message())
+    })?;
     let of_file = |why: String| format!("{}: {why}", path.display());
     let command = root.find_subcommand(name).expect("it was parsed");
     let mut file = File { path: path.clone(), has_secret: false };

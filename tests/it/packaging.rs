@@ -108,7 +108,7 @@ fn the_debian_package_is_installed_started_upgraded_and_purged() {
             assert!(root.path(path).metadata().is_ok_and(|file| file.len() > 0), "{path}");
         }
         assert_eq!(
-            (root.mode("usr/bin/webloom"), root.mode("etc/webloom/tokens"), root.mode("etc/webloom/agent.toml")),
+            (root.mode("usr/bin/webloom"), root.mode("etc/webloom/tokens"), root.mode("etc/webloom/agent.env")),
             (0o755, 0o600, 0o600)
         );
         assert!(!root.path("etc/systemd/system").exists(), "the installation enables nothing");
@@ -132,12 +132,9 @@ fn the_debian_package_is_installed_started_upgraded_and_purged() {
         assert_eq!(api.get("/healthz").await.0, 200);
         assert_eq!(api.get("/api/v1/nodes").await.0, 401, "a fresh installation is not open");
         api.token = Some(token("admin"));
-        let agent_token = format!("token = \"agent:{}\"", token("agent"));
-        let mut agent = root.service(
-            "agent",
-            &[("http://127.0.0.1:55626/", url), ("/var/lib/webloom-agent", &data), ("# token = \"agent:…\"", &agent_token)],
-        );
-        let agent = Process(agent.spawn().expect("it starts"));
+        let mut agent = root.service("agent", &[("http://127.0.0.1:55626/", url), ("/var/lib/webloom-agent", &data)]);
+        // As systemd reads it from agent.env.
+        let agent = Process(agent.env("WEBLOOM_TOKEN", token("agent")).spawn().expect("it starts"));
         until("the agent", || async {
             let (_, nodes) = api.get("/api/v1/nodes").await;
             (nodes["items"][0]["isOnline"] == true).then_some(())

@@ -7,6 +7,9 @@ use crate::domain::node::Room;
 use crate::domain::time::Timestamp;
 use crate::protocol::pack::Index;
 
+/// Number of blocks, and of sites, for which another node is asked for in a second.
+const MOST_ASKED: usize = 100;
+
 impl RunActor {
     /// Whether a block's node should give back what it finds no way to: there are other nodes, and the block does not come from one.
     pub(super) fn may_move(&self, seq: Seq) -> bool {
@@ -23,7 +26,6 @@ impl RunActor {
     pub(super) fn prefer_another(&mut self, seq: Seq, node: NodeId) {
         log::debug!("requests that failed at a node wait for another one block_id={} node_id={node}", self.block_id(seq));
         self.frontier.prefer_another(seq, node, Timestamp::steady());
-        self.ask_elsewhere();
     }
 
     /// Asks for nodes for the blocks that prefer another one.
@@ -32,7 +34,7 @@ impl RunActor {
         let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.ending && !self.is_paused()) else { return };
         let identity = self.identity();
         for (room, nodes) in [(Room::Block, blocks), (Room::Site, sites)] {
-            for not in nodes {
+            for not in nodes.into_iter().take(MOST_ASKED) {
                 dispatcher.grant_elsewhere(GrantElsewhere { identity, not, room });
             }
         }

@@ -30,7 +30,7 @@ pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     if retry_after.is_some() {
         // 0 means that the site asked for a pause without a duration.
         all.push(Outcome { retry_after_ms: retry_after.filter(|ms| *ms > 0), ..plain(Ended::Answered(429)) });
-    } else if all.is_empty() && index.back.iter().any(|back| back.tries > 0) {
+    } else if all.is_empty() && index.back.iter().any(|back| back.tries > 0 && back.error.is_none()) {
         all.push(plain(Ended::Answered(429)));
     }
     all

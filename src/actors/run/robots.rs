@@ -11,7 +11,7 @@ use crate::domain::ids::{NodeId, Seq};
 use crate::domain::origin::Origin;
 use crate::domain::redirect::{is_redirect, target};
 use crate::domain::robots::{Fetched, MOST_REDIRECTS, Robots, cache_ms, judge, product_token, robots_url};
-use crate::domain::sites::{Granted, Pace};
+use crate::domain::sites::{Granted, Pace, site_key};
 use crate::domain::time::Timestamp;
 use crate::protocol::node::{Block, FetchError, FetchErrorKind, Reported};
 use crate::protocol::pack::{self, Index, Opened};
@@ -30,7 +30,10 @@ const DEFAULT_AGENT: &str = "webloom";
 /// A fetch that its node does not list after this many milliseconds did not arrive.
 const RESEND_MS: i64 = 2_000;
 /// A redirect leads to a site that this run uses: it is tried again after this many milliseconds.
-const TARGET_AGAIN_MS: i64 = 500;
+pub(super) const TARGET_AGAIN_MS: i64 = 500;
+/// A redirect leads to a site that may not be asked yet: it is tried again after this many milliseconds at most, since an operator may
+/// release the site.
+const MOST_TARGET_WAIT_MS: i64 = 30_000;
 /// A fetch without any message for this many milliseconds is given up.
 const PATIENCE_MS: i64 = 180_000;
 
@@ -163,19 +166,33 @@ impl RunActor {
     /// # Errors
     /// The site is not free until this time.
     fn turn_at_target(&mut self, url: &Url, site: SiteNo, granted: Granted) -> Result<(Option<SiteNo>, Granted), Timestamp> {
-        let target = self.sites_of(&[Origin::text_of(url.as_str()).into()])[0].filter(|target| *target != site);
-        let Some(target) = target.filter(|target| !self.frontier.is_free(*target)) else { return Ok((None, granted)) };
         let now = Timestamp::steady();
+        let (origin, key) = (url.origin().ascii_serialization(), site_key(url, self.run.queue.sites.by, None));
+        let target = self.sites_of(&[origin.as_str().into()])[0].filter(|target| *target != site);
+        let Some(target) = target.filter(|target| !self.frontier.is_free(*target)) else {
+            let board = self.context.sites.board();
+            let is_held = [&origin, &key].into_iter().any(|name| board.held_by_hand(name, now).is_some());
+            return if is_held { Err(now.plus_ms(MOST_TARGET_WAIT_MS)) } else { Ok((None, granted)) };
+        };
         if self.frontier.is_out(target) || self.is_probed(target) {
+            self.turns.awaited.insert(target);
             return Err(now.plus_ms(TARGET_AGAIN_MS));
         }
         let (name, pace) = (self.frontier.site_name(target), self.pace(target));
         let until = now.plus_ms(self.frontier.settings().lease as i64);
-        let granted =
-            self.context.sites.board().take(&name, pace, self.identity(), until, now).map_err(|later| later.max(now.plus_ms(1)))?;
-        // The site's own blocks wait for the end of the fetch.
-        self.frontier.site_waits(target, now.plus_ms(PATIENCE_MS));
-        Ok((Some(target), granted))
+        let taken = self.context.sites.board().take(&name, pace, self.identity(), until, now);
+        match taken {
+            Ok(granted) => {
+                // The site's own blocks wait for the end of the fetch.
+                self.frontier.site_waits(target, now.plus_ms(PATIENCE_MS));
+                Ok((Some(target), granted))
+            }
+            Err(later) => {
+                // Its own blocks come after the fetch, or it would never have a turn.
+                self.frontier.site_waits(target, later.plus_ms(TARGET_AGAIN_MS));
+                Err(later.clamp(now.plus_ms(1), now.plus_ms(MOST_TARGET_WAIT_MS)))
+            }
+        }
     }
 
     /// The turns of a robots.txt fetch are over.

@@ -5,6 +5,7 @@ use super::cache::{Finished, Payload};
 use super::held::Addressed;
 use super::outcomes::outcomes;
 use super::parts::{failed, final_entry};
+use super::robots::TARGET_AGAIN_MS;
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::{Holds, NodeHandle, SendBlock, with_requests};
 use crate::actors::reply::Reply;
@@ -46,6 +47,8 @@ pub(super) struct Turns {
     pub(super) probes_made: Seq,
     /// robots.txt files that are at another host.
     pub(super) moved_robots: HashMap<RobotsKey, super::robots::Moved>,
+    /// Sites where the fetch of a robots.txt waits for the end of the run's own turn.
+    pub(super) awaited: HashSet<SiteNo>,
     /// Sites whose robots.txt is being read from the store.
     pub(super) looked_up: HashSet<SiteNo>,
     /// Number of sites that were announced to the dispatcher.
@@ -444,7 +447,8 @@ impl RunActor {
         }
         let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
         let next = self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
-        self.frontier.site_waits(site, next);
+        let is_awaited = self.turns.awaited.remove(&site);
+        self.frontier.site_waits(site, if is_awaited { next.plus_ms(2 * TARGET_AGAIN_MS) } else { next });
         self.announce(ctx);
     }
 

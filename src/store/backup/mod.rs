@@ -112,6 +112,10 @@ fn copy(name: &FileName, bytes: Option<u64>, files: &Sources, target: &Target) -
     let to = target.make_path(name)?;
     let mut copy = disk::create(&to).map_err(|e| disk::not_written(&to, &e))?;
     let (bytes, sha256) = match disk::copy(&mut file.take(bytes.unwrap_or(u64::MAX)), &mut copy) {
+        Ok((copied, _)) if bytes.is_some_and(|bytes| copied < bytes) => {
+            disk::remove(&to).map_err(|e| disk::not_written(&to, &e))?;
+            return Ok(Err(format!("is cut off after {copied} bytes")));
+        }
         Ok(copied) => copied,
         Err(disk::Failed::Reading(e)) => {
             disk::remove(&to).map_err(|e| disk::not_written(&to, &e))?;
