@@ -3,6 +3,7 @@
 use super::columns::{Hex, block_keys, damaged, from_json, id, json};
 use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
+use super::failures::Marks;
 use super::fires::{self, NewFire, Outcome};
 use super::hot::{FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 use super::jobs::job_key;
@@ -60,6 +61,8 @@ pub struct NewRun {
     pub creation_time: Timestamp,
     /// When it ended, if it cannot begin.
     pub finish_time: Option<Timestamp>,
+    /// The failures of another run that it begins with. [`StoreError::Conflict`] contains [`Marks::CHANGED`] if they changed meanwhile.
+    pub marks: Option<Marks>,
 }
 
 impl NewRun {
@@ -387,6 +390,9 @@ pub(super) fn insert_run(
     planned_at: Option<Timestamp>,
     idempotency_key: Option<&str>,
 ) -> Result<Run, StoreError> {
+    if let Some(marks) = &new.marks {
+        marks.apply(tx.conn)?;
+    }
     let row = InsertRow {
         identity: Hex::of(new.identity.0),
         job_id: job_key(new.job_id),

@@ -59,6 +59,7 @@ mod programs;
 mod real_input;
 mod redirects;
 mod redrive;
+mod requeue_in_new_run;
 mod restart;
 mod retention;
 mod same_node;

@@ -10,6 +10,7 @@ mod delivery;
 mod discard;
 mod elsewhere;
 mod end;
+mod first_requests;
 mod held;
 mod helper;
 mod message;
@@ -247,8 +248,11 @@ impl RunActor {
         if self.ending {
             return;
         }
-        self.waits = false;
         self.run.not_before = None;
+        if self.wants_first_requests() {
+            return self.fetch_first_requests(ctx);
+        }
+        self.waits = false;
         self.attempt_began = Timestamp::steady();
         self.announce(ctx);
         match self.chosen.take().filter(|chosen| chosen.watches == self.context.addresses.watches()) {

@@ -49,7 +49,8 @@ impl RunActor {
     /// messages are not acknowledged. A worker that already has the run ignores it.
     pub(super) fn repeat_start(&mut self, now: Timestamp) {
         let silent = now.since_ms(self.start_told) >= REPEAT_START_MS;
-        if let Some(id) = self.worker.filter(|_| silent && !self.ending && !self.frontier.start_returned()) {
+        let is_told = self.frontier.start_returned() && self.run.state != RunState::Scheduled;
+        if let Some(id) = self.worker.filter(|_| silent && !self.ending && !is_told) {
             self.tell_start(id);
         }
     }

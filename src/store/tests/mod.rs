@@ -88,6 +88,7 @@ fn new_run(job_id: JobId) -> NewRun {
         not_before: None,
         follow: false,
         retry_of: None,
+        marks: None,
         trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
         creation_time: T,
         finish_time: None,
