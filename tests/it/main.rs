@@ -57,6 +57,7 @@ mod portal;
 mod portal_refresh;
 mod programs;
 mod real_input;
+mod redirect_rules;
 mod redirects;
 mod redrive;
 mod requeue_in_new_run;
