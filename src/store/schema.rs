@@ -263,6 +263,7 @@ diesel::table! {
         name -> Text,
         state -> Binary,
         update_time -> BigInt,
+        held_by -> Nullable<Text>,
     }
 }
 

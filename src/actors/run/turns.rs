@@ -463,7 +463,8 @@ impl RunActor {
         let mut board = self.context.sites.board();
         if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
             // Queue this write before the report, so that a crash cannot lose it, and before other runs change the site.
-            let write = self.context.store.write_unbounded(KeepSite { name, state, now: Timestamp::now() });
+            let held_by = board.held_by(&name, now);
+            let write = self.context.store.write_unbounded(KeepSite { name, state, held_by, now: Timestamp::now() });
             drop(board);
             Self::then(ctx, write, |_, (), _| {});
         }
