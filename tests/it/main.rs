@@ -55,6 +55,7 @@ mod polite_fleet;
 mod polite_web;
 mod portal;
 mod portal_refresh;
+mod portal_requests;
 mod programs;
 mod real_input;
 mod redirect_rules;
