@@ -390,9 +390,7 @@ pub(super) fn insert_run(
     planned_at: Option<Timestamp>,
     idempotency_key: Option<&str>,
 ) -> Result<Run, StoreError> {
-    if let Some(marks) = &new.marks {
-        marks.apply(tx.conn)?;
-    }
+    new.marks.iter().try_for_each(|marks| marks.apply(tx.conn))?;
     let row = InsertRow {
         identity: Hex::of(new.identity.0),
         job_id: job_key(new.job_id),

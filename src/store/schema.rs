@@ -255,6 +255,7 @@ diesel::table! {
         exception -> Nullable<Text>,
         site -> Nullable<Text>,
         priority -> SmallInt,
+        bytes -> BigInt,
     }
 }
 

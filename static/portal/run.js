@@ -52,7 +52,7 @@ function counters(run) {
   const counted = run.kind === "block" ? [
     ["Requests", `${num(run.success)} succeeded, ${num(run.error)} failed, ${num(run.left)} left, ${num(run.total)} in total`],
     ["Blocks", `${num(run.blocks.ready)} ready, ${num(run.blocks.using)} at nodes, ${num(run.blocks.answered)} answered, ${num(run.blocks.total)} in total; sent to nodes ${num(run.blockTimes)} times`],
-    ["URLs seen", num(run.seen)],
+    ["URLs seen", num(run.seen)], ["Downloaded", `${num(run.bytes)} bytes`],
   ] : [];
   return facts([
     ["Identity", h("code", {}, run.identity)], ["Kind", run.kind], [run.kind === "callback" ? "Request" : "Name", run.className],

@@ -65,7 +65,9 @@ fn a_new_run_begins_with_the_failed_requests_of_one_that_is_over() {
         let block = next_block(&api, &node).await;
         let requests = block["requests"].as_array().expect("requests");
         assert_eq!((&block["identity"], urls(requests)), (&json!(new), vec!["b.test/slow", "b.test/503-1"]));
-        assert!(requests.iter().zip(&marked).all(|(request, row)| request["requestId"] == row["requestId"] && request["meta"]["keep"] == "me"));
+        assert!(
+            requests.iter().zip(&marked).all(|(request, row)| request["requestId"] == row["requestId"] && request["meta"]["keep"] == "me")
+        );
         report(&api, &node, &block).await;
         assert_eq!(drain(&api, &new).await, 2);
         let end = ended(&api, &new).await;

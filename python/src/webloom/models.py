@@ -639,6 +639,8 @@ class FailedRequest(Model):
     node_name: str | None = None
     #: The id under which it was queued again.
     requeued_as: str | None = None
+    #: The run in which it was queued again; absent: its own.
+    requeued_in: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -849,6 +851,8 @@ class HeldOutput(Model):
     until: datetime
     #: The reason; `operator`: an operator set it.
     why: Why
+    #: The role of the operator; absent: no operator set it, or the broker has no tokens.
+    by: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -1847,6 +1851,8 @@ class Requeued(Model):
     over_limit: int
     #: Requests that are queued now; in a dry run 0.
     queued: int
+    #: The new run that begins with them, because their own run is over.
+    identity: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -1891,6 +1897,8 @@ class RunOutput(Model):
     block_times: int
     #: Blocks by state.
     blocks: BlockCounts
+    #: Bytes of the bodies that a block run has downloaded, decompressed. Lists show 0 for runs that succeeded.
+    bytes: int
     #: The class; for a callback the method and the URL.
     class_name: str
     #: When it was created.

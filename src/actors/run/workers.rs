@@ -130,7 +130,7 @@ impl Handler<StartReturned> for RunActor {
             // There is nothing to do; the write of the end contains everything.
             self.run.start_returned = true;
             self.note_started();
-            return self.end(RunState::Success, None, ctx, |ended| m.reply.send(ended.map(drop)));
+            return self.succeed(ctx, |ended| m.reply.send(ended.map(drop)));
         }
         let write = self.context.store.write_unbounded(SetStartReturned { no: self.run.no, epoch: self.epoch });
         Self::then(ctx, write, move |this, _, ctx| {

@@ -134,6 +134,7 @@ fn result((run, epoch): &(Run, i64), seq: u32, pack: &str) -> StoreResult {
         attempt: 1,
         success: 2,
         error: 1,
+        bytes: 7,
         exception: None,
         failed: false,
         failures: None,
