@@ -1,7 +1,9 @@
 //! What a run does not take: traps, too much of one site, too much at once; and which URLs it takes for one page.
 
 use crate::support::api::{Api, id};
+use crate::support::crawl::Crawl;
 use crate::support::process::Broker;
+use crate::support::web::{Answer, Web};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 
@@ -143,5 +145,26 @@ fn a_run_ends_once_it_has_downloaded_so_many_bytes_over_a_crash() {
         let end = until("the end", || async { Some(api.state(&run).await).filter(|run| run["finishTime"].is_string()) }).await;
         let why = "the run has downloaded 132 bytes, and the job's MaxBytes is 60";
         assert_eq!((&end["state"], &end["reason"], &end["bytes"]), (&json!("success"), &json!(why), &json!(132)), "{end}");
+    });
+}
+
+#[test]
+fn a_crawl_ends_after_so_many_bytes_and_says_which_pages_it_left_out() {
+    journey(async {
+        let web = Web::serve(|asked| match asked.path.as_str() {
+            "/" => Answer::html((0..300).map(|n| format!("<a href=/{n}>{n}</a>")).collect::<String>()),
+            _ => Answer::html("x".repeat(1_000)),
+        })
+        .expect("a web");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut crawl = Crawl::start(&web.url(0, "/"), folder.path(), &["--threads", "1", "--max-bytes", "15000"]);
+        assert!(crawl.over().await.success());
+        let lines = crawl.lines();
+        let is_left_out = |line: &&Value| line["error"].as_str().is_some_and(|why| why.ends_with("and the job's MaxBytes is 15000"));
+        let (left_out, fetched) = (lines.iter().filter(is_left_out).count(), lines.iter().filter(|line| line["status"] == 200).count());
+        assert_eq!((lines.len(), left_out + fetched), (301, 301), "each page has its line");
+        // The links alone have less than 6,000 bytes.
+        assert!(left_out > 0 && fetched > 10, "{left_out} left out, {fetched} fetched");
+        assert_eq!(web.log().iter().filter(|entry| entry.path != "/robots.txt").count(), fetched);
     });
 }
