@@ -98,12 +98,12 @@ impl Leader {
 }
 
 /// Loads the state of the sites. Expired holds are deleted, because no request can have been sent to their sites since.
-async fn load_sites(context: &BrokerContext, sites: Vec<(Arc<str>, SiteState)>) -> Result<(), StoreError> {
+async fn load_sites(context: &BrokerContext, sites: Vec<(Arc<str>, SiteState, Option<Arc<str>>)>) -> Result<(), StoreError> {
     let now = Timestamp::steady();
-    let (over, known): (Vec<_>, Vec<_>) = sites.into_iter().partition(|(_, state)| state.is_forgettable(now));
+    let (over, known): (Vec<_>, Vec<_>) = sites.into_iter().partition(|(_, state, _)| state.is_forgettable(now));
     context.sites.board().load(known, now);
-    for (name, _) in over {
-        context.store.write(KeepSite { name, state: None, now: Timestamp::now() }).await?;
+    for (name, ..) in over {
+        context.store.write(KeepSite { name, state: None, held_by: None, now: Timestamp::now() }).await?;
     }
     Ok(())
 }

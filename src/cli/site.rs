@@ -10,10 +10,11 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column::text("NAME", "name"),
     Column::of("HELD", |site| some(&site["held"], "why").unwrap_or_default()),
     Column::of("UNTIL", until),
+    Column::of("BY", |site| some(&site["held"], "by").unwrap_or_default()),
     Column::time("NEXT REQUEST", "nextAt"),
     Column::text("DELAY MS", "delay"),
     Column::text("FAILURES", "failures"),

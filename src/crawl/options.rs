@@ -106,6 +106,10 @@ pub struct CrawlOptions {
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_per_site: Option<u64>,
 
+    /// End after this many bytes of pages, decompressed; pages that are being downloaded then are finished, and those that wait fail
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_bytes: Option<u64>,
+
     /// Treat URLs that differ only in the order of their parameters as one page
     #[arg(long)]
     pub sort_query: bool,
@@ -220,6 +224,7 @@ impl CrawlOptions {
             depth: None,
             limit: None,
             max_per_site: None,
+            max_bytes: None,
             sort_query: false,
             drop_parameter: Vec::new(),
             include: Vec::new(),
@@ -309,6 +314,7 @@ pub fn job(options: &CrawlOptions, id: JobId) -> Value {
     add("PerSite", options.per_site.map(|n| n.to_string()));
     add("MaxRequests", options.limit.map(|n| n.to_string()));
     add("MaxPerSite", options.max_per_site.map(|n| n.to_string()));
+    add("MaxBytes", options.max_bytes.map(|n| n.to_string()));
     add("SortQuery", options.sort_query.then(|| "true".to_owned()));
     add("DropParameters", Some(options.drop_parameter.join(",")).filter(|names| !names.is_empty()));
     add("Site", options.site().map(|site| site.to_string()));
@@ -428,6 +434,8 @@ mod tests {
             "a/s.xml",
             "--max-per-site",
             "7",
+            "--max-bytes",
+            "9",
             "--sort-query",
             "--drop-parameter",
             "sid,utm_*",
@@ -438,7 +446,7 @@ mod tests {
         let properties = Properties(serde_json::from_value(job["properties"].clone()).expect("texts"));
         let download = properties.download().expect("download");
         let queue = properties.queue().expect("a queue");
-        assert_eq!((queue.max_per_site, queue.canonicalisation.sort_query), (Some(7), true));
+        assert_eq!((queue.max_per_site, queue.max_bytes, queue.canonicalisation.sort_query), (Some(7), Some(9), true));
         assert_eq!(queue.canonicalisation.drop_parameters, ["sid", "utm_*"]);
         let agent = format!("webloom/{} (+https://example.com/bot)", env!("CARGO_PKG_VERSION"));
         assert_eq!(download.site.user_agent, Some(agent));
@@ -456,6 +464,7 @@ mod tests {
             "http://",
             "a --limit 0",
             "a --max-per-site 0",
+            "a --max-bytes 0",
             "a --threads 0",
             "a --include (",
             "a --resume --fresh",

@@ -114,4 +114,6 @@ pub struct StoredBlock {
     pub success: u32,
     /// Requests that failed.
     pub error: u32,
+    /// Bytes of the bodies in its results.
+    pub bytes: u64,
 }

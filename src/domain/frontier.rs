@@ -13,6 +13,8 @@ mod delivery;
 mod discard;
 #[path = "frontier_elsewhere.rs"]
 mod elsewhere;
+#[path = "frontier_max_bytes.rs"]
+mod max_bytes;
 #[path = "frontier_ranks.rs"]
 mod ranks;
 #[path = "frontier_sites.rs"]
@@ -65,6 +67,8 @@ pub struct Frontier {
     admitted: u64,
     storing: usize,
     counters: Counters,
+    /// Bytes of the bodies in stored results.
+    bytes: u64,
     start_returned: bool,
 }
 
@@ -93,6 +97,7 @@ impl Frontier {
             admitted: 0,
             storing: 0,
             counters: Counters::default(),
+            bytes: 0,
             start_returned: false,
         }
     }
@@ -139,6 +144,7 @@ impl Frontier {
             this.counters.total += u64::from(block.requests);
             this.counters.success += u64::from(block.success);
             this.counters.error += u64::from(block.error);
+            this.bytes += block.bytes;
         }
         this.admitted = this.counters.total;
         this

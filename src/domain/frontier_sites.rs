@@ -122,8 +122,11 @@ impl Frontier {
         }
     }
 
-    /// Whether the run accepts no more requests of a site.
+    /// Whether the run accepts no more requests of a site, or none at all.
     pub(super) fn is_full(&self, site: Option<SiteNo>) -> bool {
+        if self.over_bytes().is_some() {
+            return true;
+        }
         let taken = site.and_then(|no| self.sites.all.get(no as usize)).map_or(0, |site| u64::from(site.taken));
         self.settings.max_per_site.is_some_and(|most| taken >= most)
     }

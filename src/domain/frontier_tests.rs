@@ -222,7 +222,7 @@ impl Disk {
         let site = frontier.site_of(seq).map(|no| Box::from(&*frontier.site_name(no)));
         let (requests, priority) = (prints.len() as u32, frontier.priority_of(seq));
         let success = if phase == Phase::Answered { requests } else { 0 };
-        self.blocks.insert(seq, (StoredBlock { seq, site, priority, phase, attempts: 0, requests, success, error: 0 }, prints));
+        self.blocks.insert(seq, (StoredBlock { seq, site, priority, phase, attempts: 0, requests, success, error: 0, bytes: 0 }, prints));
     }
 
     /// Moves the requests from this index on out of the block.

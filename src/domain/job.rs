@@ -414,6 +414,7 @@ impl Properties {
             out.max_pending = n;
         }
         out.max_per_site = self.parsed("MaxPerSite", 1..=u64::MAX)?;
+        out.max_bytes = self.parsed("MaxBytes", 1..=u64::MAX)?;
         if let Some(bytes) = self.parsed("MaxUrlLength", 0..=u32::MAX)? {
             out.guards.url_length = bytes;
         }
@@ -467,6 +468,7 @@ mod tests {
             ("Redirects", "never"),
             ("MaxPending", "0"),
             ("MaxPerSite", "0"),
+            ("MaxBytes", "1M"),
             ("MaxUrlLength", "-1"),
             ("MaxRepeatedSegments", "x"),
         ] {

@@ -1,7 +1,7 @@
 //! Runs: one execution of a job each.
 
 #[cfg(feature = "broker")]
-use super::ids::{Identity, JobId, WorkerId};
+use super::ids::{Identity, JobId, Seq, WorkerId};
 #[cfg(feature = "broker")]
 use super::job::JobKind;
 #[cfg(feature = "broker")]
@@ -134,6 +134,9 @@ pub struct RunRules {
     /// Since when an operator has paused the dispatch of blocks (block runs only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
+    /// Its first requests are failed requests of the run that it repeats: the first and the last of their blocks in that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requeues: Option<(Seq, Seq)>,
 }
 
 #[cfg(feature = "broker")]

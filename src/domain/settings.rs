@@ -149,6 +149,9 @@ pub struct QueueSettings {
     /// The maximum number of requests to one site; later ones are counted and dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_per_site: Option<u64>,
+    /// The run ends after it has downloaded this many bytes of bodies, decompressed. A bound, not exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
     /// Limits against URLs that look like a trap.
     pub guards: Guards,
     /// Which URLs count as the same page.
@@ -174,6 +177,7 @@ impl Default for QueueSettings {
             max_requests: None,
             max_pending: 10_000_000,
             max_per_site: None,
+            max_bytes: None,
             guards: Guards::default(),
             canonicalisation: Canonicalisation::default(),
             block_attempts: 10,

@@ -223,6 +223,9 @@ pub struct RunOutput {
     pub counters: Counters,
     /// Blocks by state.
     pub blocks: BlockCounts,
+    /// Bytes of the bodies that a block run has downloaded, decompressed. Lists show 0 for runs that succeeded.
+    #[serde(default)]
+    pub bytes: u64,
     /// Number of URLs that it has seen.
     pub seen: u64,
     /// Memory for the seen URLs, in bytes; absent like `consuming`.

@@ -3,9 +3,10 @@
 use super::node::{FetchError, FetchErrorKind};
 use super::pack::{Entry, Index};
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::ids::{BlockId, NodeId};
+use crate::domain::ids::{BlockId, Identity, NodeId};
 use crate::domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 /// Maximum characters of a stored error message.
 const MOST_MESSAGE: usize = 500;
@@ -28,6 +29,9 @@ pub struct Failed {
     /// The id under which it was queued again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeued_as: Option<Fingerprint>,
+    /// The run in which it was queued again, if it was not its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeued_in: Option<Identity>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if hands a reference")]
@@ -43,7 +47,7 @@ impl Failed {
             }
             error
         });
-        Self { request_id: entry.request_id, status: entry.status, tries: entry.tries, error, requeued_as: None }
+        Self { request_id: entry.request_id, status: entry.status, tries: entry.tries, error, requeued_as: None, requeued_in: None }
     }
 
     /// The reason, from a closed list; `None` if the site sent a complete response.
@@ -72,6 +76,18 @@ pub fn to_text(failed: &[Failed]) -> Vec<u8> {
 /// They are damaged.
 pub fn of_text(text: &[u8]) -> Result<Vec<Failed>, String> {
     serde_json::from_slice(text).map_err(|error| format!("cannot parse the failures of a block: {error}"))
+}
+
+/// The stored failures of a block, with some of them marked as queued again in another run. They keep their ids there.
+///
+/// # Errors
+/// The failures are damaged.
+pub fn marked(text: &[u8], chosen: &HashSet<Fingerprint>, run: Identity) -> Result<Vec<u8>, String> {
+    let mut all = of_text(text)?;
+    for failed in all.iter_mut().filter(|failed| failed.requeued_as.is_none() && chosen.contains(&failed.request_id)) {
+        (failed.requeued_as, failed.requeued_in) = (Some(failed.request_id), Some(run));
+    }
+    Ok(to_text(&all))
 }
 
 /// A failed request of a run.
@@ -109,6 +125,9 @@ pub struct FailedRequest {
     /// The id under which it was queued again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeued_as: Option<Fingerprint>,
+    /// The run in which it was queued again; absent: its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeued_in: Option<Identity>,
 }
 
 /// Which failed requests of a run to queue again; all by default.
@@ -145,12 +164,14 @@ pub struct Requeued {
     pub over_limit: u64,
     /// There are more requests than the limit, or more blocks than one call checks: call again.
     pub more: bool,
+    /// The new run that begins with them, because their own run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::Identity;
 
     #[test]
     fn each_kind_is_called_as_it_is_sent() {

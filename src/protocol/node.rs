@@ -372,7 +372,7 @@ pub enum FetchErrorKind {
     Refused,
     /// The site's robots.txt forbids it.
     Robots,
-    /// An operator discarded the request before a node had it.
+    /// An operator discarded the request before a node had it, or the run had downloaded as many bytes as its job allows.
     Discarded,
     /// The node's report did not include the request.
     NotReported,

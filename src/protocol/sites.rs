@@ -14,6 +14,17 @@ pub struct HeldOutput {
     pub until: Timestamp,
     /// The reason; `operator`: an operator set it.
     pub why: Why,
+    /// The role of the operator; absent: no operator set it, or the broker has no tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl HeldOutput {
+    /// A hold that ends at this time of the steady clock.
+    #[must_use]
+    pub fn of(held: Option<(Timestamp, Why)>, by: Option<&str>) -> Option<Self> {
+        held.map(|(until, why)| Self { until: until.on_the_wall(), why, by: by.map(str::to_owned) })
+    }
 }
 
 /// A site in the broker.

@@ -1,6 +1,7 @@
 //! The failed requests of a run: lists them and requeues them.
 
 use super::Service;
+use crate::actors::job::{FirstRequests, TriggerOrder, arguments_of};
 use crate::actors::reply::problem_of;
 use crate::actors::run::text_of;
 use crate::domain::fingerprint::Fingerprint;
@@ -8,15 +9,17 @@ use crate::domain::ids::{BlockId, Identity, NodeId, Seq};
 use crate::domain::job::JobKind;
 use crate::domain::node::shown_name;
 use crate::domain::request::unpack;
+use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::Page;
+use crate::protocol::api::{Page, TriggerInput};
 use crate::protocol::failed::{Failed, FailedRequest, RequeueInput, Requeued, of_text};
 use crate::protocol::node::FetchErrorKind;
 use crate::protocol::problem::Problem;
-use crate::store::{BlockFailures, ListFailures, Payload, ReadPayloads};
+use crate::store::{BlockFailures, ListFailures, Marks, Payload, ReadFailures, ReadPayloads};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use url::Url;
 
 /// Number of blocks per read.
@@ -26,6 +29,8 @@ const MOST_LOOKED_AT: usize = 2_048;
 /// Maximum number of requests that one call requeues or discards: the default and the upper limit.
 pub(super) const USUAL: usize = 1_000;
 pub(super) const MOST: usize = 10_000;
+/// Maximum bytes of requests that a new run begins with.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Selects failed requests.
 #[derive(Debug, Clone, Default)]
@@ -86,6 +91,8 @@ struct Found {
     method: Option<String>,
     node: Option<NodeId>,
     finish_time: Option<Timestamp>,
+    /// The length of the request as JSON.
+    bytes: usize,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +128,7 @@ fn with_urls(
     let mut found = Vec::with_capacity(failed.len());
     for (place, failed) in failed {
         let request = places.get(&failed.request_id).and_then(|place| requests.get(*place));
+        let Some(bytes) = request.map(|request| request.get().len()) else { continue };
         let Some(request) = request.and_then(|request| serde_json::from_str::<Addressed<'_>>(request.get()).ok()) else { continue };
         if filter.takes_site(block.site.as_deref(), &request.url) {
             found.push(Found {
@@ -130,6 +138,7 @@ fn with_urls(
                 method: request.method.map(Cow::into_owned).filter(|method| !method.eq_ignore_ascii_case("GET")),
                 node: block.node.filter(|node| !node.0.is_nil()),
                 finish_time: block.finish_time,
+                bytes,
             });
         }
     }
@@ -207,42 +216,85 @@ impl Service {
             node_name: one.node.map(|node| shown_name(node, names.get(&node.0).map(String::as_str))),
             finish_time: one.finish_time,
             requeued_as: one.failed.requeued_as,
+            requeued_in: one.failed.requeued_in,
         });
         Ok(Page { items: items.collect(), next_cursor: next.map(Cursor::text) })
     }
 
-    /// Requeues failed requests of a run, each at most once.
+    /// Requeues failed requests of a run, each at most once. If the run is over, a new run of its job begins with them.
     ///
     /// # Errors
-    /// The run does not exist, has no queue, or has ended; or the limit is out of range.
-    pub async fn requeue(&self, identity: Identity, input: RequeueInput) -> Result<Requeued, Problem> {
+    /// The run does not exist or has no queue; the limit is out of range; or the run is over and its job cannot be triggered.
+    pub async fn requeue(&self, identity: Identity, input: RequeueInput, by: Option<String>) -> Result<Requeued, Problem> {
         let RequeueInput { site, kind, status, limit, dry_run } = input;
         let limit = limit.unwrap_or(USUAL);
         if !(1..=MOST).contains(&limit) {
             return Err(Problem::invalid("limit", format!("must be 1 to {MOST}, not {limit}")));
         }
         let run = self.stored_run(identity).await?;
+        let filter = FailureFilter { site, kind, status, only_new: true };
         if run.state.is_final() && run.kind == JobKind::Block {
-            let detail = format!(
-                "run {identity} is over: {}; only a run that is under way queues requests again. Repeat the run (`POST /api/v1/runs/{identity}/retry`), \
-                 or push the URLs of its failed requests to another run",
-                run.state.name()
-            );
-            return Err(Problem::conflict("run-over", detail));
+            return self.requeue_in_new_run(run, &filter, limit, dry_run, by).await;
         }
         let actor = self.block_run(identity, "told to queue requests again").await?;
-        let filter = FailureFilter { site, kind, status, only_new: true };
         let (found, next) = self.failures(run.no, &filter, Cursor::START, limit).await?;
         if dry_run || found.is_empty() {
             return Ok(Requeued { found: found.len() as u64, more: next.is_some(), ..Requeued::default() });
         }
-        let mut chosen: BTreeMap<Seq, HashSet<Fingerprint>> = BTreeMap::new();
-        for one in found {
-            chosen.entry(one.at.seq).or_default().insert(one.failed.request_id);
-        }
-        let done = actor.requeue(chosen).wait().await?;
+        let done = actor.requeue(by_block(&found)).wait().await?;
         Ok(Requeued { more: next.is_some() || done.more, ..done })
     }
+
+    /// A new run of the job, triggered as by hand, that begins with failed requests of this one.
+    async fn requeue_in_new_run(
+        &self,
+        run: Run,
+        filter: &FailureFilter,
+        limit: usize,
+        dry_run: bool,
+        by: Option<String>,
+    ) -> Result<Requeued, Problem> {
+        let (mut found, next) = self.failures(run.no, filter, Cursor::START, limit).await?;
+        let mut bytes = 0;
+        let fitting = found.iter().take_while(|one| {
+            bytes += one.bytes;
+            bytes <= MOST_BYTES
+        });
+        let fitting = fitting.count();
+        let more = next.is_some() || fitting < found.len();
+        found.truncate(fitting);
+        let count = found.len() as u64;
+        if dry_run || found.is_empty() {
+            return Ok(Requeued { found: count, more, ..Requeued::default() });
+        }
+        let mut chosen = by_block(&found);
+        let stored = self.context.store.read(ReadFailures { no: run.no, seqs: chosen.keys().copied().collect() });
+        let stored = stored.await.map_err(|e| problem_of(&e))?.into_iter();
+        let blocks = stored.map(|block| (block.seq, block.entries, chosen.remove(&block.seq).unwrap_or_default())).collect();
+        let order = TriggerOrder {
+            input: TriggerInput { arguments: arguments_of(&run), priority: Some(run.priority), ..TriggerInput::default() },
+            retry_of: Some(run.identity),
+            trace_id: run.trace_id,
+            by,
+            first: Some(Arc::new(FirstRequests { no: run.no, blocks, start_origins: run.download.start_origins })),
+            ..TriggerOrder::default()
+        };
+        let made = self.trigger(run.job_id, order).await.map_err(|problem| match problem.detail.as_str() {
+            Marks::CHANGED => Problem::busy("another call queued some of these requests again; retry"),
+            _ => problem,
+        })?;
+        log::info!("failed requests requeued in a new run run_id={} new_run_id={} found={count}", run.identity, made.identity);
+        Ok(Requeued { found: count, queued: count, more, identity: Some(made.identity), ..Requeued::default() })
+    }
+}
+
+/// The ids of the requests, by block.
+fn by_block(found: &[Found]) -> BTreeMap<Seq, HashSet<Fingerprint>> {
+    let mut chosen: BTreeMap<Seq, HashSet<Fingerprint>> = BTreeMap::new();
+    for one in found {
+        chosen.entry(one.at.seq).or_default().insert(one.failed.request_id);
+    }
+    chosen
 }
 
 #[cfg(test)]

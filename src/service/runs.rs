@@ -83,7 +83,7 @@ impl Service {
         }
         output.consuming = is_over.then_some(0);
         output.blocks = BlockCounts { ready: counts.ready, using: output.consuming, answered: counts.answered, total: counts.blocks };
-        (output.seen, output.seen_bytes) = (total, output.consuming);
+        (output.seen, output.seen_bytes, output.bytes) = (total, output.consuming, counts.bytes);
         output.block_times = output.block_times.max(counts.attempts as i64);
         Ok(())
     }

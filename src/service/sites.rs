@@ -5,7 +5,7 @@ use crate::actors::reply::problem_of;
 use crate::domain::frontier::SiteNo;
 use crate::domain::ids::Identity;
 use crate::domain::job::JobKind;
-use crate::domain::sites::{MOST_OPERATOR_MS, SiteView, Why, site_name};
+use crate::domain::sites::{MOST_OPERATOR_MS, SiteView, site_name};
 use crate::domain::time::{Timestamp, span_text};
 use crate::protocol::api::Page;
 use crate::protocol::problem::Problem;
@@ -33,7 +33,7 @@ fn output(view: SiteView, now: Timestamp) -> SiteOutput {
         next_at: Some(view.next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
         delay: view.delay_ms.map(u64::from),
         failures: view.failures.into(),
-        held: view.held.map(|(until, why)| HeldOutput { until: until.on_the_wall(), why }),
+        held: HeldOutput::of(view.held, view.held_by.as_deref()),
     }
 }
 
@@ -114,9 +114,11 @@ impl Service {
         let (before, write) = {
             // Other writers of the state of this site queue their writes in the same order.
             let mut board = self.context.sites.board();
-            let before = board.own_hold(&name, now);
-            let state = board.hold(&name, now.plus_ms(ms), now);
-            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state: Some(state), now: Timestamp::now() }))
+            let before = board.own_hold(&name, now).map(|(until, _)| (until, board.held_by(&name, now)));
+            let held_by: Option<Arc<str>> = by.as_deref().map(Into::into);
+            let state = board.hold(&name, now.plus_ms(ms), held_by.clone(), now);
+            let keep = KeepSite { name: Arc::clone(&name), state: Some(state), held_by, now: Timestamp::now() };
+            (before, self.context.store.write(keep))
         };
         if let Err(error) = write.await {
             self.hold_as_before(&name, before);
@@ -140,13 +142,13 @@ impl Service {
         let now = Timestamp::steady();
         let (before, write) = {
             let mut board = self.context.sites.board();
-            let before = board.own_hold(&name, now);
+            let before = board.own_hold(&name, now).map(|(until, _)| (until, board.held_by(&name, now)));
             if let Some((other, until)) = board.held_by_hand(&name, now).filter(|_| before.is_none()) {
                 let detail = format!("`{name}` is held until {} under the name `{other}`: release `{other}`", until.on_the_wall());
                 return Err(Problem::conflict("held-elsewhere", detail));
             }
             let state = board.free(&name, now);
-            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state, now: Timestamp::now() }))
+            (before, self.context.store.write(KeepSite { name: Arc::clone(&name), state, held_by: None, now: Timestamp::now() }))
         };
         if let Err(error) = write.await {
             self.hold_as_before(&name, before);
@@ -160,10 +162,10 @@ impl Service {
     }
 
     /// Restores the previous hold after a failed write.
-    fn hold_as_before(&self, name: &str, before: Option<(Timestamp, Why)>) {
+    fn hold_as_before(&self, name: &str, before: Option<(Timestamp, Option<Arc<str>>)>) {
         let (mut board, now) = (self.context.sites.board(), Timestamp::steady());
         match before {
-            Some((until, _)) => drop(board.hold(name, until, now)),
+            Some((until, by)) => drop(board.hold(name, until, by, now)),
             None => drop(board.free(name, now)),
         }
     }

@@ -12,8 +12,9 @@ use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::connection::DefaultLoadingMode;
-use diesel::dsl::{count_star, max, sum};
+use diesel::dsl::{count_star, max, sql, sum};
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable};
 use std::sync::Arc;
 
 /// Stored state of a block: a dispatch to a node is not stored.
@@ -237,13 +238,15 @@ pub struct StoredCounts {
     pub error: u64,
     /// Known attempts.
     pub attempts: u64,
+    /// Bytes of the bodies, decompressed.
+    pub bytes: u64,
 }
 
 impl ReadOp for CountBlocks {
     type Output = StoredCounts;
 
     fn read(&self, from: &mut Source<'_>) -> Result<StoredCounts, StoreError> {
-        type Row = (i16, bool, i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+        type Row = (i16, bool, i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
         let (first, last) = block_keys(self.no);
         let rows: Vec<Row> = block::table
             .filter(block::key.between(first, last))
@@ -256,10 +259,11 @@ impl ReadOp for CountBlocks {
                 sum(block::success),
                 sum(block::error),
                 sum(block::attempt),
+                sql::<Nullable<BigInt>>("CAST(SUM(bytes) AS BIGINT)"),
             ))
             .load(from.conn)?;
         let mut counts = StoredCounts::default();
-        for (state, acked, blocks, requests, success, error, attempts) in rows {
+        for (state, acked, blocks, requests, success, error, attempts, bytes) in rows {
             let of_state = match BlockState::of(state)? {
                 BlockState::Ready | BlockState::Retry => Some(&mut counts.ready),
                 BlockState::Success | BlockState::Failed if acked => None,
@@ -273,6 +277,7 @@ impl ReadOp for CountBlocks {
             counts.success += success.unwrap_or(0) as u64;
             counts.error += error.unwrap_or(0) as u64;
             counts.attempts += attempts.unwrap_or(0) as u64;
+            counts.bytes += bytes.unwrap_or(0) as u64;
         }
         Ok(counts)
     }
@@ -384,7 +389,7 @@ pub(super) fn insert_blocks(conn: &mut Conn, no: i64, blocks: &[NewBlock], now: 
 }
 
 fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError> {
-    type Row = (i64, i16, bool, i32, i32, i32, i32, Option<String>, i16);
+    type Row = (i64, i16, bool, i32, i32, i32, i32, Option<String>, i16, i64);
     let (first, last) = block_keys(no);
     let rows = block::table
         .filter(block::key.between(first, last))
@@ -399,10 +404,11 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
             block::error,
             block::site,
             block::priority,
+            block::bytes,
         ))
         .load_iter::<Row, DefaultLoadingMode>(conn)?;
     rows.map(|row| {
-        let (key, state, acked, attempt, requests, success, error, site, priority) = row?;
+        let (key, state, acked, attempt, requests, success, error, site, priority, bytes) = row?;
         let phase = match BlockState::of(state)? {
             BlockState::Ready => Phase::Ready,
             BlockState::Retry => Phase::Retry,
@@ -418,6 +424,7 @@ fn load_blocks(conn: &mut Conn, no: i64) -> Result<Vec<StoredBlock>, StoreError>
             requests: requests as u32,
             success: success as u32,
             error: error as u32,
+            bytes: bytes as u64,
         })
     })
     .collect()

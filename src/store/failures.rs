@@ -4,6 +4,7 @@ use super::blocks::{ListBlocks, NewBlock, StoredBlockRow, insert_blocks, weight}
 use super::columns::{block_key, block_keys, id, prints_in, seq_of, shared_prints};
 use super::dialect::Conn;
 use super::error::StoreError;
+use super::hot::StartReturnedRow;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{block, block_failure, block_payload};
 use crate::domain::fingerprint::Fingerprint;
@@ -148,6 +149,58 @@ impl WriteOp for RequeueFailed {
                 .execute(tx.conn)?;
         }
         insert_blocks(tx.conn, self.no, &self.blocks, self.now)
+    }
+}
+
+/// Marks failures of a run that is over as queued again in a new run. Stored with the row of the new run, see [`super::NewRun`].
+#[derive(Debug, Clone)]
+pub struct Marks {
+    /// The run that is over.
+    pub no: i64,
+    /// The failures of its blocks, as they were read and with the marks.
+    pub blocks: Vec<(Seq, Bytes, Bytes)>,
+}
+
+impl Marks {
+    /// The conflict if the failures changed since they were read.
+    pub const CHANGED: &str = "requeued";
+
+    pub(super) fn apply(&self, conn: &mut Conn) -> Result<(), StoreError> {
+        for (seq, before, after) in &self.blocks {
+            let unchanged = block_failure::table.find(block_key(self.no, *seq)).filter(block_failure::entries.eq(&before[..]));
+            if diesel::update(unchanged).set(block_failure::entries.eq(&after[..])).execute(conn)? != 1 {
+                return Err(StoreError::Conflict(Self::CHANGED.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stores the first requests of a run that begins with failed requests of another one: its start has returned.
+#[derive(Debug, Clone)]
+pub struct PushFirst {
+    /// The run.
+    pub no: i64,
+    /// The epoch under which it is owned.
+    pub epoch: i64,
+    /// The blocks.
+    pub blocks: Vec<NewBlock>,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+impl WriteOp for PushFirst {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        weight(&self.blocks)
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        tx.check_epoch(self.no, self.epoch)?;
+        insert_blocks(tx.conn, self.no, &self.blocks, self.now)?;
+        StartReturnedRow { no: self.no, epoch: self.epoch }.execute(tx.conn)?;
+        Ok(())
     }
 }
 

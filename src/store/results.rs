@@ -35,6 +35,8 @@ pub struct StoreResult {
     pub success: u32,
     /// Requests that failed.
     pub error: u32,
+    /// Bytes of the bodies, decompressed.
+    pub bytes: u64,
     /// Why the whole block could not be downloaded.
     pub exception: Option<String>,
     /// It failed as a whole.
@@ -315,6 +317,7 @@ fn update_answered(conn: &mut Conn, result: &StoreResult, place: Place) -> Resul
         attempt: result.attempt as i32,
         success: result.success as i32,
         error: result.error as i32,
+        bytes: i64::try_from(result.bytes).unwrap_or(i64::MAX),
         segment: place.segment,
         seg_offset: place.offset,
         seg_length: place.length,

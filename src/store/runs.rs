@@ -3,6 +3,7 @@
 use super::columns::{Hex, block_keys, damaged, from_json, id, settings};
 use super::dialect::{Conn, current as dialect};
 use super::error::StoreError;
+use super::failures::Marks;
 use super::fires::{self, NewFire, Outcome};
 use super::hot::{FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 use super::jobs::job_key;
@@ -63,6 +64,8 @@ pub struct NewRun {
     pub creation_time: Timestamp,
     /// When it ended, if it cannot begin.
     pub finish_time: Option<Timestamp>,
+    /// The failures of another run that it begins with. [`StoreError::Conflict`] contains [`Marks::CHANGED`] if they changed meanwhile.
+    pub marks: Option<Marks>,
 }
 
 impl NewRun {
@@ -391,6 +394,7 @@ pub(super) fn insert_run(
     planned_at: Option<Timestamp>,
     idempotency_key: Option<&str>,
 ) -> Result<Run, StoreError> {
+    new.marks.iter().try_for_each(|marks| marks.apply(tx.conn))?;
     let row = InsertRow {
         identity: Hex::of(new.identity.0),
         job_id: job_key(new.job_id),

@@ -256,6 +256,7 @@ diesel::table! {
         exception -> Nullable<Text>,
         site -> Nullable<Text>,
         priority -> SmallInt,
+        bytes -> BigInt,
     }
 }
 
@@ -264,6 +265,7 @@ diesel::table! {
         name -> Text,
         state -> Binary,
         update_time -> BigInt,
+        held_by -> Nullable<Text>,
     }
 }
 

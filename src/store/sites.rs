@@ -15,6 +15,8 @@ pub struct KeepSite {
     pub name: Arc<str>,
     /// Its state; `None`: the default.
     pub state: Option<SiteState>,
+    /// The operator that holds it.
+    pub held_by: Option<Arc<str>>,
     /// The current time.
     pub now: Timestamp,
 }
@@ -27,7 +29,12 @@ impl WriteOp for KeepSite {
             Some(state) => {
                 let row = state.to_row();
                 diesel::replace_into(site::table)
-                    .values((site::name.eq(&*self.name), site::state.eq(&row[..]), site::update_time.eq(self.now.0)))
+                    .values((
+                        site::name.eq(&*self.name),
+                        site::state.eq(&row[..]),
+                        site::update_time.eq(self.now.0),
+                        site::held_by.eq(self.held_by.as_deref()),
+                    ))
                     .execute(tx.conn)?;
             }
             None => drop(diesel::delete(site::table.find(&*self.name)).execute(tx.conn)?),
@@ -36,16 +43,16 @@ impl WriteOp for KeepSite {
     }
 }
 
-/// All sites with a non-default state. Invalid rows are left out.
+/// All sites with a non-default state, and the operators that hold them. Invalid rows are left out.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadSites;
 
 impl ReadOp for LoadSites {
-    type Output = Vec<(Arc<str>, SiteState)>;
+    type Output = Vec<(Arc<str>, SiteState, Option<Arc<str>>)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let rows: Vec<(String, Vec<u8>)> = site::table.select((site::name, site::state)).load(from.conn)?;
-        Ok(rows.into_iter().filter_map(|(name, row)| Some((name.into(), SiteState::of_row(&row)?))).collect())
+        let rows: Vec<(String, Vec<u8>, Option<String>)> = site::table.select((site::name, site::state, site::held_by)).load(from.conn)?;
+        Ok(rows.into_iter().filter_map(|(name, row, by)| Some((name.into(), SiteState::of_row(&row)?, by.map(Into::into)))).collect())
     }
 }
 

@@ -4,6 +4,7 @@ import { at, events, get, post } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { button, facts, h, patch, section, table } from "./dom.js";
 import { took } from "./overview.js";
+import { failedRequests, pendingRequests } from "./requests.js";
 import { runSites } from "./sites.js";
 import { badge, jobLink, json, named, num, runLink, short, time, waits, withLocalTimes } from "./text.js";
 
@@ -51,7 +52,7 @@ function counters(run) {
   const counted = run.kind === "block" ? [
     ["Requests", `${num(run.success)} succeeded, ${num(run.error)} failed, ${num(run.left)} left, ${num(run.total)} in total`],
     ["Blocks", `${num(run.blocks.ready)} ready, ${num(run.blocks.using)} at nodes, ${num(run.blocks.answered)} answered, ${num(run.blocks.total)} in total; sent to nodes ${num(run.blockTimes)} times`],
-    ["URLs seen", num(run.seen)],
+    ["URLs seen", num(run.seen)], ["Downloaded", `${num(run.bytes)} bytes`],
   ] : [];
   return facts([
     ["Identity", h("code", {}, run.identity)], ["Kind", run.kind], [run.kind === "callback" ? "Request" : "Name", run.className],
@@ -192,11 +193,17 @@ function logOf(id, signal) {
   return section("Log", form, lines);
 }
 
+const ofBlocks = (id, isOver) => [
+  section("Find a URL", urlForm(id)), section("Requests", failedRequests(id, isOver), !isOver() && pendingRequests(id)),
+];
+
 export async function run(page) {
   const { signal, parts: [id] } = page;
   const [top, numbers, why, result, more, asked] = Array.from({ length: 6 }, () => h("div"));
+  let isOver = false;
   const look = async () => {
     const now = await get(at(`/runs/${encodeURIComponent(id)}`), signal);
+    isOver = OVER.has(now.state);
     page.title(`Run of ${now.jobName}`);
     patch(top, head(now, () => page.wake?.()));
     patch(numbers, counters(now));
@@ -210,7 +217,7 @@ export async function run(page) {
     patch(result, now.result !== undefined && section("Result", json(now.result)));
     patch(more, instances.items.length > (now.workerId ? 1 : 0) && section("Instances", instanceTable(instances.items)), perNode.length > 1 && section("Nodes", nodeTable(perNode)));
     patch(asked, sites.items.length > 0 && section(sites.nextCursor ? "The first 100 sites" : "Sites", runSites(sites.items, () => page.wake?.())));
-    page.mount(() => [top, numbers, section("Status explained", why), ...(now.kind === "block" ? [section("Find a URL", urlForm(id))] : []), result, more, asked, logOf(id, signal)]);
+    page.mount(() => [top, numbers, section("Status explained", why), ...(now.kind === "block" ? ofBlocks(id, () => isOver) : []), result, more, asked, logOf(id, signal)]);
     return OVER.has(now.state) ? 15000 : undefined;
   };
   await page.live(1000, look);

@@ -27,7 +27,7 @@ function release(site, again) {
   }).then(done => done && tell(`The site ${done.name} is ${done.held ? "still held" : "released"}.`)).then(again);
 }
 
-export const heldText = ({ held }) => (held ? [`${held.why}, until `, when(held.until)] : "");
+export const heldText = ({ held }) => (held ? [`${held.why}${held.by ? ` (${held.by})` : ""}, until `, when(held.until)] : "");
 
 export const siteActions = ({ name, held }, again) =>
   h("div", { class: "row" }, button(held ? "Hold longer …" : "Hold …", () => hold(name, again)), held && button("Release …", () => release(name, again)));

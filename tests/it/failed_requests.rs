@@ -5,12 +5,12 @@ use crate::support::process::{Broker, WEBLOOM};
 use crate::support::{journey, until};
 use serde_json::{Value, json};
 
-async fn next_block(api: &Api, node: &str) -> Value {
+pub async fn next_block(api: &Api, node: &str) -> Value {
     until("a block", || async { Some(api.beat(node, &json!({})).await).filter(|block| !block.is_null()) }).await
 }
 
 /// Reports a block: what a page's path says is what becomes of it.
-async fn report(api: &Api, node: &str, block: &Value) {
+pub async fn report(api: &Api, node: &str, block: &Value) {
     let results: Vec<Value> = block["requests"]
         .as_array()
         .expect("requests")
@@ -34,7 +34,7 @@ async fn report(api: &Api, node: &str, block: &Value) {
 }
 
 /// Takes and acknowledges all that is delivered: how many results.
-async fn drain(api: &Api, run: &str) -> usize {
+pub async fn drain(api: &Api, run: &str) -> usize {
     let mut results = 0;
     loop {
         let (status, block) = api.get(&format!("/requestqueue/{run}")).await;
@@ -46,13 +46,13 @@ async fn drain(api: &Api, run: &str) -> usize {
     }
 }
 
-async fn push(api: &Api, run: &str, urls: &[&str]) {
+pub async fn push(api: &Api, run: &str, urls: &[&str]) {
     let requests: Vec<Value> = urls.iter().map(|url| json!({ "url": url, "meta": { "keep": "me" } })).collect();
     let (status, pushed) = api.post(&format!("/requestqueue/{run}"), &json!(requests)).await;
     assert_eq!((status, &pushed["accepted"]), (200, &json!(urls.len())), "{pushed}");
 }
 
-async fn failed(api: &Api, run: &str, query: &str) -> Vec<Value> {
+pub async fn failed(api: &Api, run: &str, query: &str) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let (status, page) = api.get(&format!("/api/v1/runs/{run}/requests?state=failed{query}{cursor}")).await;
@@ -65,7 +65,7 @@ async fn failed(api: &Api, run: &str, query: &str) -> Vec<Value> {
     }
 }
 
-fn urls(rows: &[Value]) -> Vec<&str> {
+pub fn urls(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|row| row["url"].as_str().expect("a URL").split_once("//").expect("a scheme").1).collect()
 }
 
@@ -81,14 +81,14 @@ async fn why(api: &Api, run: &str, url: &str) -> (String, String) {
     (why["verdict"].as_str().expect("a verdict").to_owned(), why["because"].to_string())
 }
 
-fn shell(broker: &Broker, args: &[&str]) -> String {
+pub fn shell(broker: &Broker, args: &[&str]) -> String {
     let mut command = std::process::Command::new(WEBLOOM);
     let done = command.arg("run").arg("--broker").arg(&broker.url).args(args).output().expect("it runs");
     assert!(done.status.success(), "{done:?}");
     String::from_utf8_lossy(&done.stdout).trim().to_owned()
 }
 
-const PAGES: [&str; 6] = [
+pub const PAGES: [&str; 6] = [
     "http://a.test/200-1",
     "http://a.test/404-1",
     "http://b.test/slow",
@@ -179,9 +179,6 @@ fn failures_are_listed_and_queued_again_once() {
         assert_eq!(api.post(&format!("/api/v1/runs/{run}/start-returned"), &json!({})).await.0, 204);
         until("the end", || async { Some(api.state(&run).await).filter(|run| run["state"] == "success") }).await;
         assert_eq!(failed(&api, &run, "").await.len(), 8, "after the end, too");
-        let (status, problem) = api.post(&format!("/api/v1/runs/{run}/requests/requeue"), &json!({})).await;
-        assert_eq!((status, &problem["type"]), (409, &json!("/problems/run-over")), "{problem}");
-        assert!(problem["detail"].as_str().is_some_and(|text| text.contains("/retry")), "{problem}");
         assert_eq!(api.get(&format!("/api/v1/runs/{}/requests", id())).await.0, 404);
     });
 }

@@ -101,6 +101,23 @@ fn a_hold_stops_all_runs_survives_a_crash_and_ends_at_once() {
 }
 
 #[test]
+fn who_holds_a_site_is_shown_and_stored() {
+    journey(async {
+        let mut broker = Broker::start(&["--token", "admin:the-admins-token", "--token", "readonly:another-token"], "");
+        let api = Api::new(&broker.url).with_token("the-admins-token");
+        let (status, site) = api.post("/api/v1/sites/example.test/hold", &json!({ "for": 600_000 })).await;
+        assert_eq!((status, &site["held"]["by"]), (200, &json!("admin")), "{site}");
+        broker.kill_and_restart();
+        let api = Api::new(&broker.url).with_token("another-token");
+        let (status, page) = api.get("/api/v1/sites?held=true").await;
+        assert_eq!((status, &page["items"][0]["held"]["by"]), (200, &json!("admin")), "{page}");
+        let api = api.with_token("the-admins-token");
+        let (status, site) = api.post("/api/v1/sites/example.test/release", &json!({})).await;
+        assert_eq!((status, &site["held"]), (200, &Value::Null), "{site}");
+    });
+}
+
+#[test]
 fn nodes_drop_what_they_have_of_a_site_that_is_held() {
     journey(async {
         let web = Web::serve(|_| Answer::text("a page")).expect("a port");

@@ -457,8 +457,9 @@ class Calls(SyncCalls):
         return answer
 
     def requeue_requests(self, id: str, body: models.RequeueInput | Mapping[str, Any] | None = None) -> models.Requeued:
-        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run in progress again, each at most once. Each repetition is a new
-        request and counts as one.
+        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run again, each at most once. Each repetition is a new request and
+        counts as one. If the run is over, a new run of its job begins with them instead of its first
+        requests.
         """
         answer: models.Requeued = self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/requeue", body=body, returns="models.Requeued")
         return answer
@@ -974,8 +975,9 @@ class AsyncioCalls(AsyncCalls):
         return answer
 
     async def requeue_requests(self, id: str, body: models.RequeueInput | Mapping[str, Any] | None = None) -> models.Requeued:
-        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run in progress again, each at most once. Each repetition is a new
-        request and counts as one.
+        """`POST /api/v1/runs/{id}/requests/requeue`: Queues failed requests of a block run again, each at most once. Each repetition is a new request and
+        counts as one. If the run is over, a new run of its job begins with them instead of its first
+        requests.
         """
         answer: models.Requeued = await self._json("POST", f"/api/v1/runs/{self._part(id)}/requests/requeue", body=body, returns="models.Requeued")
         return answer

@@ -642,6 +642,8 @@ class FailedRequest(Model):
     node_name: str | None = None
     #: The id under which it was queued again.
     requeued_as: str | None = None
+    #: The run in which it was queued again; absent: its own.
+    requeued_in: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -852,6 +854,8 @@ class HeldOutput(Model):
     until: datetime
     #: The reason; `operator`: an operator set it.
     why: Why
+    #: The role of the operator; absent: no operator set it, or the broker has no tokens.
+    by: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -1850,6 +1854,8 @@ class Requeued(Model):
     over_limit: int
     #: Requests that are queued now; in a dry run 0.
     queued: int
+    #: The new run that begins with them, because their own run is over.
+    identity: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -1894,6 +1900,8 @@ class RunOutput(Model):
     block_times: int
     #: Blocks by state.
     blocks: BlockCounts
+    #: Bytes of the bodies that a block run has downloaded, decompressed. Lists show 0 for runs that succeeded.
+    bytes: int
     #: The class; for a callback the method and the URL.
     class_name: str
     #: When it was created.

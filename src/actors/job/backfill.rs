@@ -98,6 +98,7 @@ impl LoadedJob {
                 by: by.clone(),
                 waits: true,
                 after: None,
+                first: None,
                 alone: false,
             };
             runs.push(self.trigger(order).await?.identity);

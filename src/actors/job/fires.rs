@@ -413,6 +413,9 @@ impl Known {
         }
         run.rules.by.clone_from(&order.by);
         run.rules.after = order.after;
+        if let Some(first) = &order.first {
+            super::first_requests::fill_in(run, first)?;
+        }
         super::input::check_arguments(run)
     }
 
@@ -459,12 +462,14 @@ impl Known {
                 data: self.data.clone(),
                 after: None,
                 paused_at: None,
+                requeues: None,
             },
             follow: self.follows(),
             retry_of: None,
             // The run gets its own trace. Both ids have 128 bits and are never 0.
             trace_id: identity.to_string(),
             creation_time: now,
+            marks: None,
         }
     }
 

@@ -4,14 +4,19 @@ use super::JobActor;
 use super::loaded::Loaded;
 use crate::actors::reply::{Answer, Reply, reply};
 use crate::actors::supervision::Link;
-use crate::domain::ids::Identity;
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::ids::{Identity, Seq};
 use crate::domain::job::Job;
+use crate::domain::origin::Origin;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::{JobInput, RunOutput, TriggerInput};
 use crate::protocol::management::{BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
 use crate::protocol::problem::Problem;
 use crate::store::NextAsked;
 use actix::Message;
+use bytes::Bytes;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// From the service: run the job now. The answer comes when the run is stored and has its actor.
 #[derive(Debug, Message)]
@@ -59,6 +64,19 @@ pub struct TriggerOrder {
     pub alone: bool,
     /// The run whose end starts this one.
     pub after: Option<Identity>,
+    /// The first requests of the run; its worker pushes none.
+    pub first: Option<Arc<FirstRequests>>,
+}
+
+/// Failed requests of a run that is over.
+#[derive(Debug)]
+pub struct FirstRequests {
+    /// The number of that run.
+    pub no: i64,
+    /// The failures of its blocks as they are stored, and which of them. In the order of the blocks.
+    pub blocks: Vec<(Seq, Bytes, HashSet<Fingerprint>)>,
+    /// The origins of that run's first requests.
+    pub start_origins: Option<Arc<[Origin]>>,
 }
 
 /// From the scheduler, through the registry: a scheduled time is due.

@@ -7,6 +7,7 @@
 mod backfill;
 mod changes;
 mod fires;
+mod first_requests;
 mod input;
 mod loaded;
 mod message;
@@ -20,8 +21,8 @@ pub use changes::conflict;
 pub use input::{apply, arguments_of, check_trigger, job_from};
 pub use loaded::Loaded;
 pub use message::{
-    AskNext, Backfill, Change, Due, Invalidate, JobChange, JobHandle, Passivate, Prepare, Redrive, RunLeft, RunOver, Trigger, TriggerBatch,
-    TriggerOrder,
+    AskNext, Backfill, Change, Due, FirstRequests, Invalidate, JobChange, JobHandle, Passivate, Prepare, Redrive, RunLeft, RunOver,
+    Trigger, TriggerBatch, TriggerOrder,
 };
 pub use successors::flow_problem;
 

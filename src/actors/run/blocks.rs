@@ -120,7 +120,7 @@ impl RunActor {
     }
 
     fn lease(&mut self, node: NodeId) -> Option<(Seq, Lease)> {
-        if self.ending || self.is_paused() {
+        if self.ending || self.dispatches_nothing() {
             return None;
         }
         let leased = self.frontier.lease(node, Timestamp::steady())?;
@@ -306,14 +306,16 @@ impl RunActor {
             }
         };
         let write = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
-        let (success, error) = (write.success, write.error);
+        let (success, error, bytes) = (write.success, write.error, write.bytes);
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(seq, success, error);
+            this.frontier.count_bytes(bytes);
             this.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
             if let Some(reply) = reply {
                 reply.send(Ok(Reported { success, error }));
             }
             this.targets_stored(targets, ctx);
+            this.discard_over_bytes(ctx);
             this.serve_pollers(ctx);
         });
     }

@@ -20,6 +20,28 @@ use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// Number of blocks that are discarded at a time when the run has downloaded as many bytes as it may.
+const AT_ONCE: usize = 200;
+
+/// What to discard, and why.
+struct Order {
+    /// Which requests of the blocks; `None`: all.
+    chosen: Option<BTreeMap<Seq, HashSet<Fingerprint>>>,
+    why: String,
+    /// The caller. Without one, the run itself gave the order.
+    reply: Option<Reply<u64>>,
+}
+
+impl Order {
+    fn takes(&self, seq: Seq, print: &Fingerprint) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| chosen[&seq].contains(print))
+    }
+
+    fn refuse(self, problem: Problem) {
+        self.reply.into_iter().for_each(|reply| reply.send(Err(problem.clone())));
+    }
+}
+
 /// A block with discarded requests.
 struct Cut {
     seq: Seq,
@@ -39,28 +61,44 @@ impl RunActor {
         }
         let waits = |seq: &Seq| matches!(self.frontier.phase(*seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
         let seqs: Vec<Seq> = chosen.keys().copied().filter(waits).collect();
+        let order = Order { chosen: Some(chosen), why: "discarded by an operator".to_owned(), reply: Some(reply) };
+        self.take_and_discard(seqs, order, ctx);
+    }
+
+    /// Discards what waits for a node, if the run has downloaded as many bytes as it may.
+    pub(super) fn discard_over_bytes(&mut self, ctx: &mut Context<Self>) {
+        let Some((most, bytes)) = self.frontier.over_bytes().filter(|_| !self.ending && !self.discards) else { return };
+        let seqs = self.frontier.waiting(AT_ONCE);
+        if !seqs.is_empty() {
+            self.discards = true;
+            let why = super::end::over_bytes_text(most, bytes);
+            self.take_and_discard(seqs, Order { chosen: None, why, reply: None }, ctx);
+        }
+    }
+
+    fn take_and_discard(&mut self, seqs: Vec<Seq>, order: Order, ctx: &mut Context<Self>) {
         for seq in &seqs {
             self.frontier.begin_report(*seq);
             self.cache.take_ready(*seq);
         }
         // A split of a block may still be in the write queue, and a reader sees only what is committed.
-        Self::then(ctx, self.context.store.write_unbounded(Barrier), move |this, (), ctx| this.cut_and_store(seqs, chosen, reply, ctx));
+        Self::then(ctx, self.context.store.write_unbounded(Barrier), move |this, (), ctx| this.cut_and_store(seqs, order, ctx));
     }
 
-    fn cut_and_store(&mut self, seqs: Vec<Seq>, chosen: BTreeMap<Seq, HashSet<Fingerprint>>, reply: Reply<u64>, ctx: &mut Context<Self>) {
+    fn cut_and_store(&mut self, seqs: Vec<Seq>, order: Order, ctx: &mut Context<Self>) {
         let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs: seqs.clone() });
         Self::then(ctx, read, move |this, payloads, ctx| {
             if this.ending {
-                return reply.send(Err(this.over()));
+                return order.refuse(this.over());
             }
             if payloads.len() != seqs.len() {
-                reply.send(Err(Problem::internal()));
+                order.refuse(Problem::internal());
                 return this.die("the requests of a block are not there", ctx);
             }
-            match this.cut_all(payloads, &chosen) {
-                Ok((cuts, writes)) => this.store_discarded(cuts, writes, reply, ctx),
+            match this.cut_all(payloads, &order) {
+                Ok((cuts, writes)) => this.store_discarded(cuts, writes, order, ctx),
                 Err(problem) => {
-                    reply.send(Err(Problem::internal()));
+                    order.refuse(Problem::internal());
                     this.die(&problem.detail, ctx);
                 }
             }
@@ -72,13 +110,13 @@ impl RunActor {
     fn cut_all(
         &mut self,
         payloads: Vec<store::Payload>,
-        chosen: &BTreeMap<Seq, HashSet<Fingerprint>>,
+        order: &Order,
     ) -> Result<(Vec<Cut>, Vec<LocalBoxFuture<'static, Result<(), StoreError>>>), Problem> {
         let (mut cuts, mut writes): (Vec<_>, Vec<LocalBoxFuture<'static, _>>) = (Vec::new(), Vec::new());
         for store::Payload { seq, raw_length, payload, prints } in payloads {
             let payload = Payload { requests: payload, raw_length, prints };
             let (out, others): (Vec<usize>, Vec<usize>) =
-                (0..payload.prints.len()).partition(|place| chosen[&seq].contains(&payload.prints[*place]));
+                (0..payload.prints.len()).partition(|place| order.takes(seq, &payload.prints[*place]));
             if out.is_empty() {
                 self.frontier.wait_again(seq);
                 continue;
@@ -89,7 +127,7 @@ impl RunActor {
                 let [discarded, rest] = payload.cut([&out, &others], &HashMap::new())?;
                 (discarded, Some((self.frontier.begin_rest(seq, self.frontier.site_of(seq)), rest)))
             };
-            let entry = |print: &Fingerprint| final_entry(failed(*print, FetchErrorKind::Discarded, "discarded by an operator"));
+            let entry = |print: &Fingerprint| final_entry(failed(*print, FetchErrorKind::Discarded, &order.why));
             let results = discarded.prints.iter().map(entry).collect();
             let index =
                 Index { epoch: Some(self.epoch), results, ..Index::new(self.block_id(seq), self.identity(), NodeId(uuid::Uuid::nil())) };
@@ -111,7 +149,7 @@ impl RunActor {
         &mut self,
         cuts: Vec<Cut>,
         writes: Vec<LocalBoxFuture<'static, Result<(), StoreError>>>,
-        reply: Reply<u64>,
+        order: Order,
         ctx: &mut Context<Self>,
     ) {
         Self::then(ctx, try_join_all(writes), move |this, _, ctx| {
@@ -125,9 +163,13 @@ impl RunActor {
                     this.cache.put_ready(rest, payload);
                 }
             }
-            log::info!("pending requests discarded run_id={} requests={count}", this.identity());
-            reply.send(Ok(count));
+            log::info!("pending requests discarded run_id={} requests={count}: {}", this.identity(), order.why);
+            match order.reply {
+                Some(reply) => reply.send(Ok(count)),
+                None => this.discards = false,
+            }
             this.announce(ctx);
+            this.discard_over_bytes(ctx);
             this.serve_pollers(ctx);
         });
     }

@@ -31,7 +31,7 @@ impl RunActor {
     /// Asks for nodes for the blocks that prefer another one.
     pub(super) fn ask_elsewhere(&mut self) {
         let (blocks, sites) = self.frontier.avoided(Timestamp::steady());
-        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.ending && !self.is_paused()) else { return };
+        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.ending && !self.dispatches_nothing()) else { return };
         let identity = self.identity();
         for (room, nodes) in [(Room::Block, blocks), (Room::Site, sites)] {
             for not in nodes.into_iter().take(MOST_ASKED) {

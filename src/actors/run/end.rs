@@ -9,6 +9,11 @@ use crate::protocol::worker::ToWorker;
 use crate::store::{FinishRun, RetryRun};
 use actix::{ActorContext, Context, Handler};
 
+/// Why a run dispatches no more requests.
+pub(super) fn over_bytes_text(most: u64, bytes: u64) -> String {
+    format!("the run has downloaded {bytes} bytes, and the job's MaxBytes is {most}")
+}
+
 impl RunActor {
     /// The answer to calls after the end.
     pub(super) fn over(&self) -> Problem {
@@ -18,8 +23,14 @@ impl RunActor {
     /// Ends the run as a success if nothing is left and nothing can follow. Counting shows this at once; no waiting is needed.
     pub(super) fn end_if_drained(&mut self, ctx: &mut Context<Self>) {
         if self.frontier.is_drained() {
-            self.end(RunState::Success, None, ctx, drop);
+            self.succeed(ctx, drop);
         }
+    }
+
+    /// Ends the run as a success. The reason says if it took less than it found.
+    pub(super) fn succeed(&mut self, ctx: &mut Context<Self>, done: impl FnOnce(Result<RunOutput, Problem>) + 'static) {
+        let reason = self.frontier.over_bytes().map(|(most, bytes)| over_bytes_text(most, bytes));
+        self.end(RunState::Success, reason, ctx, done);
     }
 
     /// Ends the run, once. `done` is called when that is on disk, or at once if it was already ending.

@@ -132,11 +132,11 @@ impl RunActor {
         let (now, pace) = (Timestamp::steady(), self.pace(no));
         let view = self.context.sites.board().view(name, now);
         let (mut next_at, mut delay) = (not_before, pace.delay_ms);
-        let mut held = None;
+        let (mut held, mut held_by) = (None, None);
         if let Some(view) = view {
             next_at = next_at.max(view.next_at);
             delay = delay.max(view.delay_ms.unwrap_or(0));
-            held = view.held;
+            (held, held_by) = (view.held, view.held_by);
         }
         RunSiteOutput {
             name: name.to_string(),
@@ -145,7 +145,7 @@ impl RunActor {
             next_at: Some(next_at).filter(|at| *at > now).map(Timestamp::on_the_wall),
             delay: delay.into(),
             connections: pace.connections,
-            held: held.map(|(until, why)| HeldOutput { until: until.on_the_wall(), why }),
+            held: HeldOutput::of(held, held_by.as_deref()),
         }
     }
 }

@@ -10,6 +10,7 @@ mod delivery;
 mod discard;
 mod elsewhere;
 mod end;
+mod first_requests;
 mod held;
 mod helper;
 mod message;
@@ -70,6 +71,8 @@ pub struct RunActor {
     involved: Involved,
     /// Failed requests are being read for a requeue.
     requeues: bool,
+    /// Blocks that wait are being discarded, because the run has downloaded as many bytes as it may.
+    discards: bool,
     worker: Option<WorkerId>,
     /// When its worker last received the order to start it.
     start_told: Timestamp,
@@ -175,6 +178,7 @@ impl RunActor {
             cache: Cache::default(),
             turns: turns::Turns::default(),
             requeues: false,
+            discards: false,
             worker: None,
             start_told: Timestamp::default(),
             searching: false,
@@ -247,8 +251,11 @@ impl RunActor {
         if self.ending {
             return;
         }
-        self.waits = false;
         (self.run.queued, self.run.not_before) = (false, None);
+        if self.wants_first_requests() {
+            return self.fetch_first_requests(ctx);
+        }
+        self.waits = false;
         self.attempt_began = Timestamp::steady();
         self.announce(ctx);
         match self.chosen.take().filter(|chosen| chosen.watches == self.context.addresses.watches()) {
@@ -321,6 +328,7 @@ impl RunActor {
                 total: total as u64,
             },
             seen: seen as u64,
+            bytes: self.frontier.bytes(),
             seen_bytes: Some(seen_bytes as u64),
             ..stored_output(&self.run)
         }
@@ -368,6 +376,7 @@ impl RunActor {
         self.miss_peers(now, ctx);
         self.ask_elsewhere();
         self.announce(ctx);
+        self.discard_over_bytes(ctx);
         self.serve_pollers(ctx);
         if self.worker.is_none() {
             self.find_worker();
@@ -407,6 +416,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
         counters: run.counters,
         blocks: BlockCounts { using: Some(0), ..BlockCounts::default() },
         seen: 0,
+        bytes: 0,
         seen_bytes: Some(0),
         create_by: run.create_by().map(str::to_owned),
         update_by: run.update_by.clone(),

@@ -140,13 +140,15 @@ impl RunActor {
         self.frontier.renew(seq, index.node_id, Timestamp::steady());
         self.keep(seq, stays.clone());
         let result = StoreResult { targets: targets.clone(), ..self.result_of(part, &index, pack.clone()) };
-        let (success, error) = (result.success, result.error);
+        let (success, error, bytes) = (result.success, result.error, result.bytes);
         let write = self.split((seq, &stays), Some((part, &parted)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.reported(part, success, error);
+            this.frontier.count_bytes(bytes);
             this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
             this.targets_stored(targets, ctx);
+            this.discard_over_bytes(ctx);
             this.serve_pollers(ctx);
         });
     }
@@ -189,17 +191,19 @@ impl RunActor {
         };
         let rest = self.frontier.begin_rest(seq, self.frontier.site_of(seq));
         let result = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
-        let (success, error) = (result.success, result.error);
+        let (success, error, bytes) = (result.success, result.error, result.bytes);
         let write = self.split((seq, &done), Some((rest, &back)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             this.frontier.stored(rest, 0);
             this.cache.put_ready(rest, back);
             shunned.into_iter().for_each(|node| this.prefer_another(rest, node));
             this.frontier.reported(seq, success, error);
+            this.frontier.count_bytes(bytes);
             this.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
             this.announce(ctx);
             this.targets_stored(targets, ctx);
+            this.discard_over_bytes(ctx);
             this.serve_pollers(ctx);
         });
     }
@@ -223,6 +227,7 @@ impl RunActor {
             attempt: index.attempt.unwrap_or(1),
             success,
             error: index.results.len() as u32 - success,
+            bytes: index.results.iter().map(|entry| entry.body as u64).sum(),
             exception: index.exception.clone(),
             failed: index.exception.is_some(),
             failures: if success == index.results.len() as u32 { None } else { failures(index).map(Bytes::from) },

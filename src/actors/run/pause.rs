@@ -11,9 +11,14 @@ impl RunActor {
         self.run.rules.paused_at.is_some()
     }
 
+    /// Whether it is paused, or has downloaded as many bytes as it may.
+    pub(super) fn dispatches_nothing(&self) -> bool {
+        self.is_paused() || self.frontier.over_bytes().is_some()
+    }
+
     /// The blocks, and the sites with a free turn, that nodes could receive now.
     pub(super) fn offered(&mut self, ctx: &mut Context<Self>) -> (usize, usize) {
-        if self.ending || self.is_paused() {
+        if self.ending || self.dispatches_nothing() {
             return (0, 0);
         }
         (self.frontier.ready(), self.ready_sites(ctx))

@@ -37,15 +37,15 @@ struct Addressed<'a> {
 
 /// Collects repetitions of requests.
 #[derive(Default)]
-struct Repetitions {
+pub(super) struct Repetitions {
     text: Vec<u8>,
     batch: RequestBatch,
     origins: HashMap<String, u32>,
 }
 
 impl Repetitions {
-    /// Adds a repetition of a stored request.
-    fn add(&mut self, id: Fingerprint, request: &str) -> Result<(), String> {
+    /// Adds a repetition of a stored request under this id.
+    pub(super) fn add(&mut self, id: Fingerprint, request: &str) -> Result<(), String> {
         let bare = without_id(request).ok_or("a request has no id")?;
         let Addressed { url, depth, priority } = serde_json::from_str(&bare).map_err(|error| error.to_string())?;
         let url = canonical_url(&url).map_err(|problem| problem.detail)?;
@@ -63,7 +63,7 @@ impl Repetitions {
         Ok(())
     }
 
-    fn into_batch(self) -> RequestBatch {
+    pub(super) fn into_batch(self) -> RequestBatch {
         RequestBatch { text: self.text.into(), ..self.batch }
     }
 }
@@ -147,7 +147,7 @@ impl RunActor {
                 marked.push((block.seq, failed::to_text(&of_block).into()));
             }
         }
-        let done = Requeued { found, queued: pushed.accepted, over_limit: pushed.over_limit, more };
+        let done = Requeued { found, queued: pushed.accepted, over_limit: pushed.over_limit, more, identity: None };
         log::info!("failed requests requeued run_id={} found={found} queued={}", self.identity(), done.queued);
         let write = RequeueFailed { no: self.run.no, epoch: self.epoch, blocks: made.clone(), marked, now: Timestamp::now() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {

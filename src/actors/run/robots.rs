@@ -116,7 +116,7 @@ impl RunActor {
 
     fn probe(&mut self, url: &Url, key: RobotsKey, (site, granted): (SiteNo, Granted), sink: Sink, ctx: &mut Context<Self>) {
         let moved = self.turns.moved_robots.get(&key).map(|moved| moved.url.clone());
-        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.ending && !self.is_paused()) else {
+        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.ending && !self.dispatches_nothing()) else {
             self.turn_over(site, 0, ctx);
             return sink.nothing();
         };

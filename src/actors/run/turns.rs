@@ -217,7 +217,7 @@ impl RunActor {
     /// Dispatches a block of a site to a node, if a site is free.
     pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let taken = if self.ending || self.is_paused() { None } else { self.take_turn(sink.node(), now) };
+        let taken = if self.ending || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now) };
         let Some((site, granted)) = taken else { return sink.nothing() };
         let Some((seq, lease)) = self.frontier.lease_at(site, sink.node(), now) else {
             self.turn_over(site, 0, ctx);
@@ -410,7 +410,7 @@ impl RunActor {
 
     pub(super) fn send_leased(&mut self, seq: Seq, payload: &Payload, pace: Option<node::Pace>, sink: Sink, ctx: &mut Context<Self>) {
         let Some(lease) = self.frontier.lease_of(seq).copied() else { return sink.nothing() };
-        if self.is_paused() {
+        if self.dispatches_nothing() {
             // Paused after the lease. The caller of the pause relies on no more blocks being dispatched.
             self.put_back(seq);
             if let Some(site) = self.frontier.site_of(seq) {
@@ -467,7 +467,8 @@ impl RunActor {
         let mut board = self.context.sites.board();
         if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
             // Queue this write before the report, so that a crash cannot lose it, and before other runs change the site.
-            let write = self.context.store.write_unbounded(KeepSite { name, state, now: Timestamp::now() });
+            let held_by = board.held_by(&name, now);
+            let write = self.context.store.write_unbounded(KeepSite { name, state, held_by, now: Timestamp::now() });
             drop(board);
             Self::then(ctx, write, |_, (), _| {});
         }

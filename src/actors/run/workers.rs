@@ -49,7 +49,8 @@ impl RunActor {
     /// messages are not acknowledged. A worker that already has the run ignores it.
     pub(super) fn repeat_start(&mut self, now: Timestamp) {
         let silent = now.since_ms(self.start_told) >= REPEAT_START_MS;
-        if let Some(id) = self.worker.filter(|_| silent && !self.ending && !self.frontier.start_returned()) {
+        let is_told = self.frontier.start_returned() && self.run.state != RunState::Scheduled;
+        if let Some(id) = self.worker.filter(|_| silent && !self.ending && !is_told) {
             self.tell_start(id);
         }
     }
@@ -129,7 +130,7 @@ impl Handler<StartReturned> for RunActor {
             // There is nothing to do; the write of the end contains everything.
             self.run.start_returned = true;
             self.note_started();
-            return self.end(RunState::Success, None, ctx, |ended| m.reply.send(ended.map(drop)));
+            return self.succeed(ctx, |ended| m.reply.send(ended.map(drop)));
         }
         let write = self.context.store.write_unbounded(SetStartReturned { no: self.run.no, epoch: self.epoch });
         Self::then(ctx, write, move |this, _, ctx| {

@@ -49,7 +49,7 @@ enum RunCommand {
     WhyUrl(requests::WhyUrlArgs),
     /// List the failed requests of a block run
     Requests(requests::RequestsArgs),
-    /// Queue failed requests of a block run in progress again
+    /// Queue failed requests of a block run again; if it is over, in a new run of its job
     Requeue(requests::RequeueArgs),
     /// Discard requests of a block run that wait for a node: each gets a failure of the kind `discarded`
     Discard(requests::DiscardArgs),

@@ -12,7 +12,7 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column::text("URL", "url"),
     Column::of("ERROR", |row| some(row, "kind").unwrap_or_else(|| "status".to_owned())),
     Column::text("STATUS", "status"),
@@ -20,6 +20,7 @@ const COLUMNS: [Column; 9] = [
     Column::time("AT", "finishTime"),
     Column::text("MESSAGE", "message"),
     Column::id("AGAIN AS", "requeuedAs"),
+    Column::id("IN RUN", "requeuedIn").wide(),
     Column::id("BLOCK", "blockId").wide(),
     Column::text("NODE", "nodeName").wide(),
 ];
@@ -182,7 +183,8 @@ pub async fn requeue(shell: &Shell, args: RequeueArgs) -> Result<ExitCode, Failu
         let over = done["overLimit"].as_u64().filter(|over| *over > 0);
         let over = over.map(|over| format!("; {over} are past the most requests of the run")).unwrap_or_default();
         let more = if done["more"] == true { "; there are more" } else { "" };
-        format!("{} of {} failed requests are queued again{over}{more}", cell(done, "queued"), cell(done, "found"))
+        let new = done["identity"].as_str().map(|run| format!(" in the new run {run}")).unwrap_or_default();
+        format!("{} of {} failed requests are queued again{new}{over}{more}", cell(done, "queued"), cell(done, "found"))
     })
 }
 

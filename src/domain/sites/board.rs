@@ -34,6 +34,8 @@ struct Entry {
     next: Option<(Identity, Timestamp)>,
     /// The pace of the last run that asked.
     pace: Option<Pace>,
+    /// The operator that holds it, or held it last.
+    held_by: Option<Arc<str>>,
 }
 
 /// A turn, as sent to its node.
@@ -60,6 +62,8 @@ pub struct SiteView {
     pub delay_ms: Option<u32>,
     /// The end of its hold-off, and the reason.
     pub held: Option<(Timestamp, Why)>,
+    /// The operator that holds it.
+    pub held_by: Option<Arc<str>>,
     /// Failures in a row.
     pub failures: u8,
 }
@@ -87,12 +91,12 @@ impl Board {
     }
 
     /// Loads stored sites.
-    pub fn load(&mut self, rows: impl IntoIterator<Item = (Arc<str>, SiteState)>, now: Timestamp) {
-        for (name, state) in rows {
+    pub fn load(&mut self, rows: impl IntoIterator<Item = (Arc<str>, SiteState, Option<Arc<str>>)>, now: Timestamp) {
+        for (name, state, held_by) in rows {
             if let Some(until) = state.held_by_hand(now) {
                 self.note_hold(&name, until);
             }
-            self.sites.insert(name, Entry { state, ..Entry::default() });
+            self.sites.insert(name, Entry { state, held_by, ..Entry::default() });
         }
     }
 
@@ -216,11 +220,12 @@ impl Board {
     }
 
     /// Holds a site by hand: no run begins a turn there. Returns the state to store.
-    pub fn hold(&mut self, name: &str, until: Timestamp, now: Timestamp) -> SiteState {
+    pub fn hold(&mut self, name: &str, until: Timestamp, by: Option<Arc<str>>, now: Timestamp) -> SiteState {
         self.forget_holds(now);
-        let state = &mut self.entry(name, now).state;
-        state.hold(now, until);
-        let state = *state;
+        let entry = self.entry(name, now);
+        entry.state.hold(now, until);
+        entry.held_by = by;
+        let state = entry.state;
         self.note_hold(&name.into(), until);
         state
     }
@@ -238,6 +243,13 @@ impl Board {
     #[must_use]
     pub fn own_hold(&self, name: &str, now: Timestamp) -> Option<(Timestamp, Why)> {
         self.sites.get(name)?.state.held_until(now)
+    }
+
+    /// The operator that holds exactly this site.
+    #[must_use]
+    pub fn held_by(&self, name: &str, now: Timestamp) -> Option<Arc<str>> {
+        let entry = self.sites.get(name).filter(|entry| entry.state.held_by_hand(now).is_some())?;
+        entry.held_by.clone()
     }
 
     fn forget_holds(&mut self, now: Timestamp) {
@@ -268,7 +280,9 @@ impl Board {
     /// The view of a site.
     #[must_use]
     pub fn view(&self, name: &str, now: Timestamp) -> Option<SiteView> {
-        let by_hand = self.held_by_hand(name, now).map(|(_, until)| (until, Why::Operator));
+        let by_hand = self.held_by_hand(name, now);
+        let held_by = by_hand.as_ref().and_then(|(held, _)| self.held_by(held, now));
+        let by_hand = by_hand.map(|(_, until)| (until, Why::Operator));
         let unknown = Entry::default();
         let (name, entry) = match self.sites.get_key_value(name) {
             Some((name, entry)) => (Arc::clone(name), entry),
@@ -282,6 +296,7 @@ impl Board {
             next_at: entry.state.next_at(now).max(self.quiet_until).max(held.map_or(now, |(until, _)| until)),
             delay_ms: entry.pace.map(|pace| entry.state.delay_ms(pace)),
             held,
+            held_by: held_by.filter(|_| held.is_some_and(|(_, why)| why == Why::Operator)),
             failures: entry.state.failures(),
         })
     }
@@ -362,7 +377,7 @@ mod tests {
         let stored = board.learn(SITE, PACE, &[answered(429, Some(60_000))], T, T).flatten().expect("it is out of the ordinary");
         board.release(SITE, run(1), 0, T);
         let mut after = Board::new(0);
-        after.load([(SITE.into(), SiteState::of_row(&stored.to_row()).expect("a row"))], T);
+        after.load([(SITE.into(), SiteState::of_row(&stored.to_row()).expect("a row"), None)], T);
         for board in [&mut board, &mut after] {
             let next = board.take(SITE, PACE, run(1), later, T.plus_ms(1_000)).expect_err("it is held off");
             assert_eq!(next, T.plus_ms(60_000));
@@ -408,16 +423,17 @@ mod tests {
     fn what_somebody_holds_no_run_begins_whatever_its_pace() {
         let (mut board, later) = (Board::new(0), T.plus_ms(600_000));
         let until = T.plus_ms(60_000);
-        let stored = board.hold("127.0.0.1", until, T);
+        let stored = board.hold("127.0.0.1", until, Some("admin".into()), T);
         let mut after = Board::new(0);
-        after.load([("127.0.0.1".into(), SiteState::of_row(&stored.to_row()).expect("a row"))], T);
+        after.load([("127.0.0.1".into(), SiteState::of_row(&stored.to_row()).expect("a row"), Some("admin".into()))], T);
         for board in [&mut board, &mut after] {
             assert!(board.has_holds(T) && !board.has_holds(until));
             for name in ["127.0.0.1", "http://127.0.0.1:8000", "https://127.0.0.1"] {
                 for pace in [PACE, Pace::FREE] {
                     assert_eq!(board.take(name, pace, run(1), later, T), Err(until), "{name}");
                 }
-                assert_eq!(board.view(name, T).and_then(|view| view.held), Some((until, Why::Operator)), "{name}");
+                let view = board.view(name, T).expect("it is held");
+                assert_eq!((view.held, view.held_by.as_deref()), (Some((until, Why::Operator)), Some("admin")), "{name}");
             }
             assert_eq!(board.page("", Some(true), None, 9, T).len(), 1, "only what was named is listed");
             assert!(board.take("http://127.0.0.10", Pace::FREE, run(1), later, T).is_ok());
@@ -426,7 +442,7 @@ mod tests {
         assert_eq!(board.free("127.0.0.1", T), None, "nothing is to be kept of it");
         assert!(!board.has_holds(T) && board.take("127.0.0.1", Pace::FREE, run(1), later, T).is_ok());
 
-        board.hold("http://build.test:8080", until, T);
+        board.hold("http://build.test:8080", until, None, T);
         assert_eq!(board.take("build.test", PACE, run(1), later, T), Err(until), "the host is one site for this run");
         assert!(board.take("http://build.test", Pace::FREE, run(1), later, T).is_ok(), "it is another origin");
         assert_eq!(board.counts(T), (2, 1));
@@ -435,13 +451,13 @@ mod tests {
     #[test]
     fn a_hold_that_is_over_leaves_nothing_behind() {
         let (mut board, until) = (Board::new(0), T.plus_ms(60_000));
-        board.hold(SITE, until, T);
+        board.hold(SITE, until, None, T);
         assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], T, T).flatten().and_then(|state| state.held_by_hand(T)), Some(until));
         assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], until, until), Some(None), "its row goes");
         assert_eq!(board.learn(SITE, PACE, &[answered(200, None)], until, until), None);
-        let held = board.hold("other.org", until, T);
+        let held = board.hold("other.org", until, None, T);
         assert!(!held.is_forgettable(T) && held.is_forgettable(until), "nobody asked it since");
-        board.hold(SITE, until.plus_ms(1), until);
+        board.hold(SITE, until.plus_ms(1), None, until);
         // A `Retry-After` of the site can extend the hold, but not shorten it.
         let longer = board.learn(SITE, PACE, &[answered(429, Some(90_000))], until, until).flatten().expect("it is held");
         assert_eq!(longer.held_by_hand(until), Some(until.plus_ms(90_000)));
@@ -453,7 +469,7 @@ mod tests {
         for name in ["b.org", "a.org", "c.com", "d.org"] {
             board.take(name, PACE, run(1), T.plus_ms(9), T).expect("it is free");
         }
-        board.hold("d.org", T.plus_ms(500), T);
+        board.hold("d.org", T.plus_ms(500), None, T);
         let names = |views: Vec<SiteView>| views.iter().map(|view| view.name.to_string()).collect::<Vec<_>>();
         assert_eq!(names(board.page(".org", None, None, 2, T)), ["a.org", "b.org"]);
         assert_eq!(names(board.page(".org", None, Some("b.org"), 2, T)), ["d.org"]);

@@ -34,7 +34,7 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 23] = files![
+static FILES: [File; 24] = files![
     "acts.js" SCRIPT,
     "api.js" SCRIPT,
     "dialog.js" SCRIPT,
@@ -51,6 +51,7 @@ static FILES: [File; 23] = files![
     "main.js" SCRIPT,
     "nodes.js" SCRIPT,
     "overview.js" SCRIPT,
+    "requests.js" SCRIPT,
     "run.js" SCRIPT,
     "runs.js" SCRIPT,
     "schedule.js" SCRIPT,

@@ -2,7 +2,7 @@
 
 use super::limit;
 use crate::edge::Edge;
-use crate::edge::auth::Need;
+use crate::edge::auth::{Caller, Need};
 use crate::edge::body::{id, json, json_or_default};
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Resource> {
         }),
         resource("/api/v1/runs/{id}/requests/requeue").post(requeue, |op| {
             op.named("requeueRequests")
-                .says("Queues failed requests of a block run in progress again, each at most once. Each repetition is a new request and counts as one.")
+                .says("Queues failed requests of a block run again, each at most once. Each repetition is a new request and counts as one. If the run is over, a new run of its job begins with them instead of its first requests.")
                 .needs(Need::Admin)
                 .body_or_nothing::<RequeueInput>()
                 .answers::<Requeued>(200, "The result.")
@@ -164,10 +164,10 @@ pub async fn requests(edge: web::Data<Edge>, request: HttpRequest, query: web::Q
 }
 
 /// `POST /api/v1/runs/{id}/requests/requeue`
-pub async fn requeue(edge: web::Data<Edge>, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
+pub async fn requeue(edge: web::Data<Edge>, caller: Caller, request: HttpRequest, payload: web::Payload) -> Result<HttpResponse, Failure> {
     let input: RequeueInput = json_or_default(&request, payload).await?;
     status_of(input.status)?;
-    Ok(HttpResponse::Ok().json(edge.service.requeue(id(&edge, &request, "id").await?, input).await?))
+    Ok(HttpResponse::Ok().json(edge.service.requeue(id(&edge, &request, "id").await?, input, caller.name).await?))
 }
 
 /// `GET /api/v1/runs/{id}/requests/pending`

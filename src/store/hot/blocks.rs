@@ -14,6 +14,7 @@ pub(in crate::store) struct Answer<'a> {
     pub(in crate::store) attempt: i32,
     pub(in crate::store) success: i32,
     pub(in crate::store) error: i32,
+    pub(in crate::store) bytes: i64,
     pub(in crate::store) segment: i32,
     pub(in crate::store) seg_offset: i64,
     pub(in crate::store) seg_length: i64,
@@ -33,6 +34,8 @@ impl QueryFragment<Database> for Answer<'_> {
         out.push_bind_param::<Integer, _>(&self.success)?;
         out.push_sql(", error = ");
         out.push_bind_param::<Integer, _>(&self.error)?;
+        out.push_sql(", bytes = ");
+        out.push_bind_param::<BigInt, _>(&self.bytes)?;
         out.push_sql(", segment = ");
         out.push_bind_param::<Integer, _>(&self.segment)?;
         out.push_sql(", seg_offset = ");

@@ -1,0 +1,1 @@
+ALTER TABLE block DROP COLUMN bytes;
