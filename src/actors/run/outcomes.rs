@@ -35,3 +35,25 @@ pub(super) fn outcomes(index: &Index) -> Vec<Outcome> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::fingerprint::Fingerprint;
+    use crate::domain::ids::{BlockId, Identity, NodeId};
+    use crate::protocol::node::{FetchError, GivenBack};
+
+    #[test]
+    fn only_what_the_site_did_counts() {
+        let identity = Identity::random();
+        let of = |kind: Option<FetchErrorKind>| {
+            let error = kind.map(|kind| FetchError { kind, message: "m".into(), retryable: true });
+            let back = vec![GivenBack { request_id: Fingerprint::of_key("a"), tries: 1, error }];
+            let index = Index { back, ..Index::new(BlockId::new(identity, 1), identity, NodeId::random()) };
+            outcomes(&index).into_iter().map(|outcome| outcome.ended).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Some(FetchErrorKind::Connect)), [Ended::Refused]);
+        assert_eq!(of(Some(FetchErrorKind::Refused)), [], "the node refused it, not the site");
+        assert_eq!(of(None), [Ended::Answered(429)], "a node that names no reason");
+    }
+}

@@ -244,3 +244,22 @@ async fn redirects_change_methods_as_browsers_do_and_lead_to_http_only() {
     agent.fetch(&run, &get(&site.url("/set"))).await;
     assert_eq!(site.hits().last().and_then(|hit| hit.header("cookie")), Some("seen=1"), "a cookie that a redirect sets is sent on");
 }
+
+/// What was sent may have had an effect, so it is not for another node; what never left this node is.
+#[actix_rt::test]
+async fn only_what_was_not_sent_and_what_may_be_repeated_goes_to_another_node() {
+    let site = Site::new(|_| answer(307, "Location: http://a..b/\r\n", ""));
+    let rules = Rules { elsewhere: true, ..rules(DownloadSettings { retry_download: Some(0), ..origins([&site.url("/")]) }) };
+    let asked =
+        |method: &str, url: &str| serde_json::json!({ "requestId": "0123456789abcdef01234567", "method": method, "url": url }).to_string();
+    for (method, url, expected) in [
+        ("GET", "http://a..b/", true),
+        ("POST", "http://a..b/", true),
+        ("POST", "http://10.0.0.1/", true),
+        ("GET", &site.url("/"), true),
+        ("POST", &site.url("/"), false),
+    ] {
+        let outcome = Downloader::new(&config()).fetch(&rules, &asked(method, url)).await;
+        assert_eq!(outcome.is_for_another, expected, "{method} {url}: {:?}", outcome.answer);
+    }
+}

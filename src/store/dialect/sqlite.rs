@@ -18,7 +18,7 @@ use std::path::Path;
 /// A connection.
 pub(in crate::store) type Conn = SqliteConnection;
 
-const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
+pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
 /// A page of this size holds a typical block, which halves the system calls. It is fixed once the first table exists.
 const PAGE: &str = "PRAGMA page_size = 8192;";

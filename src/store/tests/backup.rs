@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::backup::{FileName, Manifest};
 use crate::store::backup::{Moment, check, make, make_with, restore};
+use diesel_migrations::MigrationHarness as _;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -258,11 +259,14 @@ fn older_tables_are_restored_and_newer_ones_are_refused() {
             let mut conn = dialect::current::copy(path).expect("opened");
             diesel::connection::SimpleConnection::batch_execute(&mut conn, text).expect("done");
         };
-        let down = include_str!("../../../migrations/sqlite/2026-11-23-071500_request_priority/down.sql");
-        sql(&config.database, &format!("{down}; DELETE FROM __diesel_schema_migrations WHERE version = '20261123071500';"));
+        let before = {
+            let mut conn = dialect::current::copy(&config.database).expect("opened");
+            conn.revert_last_migration(dialect::current::MIGRATIONS).expect("the last change of the tables is undone");
+            conn.applied_migrations().expect("read")[0].to_string()
+        };
         let (folder, to, database) = elsewhere();
         let manifest = make(&config.database, &to).expect("a backup");
-        assert_eq!((manifest.schema.as_str(), manifest.counts.runs), ("20261123020000", 1));
+        assert_eq!((manifest.schema.as_str(), manifest.counts.runs), (before.as_str(), 1));
         restore(&to, &database).expect("restored");
         let restored = Store::open(&StoreConfig::new(&database)).expect("a broker migrates it");
         assert_eq!(restored.read(OpenRuns).await.expect("read").len(), 1);
