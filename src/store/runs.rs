@@ -9,7 +9,7 @@ use super::hot::{FinishRow, FollowRow, InsertRow, StartReturnedRow, StateRow};
 use super::jobs::job_key;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::results;
-use super::schema::run;
+use super::schema::{KEY_IS, run};
 use crate::domain::ids::{Identity, JobId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::run::{Counters, Run, RunRules, RunState};
@@ -19,9 +19,6 @@ use crate::domain::time::Timestamp;
 use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
-
-/// Compares the key of a trigger; its column is not in the [`run`] table of diesel.
-const KEY_IS: &str = "idempotency_key = ";
 
 /// A run to create.
 #[derive(Debug, Clone)]

@@ -70,6 +70,9 @@ diesel::table! {
 }
 
 // The column `idempotency_key` is missing here: more than 32 columns need a feature of diesel that makes its build much longer.
+/// Compares the key of a trigger with the one that follows.
+pub(super) const KEY_IS: &str = "idempotency_key = ";
+
 diesel::table! {
     run (no) {
         no -> BigInt,
