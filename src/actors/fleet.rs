@@ -35,6 +35,13 @@ impl Fleet {
         self.inner().nodes.remove(&node);
     }
 
+    /// Whether more than one node may take blocks of this group and operating system.
+    #[must_use]
+    pub fn has_several(&self, node_group: Option<&str>, os: Option<&str>) -> bool {
+        let fits = |node: &&Candidate| node.is_open && node.facts.in_group(node_group) && node.facts.has_os(os);
+        self.inner().nodes.values().filter(fits).nth(1).is_some()
+    }
+
     /// Chooses nodes for an attempt of a run, and reserves a slot on each.
     #[must_use]
     pub fn choose(&self, settings: &ApplicationSettings, identity: Identity, attempt: u32) -> Chosen {

@@ -18,13 +18,13 @@ fn web() -> Web {
 /// An agent that may download from the first hosts of the web, except the denied ones. It has room for more than others.
 fn refusing(api: &Api, web: &Web, folder: &Path) -> Process {
     let allow = (1..=9).map(|host| format!("127.1.0.{host}:{}", web.port)).collect::<Vec<_>>().join(",");
-    let room = ["--heartbeat", "1", "--max-process-count", "9", "--max-sites", "900", "--download-allow", &allow];
+    let room = ["--group", "mine", "--heartbeat", "1", "--max-process-count", "9", "--max-sites", "900", "--download-allow", &allow];
     agent(&api.url, folder, &[&room[..], &["--download-deny", "127.1.0.2/31,127.1.0.4/32"]].concat())
 }
 
-/// An agent that may download from all hosts of the web.
-fn permitted(api: &Api, folder: &Path) -> Process {
-    agent(&api.url, folder, &["--heartbeat", "1", "--max-process-count", "1", "--download-allow", "127.0.0.0/8"])
+/// An agent of this group that may download from all hosts of the web.
+fn permitted(api: &Api, folder: &Path, group: &str) -> Process {
+    agent(&api.url, folder, &["--group", group, "--heartbeat", "1", "--max-process-count", "1", "--download-allow", "127.0.0.0/8"])
 }
 
 async fn nodes_online(api: &Api, count: usize) {
@@ -71,7 +71,7 @@ fn what_one_node_cannot_reach_another_one_does() {
         let (unpaced, _first) = api.run("it.Unpaced", &properties("0")).await;
         let alone = crawl(&api, &web, &unpaced, 1, &["/alone"]).await;
         assert_eq!(alone, [("/alone".to_owned(), json!(0), json!("refused"))], "there is only one node");
-        let _permitted = permitted(&api, folders[1].path());
+        let _permitted = permitted(&api, folders[1].path(), "mine");
         nodes_online(&api, 2).await;
         let (paced, _second) = api.run("it.Paced", &properties("20")).await;
         for run in [unpaced, paced] {
@@ -88,14 +88,19 @@ fn a_refused_robots_txt_is_fetched_by_another_node_or_ends_the_requests_as_refus
         let web = web();
         let broker = Broker::start(&[], "");
         let api = Api::new(&broker.url);
-        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let folders = [(); 3].map(|()| tempfile::tempdir().expect("a folder"));
         let _refusing = refusing(&api, &web, folders[0].path());
-        nodes_online(&api, 1).await;
-        let (run, _worker) = api.run("it.Refused", &json!({ "Robots": "obey", "Delay": "20" })).await;
-        let of_one = crawl(&api, &web, &run, 2, &["/open", "/private"]).await;
-        assert_eq!(of_one, ["/open", "/private"].map(|path| (path.to_owned(), json!(0), json!("refused"))), "there is only one node");
-        let _permitted = permitted(&api, folders[1].path());
+        let _of_another_group = permitted(&api, folders[2].path(), "others");
         nodes_online(&api, 2).await;
+        let (run, _worker) = api.run("it.Refused", &json!({ "Robots": "obey", "Delay": "20", "NodeGroup": "mine" })).await;
+        let of_one = crawl(&api, &web, &run, 2, &["/open", "/private"]).await;
+        assert_eq!(
+            of_one,
+            ["/open", "/private"].map(|path| (path.to_owned(), json!(0), json!("refused"))),
+            "there is only one node of the group"
+        );
+        let _permitted = permitted(&api, folders[1].path(), "mine");
+        nodes_online(&api, 3).await;
         let of_two = crawl(&api, &web, &run, 3, &["/open", "/private"]).await;
         let expected = [("/open".to_owned(), json!(200), Value::Null), ("/private".to_owned(), json!(0), json!("robots"))];
         assert_eq!(of_two, expected);

@@ -11,15 +11,21 @@ use crate::protocol::pack::Index;
 const MOST_ASKED: usize = 100;
 
 impl RunActor {
+    /// Whether several nodes may take blocks of this run.
+    pub(super) fn has_other_nodes(&self) -> bool {
+        let queue = &self.run.queue;
+        self.context.fleet.has_several(queue.node_group.as_deref(), queue.os.as_deref())
+    }
+
     /// Whether a block's node should give back what it finds no way to: there are other nodes, and the block does not come from one.
     pub(super) fn may_move(&self, seq: Seq) -> bool {
-        !self.frontier.is_moved(seq) && self.context.addresses.nodes.count() > 1
+        !self.frontier.is_moved(seq) && self.has_other_nodes()
     }
 
     /// Whether a report gives back a request that its node found no way to, while there are other nodes.
     pub(super) fn is_for_another(&self, index: &Index) -> bool {
         let of_node = index.back.iter().filter_map(|back| back.error.as_ref()).any(|error| error.kind.is_of_node());
-        of_node && self.context.addresses.nodes.count() > 1
+        of_node && self.has_other_nodes()
     }
 
     /// A waiting block failed at this node.

@@ -272,7 +272,7 @@ impl RunActor {
     fn note_failed_probe(&mut self, known: &mut KnownRobots, error: &FetchError, probe: &Probe) {
         let is_refused = error.kind == FetchErrorKind::Refused;
         known.refusal = is_refused.then(|| error.message.as_str().into());
-        if self.context.addresses.nodes.count() > 1 {
+        if self.has_other_nodes() {
             if error.kind.is_of_node() && known.failures == 1 {
                 known.until = Timestamp::now();
                 self.frontier.prefer_another_at(probe.site, probe.node, Timestamp::steady());
