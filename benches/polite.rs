@@ -146,7 +146,7 @@ impl Options {
         Ok(is_bench.then_some(options))
     }
 
-    /// Whether a site hangs, if so many thousandths of all do.
+    /// Whether a site hangs. `of_1000` is the share of all sites that do, in thousandths.
     fn hangs(number: u32, of_1000: u32) -> bool {
         number.wrapping_mul(7_919) % 1_000 < of_1000
     }

@@ -16,7 +16,7 @@ const PUSH: u64 = 10_000;
 /// How long a broker may take to restore the run.
 const MOST_S: u64 = 600;
 
-/// Pushes `per_site` requests for each of so many sites; kills the broker, and waits for the first block of the next one.
+/// Pushes `per_site` requests for each site; kills the broker, and waits for the first block of the next one.
 pub fn many_sites(dir: &Path, sites: u64, per_site: u64, rounds: bool) -> Result<Value, Failure> {
     let database = dir.join("b.db");
     let (broker, address) = process::broker(&database)?;

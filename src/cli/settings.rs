@@ -170,7 +170,7 @@ fn text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Why clap does not take a value. Its own text names a flag, which nobody has typed.
+/// Why clap rejects a value, without the flag that its own text names: the value is from the file.
 fn why(error: &clap::Error) -> String {
     match (std::error::Error::source(error), error.get(ContextKind::ValidValue)) {
         (Some(source), _) => plain(source.to_string()),

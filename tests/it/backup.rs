@@ -281,10 +281,10 @@ fn a_backup_and_a_restore_may_be_killed_at_every_step() {
         let (home, to, elsewhere) = (folder.path().join("home"), folder.path().join("backup"), folder.path().join("elsewhere"));
         let (database, restored) = (home.join("b.db"), elsewhere.join("b.db"));
         let (run, worker, url) = small_store(&home).await;
-        let mut deaths = 0;
+        let mut kills = 0;
         while !to.join("manifest.json").exists() {
-            deaths += 1;
-            let killed = back_up(&database, &to, &format!("backup.step=die@{deaths}"));
+            kills += 1;
+            let killed = back_up(&database, &to, &format!("backup.step=die@{kills}"));
             assert_eq!(killed.code, None, "it was killed: {killed:?}");
             if !to.join("manifest.json").exists() {
                 check(&to).refused(1, "it is incomplete. The backup was interrupted");
@@ -292,7 +292,7 @@ fn a_backup_and_a_restore_may_be_killed_at_every_step() {
                 assert!(!elsewhere.exists(), "nothing is made");
             }
         }
-        assert!(deaths > 5, "{deaths} steps");
+        assert!(kills > 5, "{kills} steps");
         // The last one died when all was done.
         check(&to).ok();
         back_up(&database, &to, "").refused(1, "it holds a backup already");
@@ -301,17 +301,17 @@ fn a_backup_and_a_restore_may_be_killed_at_every_step() {
         back_up(&database, &again, "").ok();
         check(&again).ok();
 
-        let mut deaths = 0;
+        let mut kills = 0;
         while !restored.exists() {
-            deaths += 1;
-            let killed = restore(&to, &restored, &format!("restore.step=die@{deaths}"));
+            kills += 1;
+            let killed = restore(&to, &restored, &format!("restore.step=die@{kills}"));
             assert_eq!(killed.code, None, "it was killed: {killed:?}");
             if elsewhere.join("b.db.restoring").exists() {
                 assert!(refusal(&restored).contains("a restore was interrupted"));
                 assert!(!restored.exists(), "no broker begins a store there");
             }
         }
-        assert!(deaths > 8, "{deaths} steps");
+        assert!(kills > 8, "{kills} steps");
         restore(&to, &restored, "").refused(1, "a restore replaces nothing");
         let broker = Broker::start_in(&elsewhere, "127.0.0.1:0", &["--worker-offline", "60000"], "");
         let api = Api::new(&broker.url);
