@@ -49,11 +49,80 @@ pub fn client() -> ClientConfig {
     CONFIG.get_or_init(build_client).clone()
 }
 
+/// As [`client`], and trusts the authorities of this file too.
+///
+/// # Errors
+/// The file cannot be read, or holds no certificate.
+#[cfg(feature = "broker")]
+pub fn client_for(file: Option<&Path>) -> Result<ClientConfig, String> {
+    let Some(file) = file else { return Ok(client()) };
+    provide();
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|e| wrong(file, e))?;
+    }
+    Ok(client_with(roots))
+}
+
+/// The configuration of a client that takes every certificate: it protects from whoever only listens.
+#[cfg(feature = "broker")]
+#[must_use]
+pub fn unverified_client() -> ClientConfig {
+    let mut config = client();
+    config.dangerous().set_certificate_verifier(std::sync::Arc::new(Unverified(ring::default_provider())));
+    config
+}
+
+/// Verifies that the server has the key of its certificate, and not whose certificate it is.
+#[cfg(feature = "broker")]
+#[derive(Debug)]
+struct Unverified(CryptoProvider);
+
+#[cfg(feature = "broker")]
+impl rustls::client::danger::ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
 fn build_client() -> ClientConfig {
     provide();
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     // They were checked when they were read.
     roots.add_parsable_certificates(own_authorities().iter().cloned());
+    client_with(roots)
+}
+
+fn client_with(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .expect("ring speaks TLS 1.2 and 1.3")

@@ -1,18 +1,24 @@
-//! The packages that the broker stores, for the service: files beside the database, with a lock for changes.
+//! The packages that the broker stores, for the service: files beside the database or pieces in it, with a lock for changes.
 
 use super::context::BrokerContext;
 use super::reply::problem_of;
 use crate::domain::application::PACKAGES;
+use crate::domain::database::DatabaseAddress;
 use crate::domain::time::Timestamp;
 use crate::package::{Bounds, check};
 use crate::protocol::packages::{MAX_PACKAGE, PackageOutput};
 use crate::protocol::problem::Problem;
-use crate::store::{DeletePackage, GetPackage, InsertPackage, ListPackages, PackageFiles, PackageRow, StoreError, Upload};
+use crate::store::{
+    DeletePackage, DeleteStrayPieces, GetPackage, InsertPackage, InsertPiece, ListPackages, PackageFiles, PackageRow, ReadPiece, Store,
+    StoreError, Upload,
+};
 use bytes::Bytes;
 use std::fs::File;
-use std::io;
-use std::path::Path;
+use std::io::{self, Read as _};
 use tokio::sync::Mutex;
+
+/// Bytes of a piece in the database.
+const PIECE: u64 = 1 << 20;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -24,7 +30,7 @@ pub struct Packages {
 
 impl Default for Packages {
     fn default() -> Self {
-        Self::beside(Path::new("webloom.db"))
+        Self::of(&DatabaseAddress::from("webloom.db"))
     }
 }
 
@@ -56,10 +62,10 @@ fn output(row: PackageRow) -> PackageOutput {
 }
 
 impl Packages {
-    /// The packages in the folder beside this database.
+    /// The packages of this database.
     #[must_use]
-    pub fn beside(database: &Path) -> Self {
-        Self { files: PackageFiles::beside(database), names: Mutex::new(()) }
+    pub fn of(database: &DatabaseAddress) -> Self {
+        Self { files: PackageFiles::of(database), names: Mutex::new(()) }
     }
 
     /// Begins an upload.
@@ -89,6 +95,9 @@ impl Packages {
         let _names = self.names.lock().await;
         let (sha256, size) = blocking(move || incoming.0.finish()).await?;
         crate::fault::point("package.named");
+        if self.files.is_passage() {
+            self.store_pieces(&context.store, &sha256).await?;
+        }
         let creation_time = Timestamp::now().0;
         let row = PackageRow { sha256, size: size as i64, name, media_type, create_by, creation_time };
         context.store.write(InsertPackage(row)).await.map(output).map_err(|e| problem_of(&e))
@@ -112,8 +121,42 @@ impl Packages {
         let row = context.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
         let row = row.ok_or_else(|| unknown(&sha256))?;
         let files = self.files.clone();
-        let file = blocking(move || files.open(&sha256)).await?;
+        let file = if files.is_passage() { self.load_pieces(&context.store, sha256).await? } else { blocking(move || files.open(&sha256)).await? };
         Ok((output(row), file))
+    }
+
+    /// Moves an uploaded file into the database.
+    async fn store_pieces(&self, store: &Store, sha256: &str) -> Result<(), Problem> {
+        let (files, name) = (self.files.clone(), sha256.to_owned());
+        let mut file = blocking(move || files.open(&name)).await?;
+        for piece in 0.. {
+            let (bytes, rest) = blocking(move || {
+                let mut bytes = Vec::new();
+                (&mut file).take(PIECE).read_to_end(&mut bytes)?;
+                Ok((bytes, file))
+            })
+            .await?;
+            if bytes.is_empty() {
+                break;
+            }
+            file = rest;
+            let insert = InsertPiece { sha256: sha256.to_owned(), piece, bytes: bytes.into() };
+            store.write(insert).await.map_err(|e| problem_of(&e))?;
+        }
+        let (files, name) = (self.files.clone(), sha256.to_owned());
+        blocking(move || files.remove(&name)).await
+    }
+
+    /// A file without a name with a package from the database.
+    async fn load_pieces(&self, store: &Store, sha256: String) -> Result<File, Problem> {
+        let files = self.files.clone();
+        let mut upload = blocking(move || files.begin()).await?;
+        for piece in 0.. {
+            let read = store.read(ReadPiece { sha256: sha256.clone(), piece }).await.map_err(|e| problem_of(&e))?;
+            let Some(bytes) = read else { break };
+            upload = blocking(move || upload.write(&bytes).map(|_| upload)).await?;
+        }
+        upload.written().map(|(file, _)| file).map_err(|e| failed(&e))
     }
 
     /// Deletes a package that is not in use.
@@ -136,8 +179,11 @@ impl Packages {
     ///
     /// # Errors
     /// The disk or the store fails.
-    pub async fn remove_strays(&self, store: &crate::store::Store) -> Result<usize, StoreError> {
+    pub async fn remove_strays(&self, store: &Store) -> Result<usize, StoreError> {
         let _names = self.names.lock().await;
+        if self.files.is_passage() {
+            return store.write(DeleteStrayPieces).await;
+        }
         let known = store.read(ListPackages).await?;
         let files = self.files.clone();
         let now = Timestamp::now();

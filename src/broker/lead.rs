@@ -117,7 +117,7 @@ pub(super) fn context(config: &BrokerConfig, store: Store, brokers: Brokers) -> 
         .with_settings(config.alerts.clone(), config.keep)
         .with_outbound(Outbound::new(config.targets()))
         .with_site_rules(config.site_rules.clone())
-        .with_packages(Packages::beside(&config.database))
+        .with_packages(Packages::of(&config.database))
         .with_lease(config.lease.ttl_ms)
 }
 

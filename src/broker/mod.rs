@@ -10,6 +10,7 @@ mod wire;
 
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
+use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::BrokerId;
 use crate::domain::leader::Reason;
 use crate::domain::time::Timestamp;
@@ -27,13 +28,13 @@ const WRITE_QUEUE: usize = 10_000;
 pub enum BootError {
     /// The database failed.
     #[error("the database {0} cannot be used: {1}")]
-    Store(std::path::PathBuf, StoreError),
+    Store(DatabaseAddress, StoreError),
     /// The database file is unusable; the error is a complete sentence.
     #[error("{0}")]
     File(StoreError),
     /// Another broker is the leader, and this one must not be a standby.
     #[error("another broker has {0} open")]
-    Taken(std::path::PathBuf),
+    Taken(DatabaseAddress),
     /// The listen address failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
@@ -99,7 +100,7 @@ impl Broker {
             Ok(Look::Leads(leadership, reason)) => broker.lead(leadership, reason).await?,
             Ok(Look::StandsBy(_)) | Err(StoreError::Busy) if config.lease.stands_by => {
                 broker.part = Part::StandsBy(Standby::start(config, &broker.door, broker.me.clone(), candidate)?);
-                log::info!("broker stands by address={address} database={}", config.database.display());
+                log::info!("broker stands by address={address} database={}", config.database);
             }
             Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.clone())),
             Err(error) => return Err(failed(error)),
@@ -113,7 +114,7 @@ impl Broker {
         let Self { address, config, .. } = self;
         log::info!(
             "broker leads address={address} database={} tokens={:?} term={term} because={why}",
-            config.database.display(),
+            config.database,
             config.tokens
         );
         Ok(())

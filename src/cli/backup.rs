@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::remote::print;
 use super::say_error;
-use crate::config::database::parse_database;
+use crate::domain::database::DatabaseAddress;
 use crate::domain::backup::{Manifest, size};
 use crate::store::{StoreError, backup};
 use clap::Args as ClapArgs;
@@ -73,7 +73,13 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode, Failure> {
 }
 
 fn file(named: &Path) -> Result<PathBuf, Failure> {
-    parse_database(named).map_err(|e| Failure::Refused(format!("--database: {e}")))
+    match DatabaseAddress::parse(named) {
+        Ok(DatabaseAddress::File(path)) => Ok(path),
+        Ok(DatabaseAddress::Server(_)) => {
+            Err(Failure::Refused("--database: this is a PostgreSQL database, with all that a broker stores: back it up with pg_dump".to_owned()))
+        }
+        Err(e) => Err(Failure::Refused(format!("--database: {e}"))),
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

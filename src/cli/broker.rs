@@ -5,10 +5,10 @@ use super::{say, say_error};
 use crate::broker::{BootError, Broker};
 use crate::config::alerts::{AlertConfig, MailConfig};
 use crate::config::broker::{BrokerConfig, IN_FLIGHT_BYTES, LEAST_IN_FLIGHT_BYTES, SchedulerNet, Times, TlsFiles};
-use crate::config::database::parse_database;
 use crate::config::keep::KeepConfig;
 use crate::config::lease::{LeaseConfig, advertised};
 use crate::config::tokens::Tokens;
+use crate::domain::database::DatabaseAddress;
 use crate::domain::sites::SiteRules;
 use crate::domain::targets::Rule;
 use crate::private;
@@ -29,8 +29,9 @@ pub struct Args {
     /// Address or host name, and port, to listen on; other than loopback only with a token
     #[arg(long, env = "WEBLOOM_LISTEN", default_value = "127.0.0.1:55626", value_parser = listen)]
     listen: SocketAddr,
-    /// The SQLite file; results are stored beside it, in a folder with its name and `-results`
-    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db")]
+    /// An SQLite file, with results beside it in a folder with its name and `-results`; or a PostgreSQL database, with all in it:
+    /// postgres://user:password@host/database?sslmode=verify-full
+    #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", hide_env_values = true)]
     database: PathBuf,
     /// Start even if files beside the database show that part of it was lost: an empty database beside results or packages, or a missing
     /// -wal file
@@ -162,7 +163,7 @@ impl Args {
         let config = BrokerConfig {
             listen: self.listen,
             // Not by clap, which would print the whole value, including the password of a URL.
-            database: parse_database(&self.database).map_err(|e| format!("--database: {e}"))?,
+            database: DatabaseAddress::parse(&self.database).map_err(|e| format!("--database: {e}"))?,
             accept_lost_data: self.accept_lost_data,
             tls: TlsFiles::of(self.tls_cert, self.tls_key)?,
             tokens,

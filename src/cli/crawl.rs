@@ -41,7 +41,7 @@ fn broker_config(listen: SocketAddr, database: PathBuf) -> Result<BrokerConfig, 
     let (alerts, keep) = Default::default();
     let config = BrokerConfig {
         listen,
-        database,
+        database: database.into(),
         accept_lost_data: false,
         tls: None,
         tokens: Tokens::default(),

@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::remote::print;
 use super::table::plain;
-use crate::config::database::parse_database;
+use crate::domain::database::DatabaseAddress;
 use crate::store::verify::{History, Report};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 /// Exit code 1 if there is any discrepancy.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// The store file of a broker
+    /// The store of a broker: an SQLite file, or postgres://user:password@host/database
     #[arg(long, env = "WEBLOOM_DATABASE", default_value = "webloom.db", value_name = "FILE")]
     database: PathBuf,
     /// Only this job, by its name or id
@@ -33,7 +33,7 @@ pub struct Args {
 /// The file is not a store.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let refused = |e: crate::store::StoreError| Failure::Refused(e.to_string());
-    let database = parse_database(&args.database).map_err(|e| Failure::Refused(format!("--database: {e}")))?;
+    let database = DatabaseAddress::parse(&args.database).map_err(|e| Failure::Refused(format!("--database: {e}")))?;
     let report = History::open(&database).and_then(|mut history| history.verify(args.job.as_deref())).map_err(refused)?;
     print(&if args.json { serde_json::to_string(&report).expect("a report is JSON") } else { text(&report) })?;
     Ok(if report.discrepancies.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -8,6 +8,7 @@ use crate::domain::sites::SiteRule;
 use crate::domain::targets::{Rule, Targets};
 use crate::domain::zone::Zone;
 use std::net::{IpAddr, SocketAddr};
+use crate::domain::database::DatabaseAddress;
 use std::path::PathBuf;
 
 /// The default of [`BrokerConfig::in_flight_bytes`].
@@ -21,7 +22,7 @@ pub struct BrokerConfig {
     /// The address that it listens on.
     pub listen: SocketAddr,
     /// The SQLite file.
-    pub database: PathBuf,
+    pub database: DatabaseAddress,
     /// Start even if files beside the database show that data was lost.
     pub accept_lost_data: bool,
     /// Accept TLS connections only.

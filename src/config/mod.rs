@@ -8,7 +8,6 @@ pub mod alerts;
 #[cfg(feature = "broker")]
 pub mod broker;
 #[cfg(feature = "broker")]
-pub mod database;
 #[cfg(feature = "broker")]
 pub mod keep;
 #[cfg(feature = "broker")]

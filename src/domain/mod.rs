@@ -17,6 +17,8 @@ pub mod callback;
 pub mod canonical;
 #[cfg(feature = "broker")]
 pub mod cron;
+#[cfg(feature = "broker")]
+pub mod database;
 pub mod download_targets;
 #[cfg(feature = "broker")]
 pub mod explain;

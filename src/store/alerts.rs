@@ -1,7 +1,7 @@
 //! Events that may cause alerts: written in the transaction of their cause, sent afterwards.
 
 use super::columns::{from_json, id};
-use super::dialect::Conn;
+use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{alert_event, job, plan};
@@ -54,7 +54,7 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
                 alert_event::is_done.eq(false),
             ))
             // A run is reported late only once.
-            .on_conflict_do_nothing()
+            .or("DO NOTHING")
             .execute(conn)?;
     }
     Ok(())
@@ -106,10 +106,13 @@ impl ReadOp for LateRuns {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         // There are few open runs, and one index contains only them.
-        let query = "SELECT identity, job_id, job_name, planned_at, rules FROM run INDEXED BY run_open \
-            WHERE state IN ('pending', 'scheduled', 'running') AND start_time IS NULL AND planned_at IS NOT NULL \
-            AND instr(rules, '\"lateAfter\"') > 0 AND planned_at + json_extract(rules, '$.lateAfter') <= ? \
-            AND NOT EXISTS (SELECT 1 FROM alert_event WHERE event = 'late' AND run_identity = run.identity) LIMIT ?";
+        let (hint, after) = (dialect::index(from.conn, " INDEXED BY run_open"), dialect::json_number(from.conn, "rules", "lateAfter"));
+        let query = format!(
+            "SELECT identity, job_id, job_name, planned_at, rules FROM run{hint} \
+             WHERE state IN ('pending', 'scheduled', 'running') AND start_time IS NULL AND planned_at IS NOT NULL \
+             AND rules LIKE '%\"lateAfter\"%' AND planned_at + {after} <= $1 \
+             AND NOT EXISTS (SELECT 1 FROM alert_event WHERE event = 'late' AND run_identity = run.identity) LIMIT $2"
+        );
         let query = diesel::sql_query(query).bind::<BigInt, _>(self.now.0).bind::<BigInt, _>(self.limit as i64);
         Ok(query.load(from.conn)?)
     }
@@ -164,11 +167,15 @@ impl ReadOp for SilentJobs {
     type Output = Vec<SilentJob>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let query = "SELECT id, name, group_name, since FROM (SELECT job.id, name, group_name, told_silent, \
-            max(update_time, coalesce(ended_well, 0)) AS since, json_extract(policies, '$.silentAfter') AS silent_after \
-            FROM job INDEXED BY job_silent JOIN plan ON plan.job_id = job.id \
-            WHERE instr(policies, '\"silentAfter\"') > 0 AND is_enabled = 1 AND is_deleted = 0) \
-            WHERE since + silent_after <= ? AND (told_silent IS NULL OR told_silent < since) LIMIT ?";
+        let (hint, after) = (dialect::index(from.conn, " INDEXED BY job_silent"), dialect::json_number(from.conn, "policies", "silentAfter"));
+        let has_it = dialect::either(from.conn, "instr(policies, '\"silentAfter\"') > 0", "strpos(policies, '\"silentAfter\"') > 0");
+        let later = dialect::either(from.conn, "max", "greatest");
+        let query = format!(
+            "SELECT id, name, group_name, since FROM (SELECT job.id, name, group_name, told_silent, \
+             {later}(update_time, coalesce(ended_well, 0)) AS since, {after} AS silent_after \
+             FROM job{hint} JOIN plan ON plan.job_id = job.id WHERE {has_it} AND is_enabled AND NOT is_deleted) AS watched \
+             WHERE since + silent_after <= $1 AND (told_silent IS NULL OR told_silent < since) LIMIT $2"
+        );
         let query = diesel::sql_query(query).bind::<BigInt, _>(self.now.0).bind::<BigInt, _>(self.limit as i64);
         Ok(query.load(from.conn)?)
     }

@@ -4,14 +4,14 @@
 //! migrates the tables only after that, so that a standby of a newer version does not change the tables of an older leader.
 
 use super::StoreConfig;
-use super::dialect::{Conn, current as dialect};
+use super::dialect::{self, Conn, sqlite};
 use super::error::StoreError;
 use super::leader::{Member, StoredLease, delete_member, stored_lease, write_lease, write_member};
-use super::lock::DatabaseLock;
+use super::lock::LeaderLock;
+use crate::domain::database::DatabaseAddress;
 use crate::domain::leader::{Decision, Lease, Lock, Reason, Watch};
 use crate::domain::time::Timestamp;
 use crate::private;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The lease duration of a leader that migrates the tables, until its first renewal: a migration may take long.
@@ -22,7 +22,7 @@ const MIGRATING_MS: u64 = 600_000;
 pub struct Leadership {
     /// Checked by every write.
     pub term: i64,
-    pub(super) lock: Arc<DatabaseLock>,
+    pub(super) lock: Arc<LeaderLock>,
 }
 
 impl Leadership {
@@ -49,35 +49,37 @@ pub enum Tables {
 
 /// See the module documentation.
 pub struct Seat {
-    path: PathBuf,
+    address: DatabaseAddress,
     me: Member,
     ttl_ms: u64,
     conn: Option<Conn>,
-    lock: Arc<DatabaseLock>,
+    lock: Arc<LeaderLock>,
     has_lease: bool,
 }
 
 impl std::fmt::Debug for Seat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").field("path", &self.path).field("me", &self.me).finish_non_exhaustive()
+        f.debug_struct("Seat").field("address", &self.address).field("me", &self.me).finish_non_exhaustive()
     }
 }
 
 impl Seat {
-    /// A candidate for the database in this file, which need not exist yet.
+    /// A candidate for this database, whose file or tables need not exist yet.
     ///
     /// # Errors
     /// The file cannot be used, or other files show that data was lost.
     pub fn at(config: &StoreConfig, me: Member, ttl_ms: u64) -> Result<Self, StoreError> {
         super::files::check_for_writing(config)?;
-        let path = std::path::absolute(&config.database)?;
-        // SQLite creates its other files with the permissions of this one. If it cannot be created, SQLite reports the reason.
-        let _ = private::options().append(true).create(true).open(&path);
-        for name in ["", "-wal", "-shm", ".lock", "-results", "-packages"] {
-            private::keep(&super::beside(&path, name));
+        let address = config.database.absolute()?;
+        if let Some(path) = address.file() {
+            // SQLite creates its other files with the permissions of this one. If it cannot be created, SQLite reports the reason.
+            let _ = private::options().append(true).create(true).open(path);
+            for name in ["", "-wal", "-shm", ".lock", "-results", "-packages"] {
+                private::keep(&super::beside(path, name));
+            }
         }
-        let lock = Arc::new(DatabaseLock::of(&path));
-        Ok(Self { path, me, ttl_ms, conn: None, lock, has_lease: false })
+        let lock = Arc::new(LeaderLock::of(&address));
+        Ok(Self { address, me, ttl_ms, conn: None, lock, has_lease: false })
     }
 
     /// Checks the lease once, and takes over if allowed. Only a leader keeps the lock afterwards.
@@ -110,7 +112,7 @@ impl Seat {
     fn conn(&mut self) -> Result<&mut Conn, StoreError> {
         match &mut self.conn {
             Some(conn) => Ok(conn),
-            none => Ok(none.insert(dialect::seat(&self.path)?)),
+            none => Ok(none.insert(dialect::seat(&self.address)?)),
         }
     }
 
@@ -123,15 +125,15 @@ impl Seat {
 
     /// Takes over the observed lease; `None` if it has changed meanwhile.
     fn take_over(&mut self, seen: Option<&Lease>, lock: Lock) -> Result<Option<Leadership>, StoreError> {
-        let path = self.path.clone();
+        let address = self.address.clone();
         if !self.has_lease {
             // Only a holder of the lock gets here, and without a lease no other broker can be running.
-            dialect::migrate(&path)?;
+            dialect::migrate(&address)?;
             self.has_lease = true;
         }
         let tables = dialect::tables(self.conn()?)?;
         if tables == Tables::Newer {
-            return Err(newer(&path));
+            return Err(newer(&address));
         }
         let ttl_ms = if tables == Tables::Fit { self.ttl_ms } else { self.ttl_ms.max(MIGRATING_MS) };
         let term = seen.map_or(0, |lease| lease.term) + 1;
@@ -147,7 +149,7 @@ impl Seat {
         dialect::commit(conn)?;
         // From here on the store rejects the previous leader, and this broker owns the tables.
         if tables == Tables::Older {
-            dialect::migrate(&path)?;
+            dialect::migrate(&address)?;
         }
         Ok(Some(Leadership { term, lock: Arc::clone(&self.lock) }))
     }
@@ -199,12 +201,12 @@ impl Seat {
     /// The process that holds the write lock, if the operating system reports it.
     #[must_use]
     pub fn who_writes(&self) -> Option<u32> {
-        dialect::who_writes(&self.path)
+        self.address.file().and_then(sqlite::who_writes)
     }
 }
 
-fn newer(path: &Path) -> StoreError {
-    StoreError::Failed(format!("{} was migrated by a later version of this program", path.display()))
+fn newer(address: &DatabaseAddress) -> StoreError {
+    StoreError::Failed(format!("{address} was migrated by a later version of this program"))
 }
 
 /// The result of a check.

@@ -1,10 +1,10 @@
 //! Converts between domain values and column values.
 
-use super::dialect::Database;
 use super::error::StoreError;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::Seq;
-use diesel::serialize::{self, IsNull, Output, ToSql};
+use diesel::backend::Backend;
+use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::Text;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,10 +27,12 @@ pub(super) fn id<T: FromStr>(text: &str) -> Result<T, StoreError> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hex([u8; 32]);
 
-impl ToSql<Text, Database> for Hex {
-    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Database>) -> serialize::Result {
-        out.set_value(self.text());
-        Ok(IsNull::No)
+impl<DB: Backend> ToSql<Text, DB> for Hex
+where
+    str: ToSql<Text, DB>,
+{
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, DB>) -> serialize::Result {
+        self.text().to_sql(out)
     }
 }
 

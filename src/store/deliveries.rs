@@ -2,14 +2,16 @@
 
 use super::channels::{Channel, load_channels};
 use super::columns::id;
-use super::dialect::Conn;
+use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{alert_delivery, alert_event};
 use crate::domain::alert::{Last, Turn, pause_after, turn};
 use crate::domain::ids::{ChannelId, Identity, JobId};
 use crate::domain::time::Timestamp;
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::{Bool, Nullable, Text};
 use serde::Deserialize;
 use std::collections::HashMap;
 
@@ -80,7 +82,7 @@ impl ReadOp for LookForAlerts {
     type Output = AlertsDue;
 
     fn read(&self, from: &mut Source<'_>) -> Result<AlertsDue, StoreError> {
-        let open = diesel::dsl::sql::<diesel::sql_types::Bool>("is_done = 0");
+        let open = sql::<Bool>(dialect::either(from.conn, "is_done = 0", "is_done = FALSE"));
         let event: Option<i64> = alert_event::table.filter(open).select(alert_event::id).limit(1).get_result(from.conn).optional()?;
         let due = open_deliveries().filter(alert_delivery::state.eq("waiting")).filter(alert_delivery::next_at.le(self.now.0));
         let message: Option<i64> = due.select(alert_delivery::event_id).limit(1).get_result(from.conn).optional()?;
@@ -120,7 +122,7 @@ impl WriteOp for ExpandEvents {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        let open = diesel::dsl::sql::<diesel::sql_types::Bool>("is_done = 0");
+        let open = sql::<Bool>(dialect::either(tx.conn, "is_done = 0", "is_done = FALSE"));
         let rows: Vec<EventRow> =
             alert_event::table.filter(open).order(alert_event::id).limit(EVENTS_AT_ONCE).select(EventRow::as_select()).load(tx.conn)?;
         let channels = load_channels(tx.conn)?;
@@ -144,7 +146,7 @@ impl ExpandEvents {
             alert_delivery::table
                 .filter(alert_delivery::channel_id.eq(channel.to_owned()))
                 .filter(alert_delivery::event.eq(event.to_owned()))
-                .filter(alert_delivery::job_id.is(row.job_id.clone()))
+                .filter(sql::<Bool>("job_id IS NOT DISTINCT FROM ").bind::<Nullable<Text>, _>(row.job_id.clone()))
                 .filter(alert_delivery::merged_into.is_null())
         };
         if row.event == "recovered" {
@@ -185,7 +187,7 @@ impl ExpandEvents {
                 alert_delivery::merged_into.eq(into),
                 alert_delivery::creation_time.eq(self.now.0),
             ))
-            .on_conflict_do_nothing()
+            .or("DO NOTHING")
             .execute(conn)?;
         Ok(())
     }
@@ -295,7 +297,7 @@ impl WriteOp for ResumeAlerts {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        let sending = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('waiting', 'sending') AND state = 'sending'");
+        let sending = sql::<Bool>("state IN ('waiting', 'sending') AND state = 'sending'");
         diesel::update(alert_delivery::table.filter(sending)).set(alert_delivery::state.eq("waiting")).execute(tx.conn)?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::blocks::{ListBlocks, NewBlock, StoredBlockRow, insert_blocks, weight};
 use super::columns::{block_key, block_keys, id, prints_in, seq_of, shared_prints};
-use super::dialect::Conn;
+use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::hot::StartReturnedRow;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -218,7 +218,9 @@ impl ReadOp for FindRequest {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<Seq>, StoreError> {
         let (first, last) = block_keys(self.no);
-        let holds_it = sql::<diesel::sql_types::Bool>("instr(prints, ").bind::<Binary, _>(self.print.0.to_vec()).sql(") > 0");
+        let holds_it = sql::<diesel::sql_types::Bool>(dialect::either(from.conn, "instr(prints, ", "position("))
+            .bind::<Binary, _>(self.print.0.to_vec())
+            .sql(dialect::either(from.conn, ") > 0", " IN prints) > 0"));
         let rows = block_payload::table
             .filter(block_payload::key.between(first, last))
             .filter(holds_it)
@@ -258,9 +260,7 @@ impl ReadOp for GetBlock {
 pub(super) fn keep(conn: &mut Conn, key: i64, entries: &[u8]) -> Result<(), StoreError> {
     diesel::insert_into(block_failure::table)
         .values((block_failure::key.eq(key), block_failure::entries.eq(entries)))
-        .on_conflict(block_failure::key)
-        .do_update()
-        .set(block_failure::entries.eq(entries))
+        .or("(key) DO UPDATE SET entries = excluded.entries")
         .execute(conn)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Checks the files of a store before the database is opened: whether they are usable, and whether data was lost. The texts
 //! are for the user who starts the program.
 
-use super::dialect::current as dialect;
+use super::dialect::sqlite;
 use super::error::StoreError;
 use super::{RESTORING, StoreConfig, beside};
 use crate::private;
@@ -10,8 +10,9 @@ use std::path::Path;
 
 /// Checks that a database can be opened for writing or created, and creates its folder.
 pub(super) fn check_for_writing(config: &StoreConfig) -> Result<(), StoreError> {
-    let shown = config.database.display();
-    let path = std::path::absolute(&config.database)?;
+    let Some(path) = config.database.file() else { return Ok(()) };
+    let shown = path.display();
+    let path = std::path::absolute(path)?;
     let refused = |verb: &str, why: String| StoreError::Unusable(format!("Cannot {verb} {shown}: {why}"));
     if path.is_dir() {
         return Err(refused("open", "it is a folder, and a file is expected.".to_owned()));
@@ -103,8 +104,8 @@ fn is_empty(path: &Path) -> Result<bool, StoreError> {
     if length(path) == 0 && length(&beside(path, "-wal")) == 0 {
         return Ok(true);
     }
-    let mut conn = dialect::reader(path)?;
-    Ok(!dialect::has_table(&mut conn, "run")? || !dialect::has_rows(&mut conn, &["job", "run", "package"])?)
+    let mut conn = sqlite::reader(path)?;
+    Ok(!sqlite::has_table(&mut conn, "run")? || !sqlite::has_rows(&mut conn, &["job", "run", "package"])?)
 }
 
 #[cfg(unix)]
@@ -151,7 +152,7 @@ mod tests {
         assert!(text(check_for_reading(&at("nosuch.db"))).ends_with("nosuch.db: no such file."));
         assert!(text(check_for_reading(folder.path())).ends_with("it is a folder, and a file is expected."));
         assert_eq!(text(check_for_writing(&config("new/w.db"))), "");
-        assert!(text(dialect::observer(&at("file")).map(drop)).ends_with("file: it is not an SQLite database."));
+        assert!(text(sqlite::observer(&at("file")).map(drop)).ends_with("file: it is not an SQLite database."));
     }
 
     #[test]
@@ -173,7 +174,7 @@ mod tests {
                 assert!(found.contains("holds 1 file(s)") && found.contains("--accept-lost-data"), "{found}");
             }
             std::fs::remove_file(&path).expect("removed");
-            dialect::migrate(&path).expect("tables");
+            sqlite::migrate(&path).expect("tables");
             assert!(text(check_for_writing(&config)).contains("--accept-lost-data"), "tables, and nothing in them");
             config.accept_lost_data = true;
             assert_eq!(text(check_for_writing(&config)), "");
@@ -188,7 +189,7 @@ mod tests {
         std::fs::write(folder.path().join("w.db.restoring"), "").expect("a file");
         let found = text(check_for_writing(&config));
         assert!(found.contains("a restore was interrupted") && found.contains("w.db.restoring"), "{found}");
-        std::fs::write(&config.database, "").expect("a file");
+        std::fs::write(config.database.file().expect("a file"), "").expect("a file");
         assert_eq!(text(check_for_writing(&config)), "");
     }
 
@@ -196,7 +197,7 @@ mod tests {
     fn a_log_that_was_taken_away_is_noticed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("w.db");
-        dialect::migrate(&path).expect("tables");
+        sqlite::migrate(&path).expect("tables");
         assert_eq!(text(check_for_writing(&StoreConfig::new(&path))), "");
         std::fs::write(beside(&path, "-shm"), "x").expect("a file");
         for found in [text(check_for_writing(&StoreConfig::new(&path))), text(check_for_reading(&path))] {

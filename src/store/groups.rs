@@ -1,7 +1,7 @@
 //! Groups: names that jobs and nodes refer to.
 
 use super::columns::{from_json, id, json};
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::history::{self, Action};
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -216,7 +216,7 @@ pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: 
             job_group::creation_time.eq(now.0),
             job_group::update_time.eq(now.0),
         ))
-        .on_conflict_do_nothing()
+        .or("DO NOTHING")
         .execute(conn)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Data that the last run of a job stored for the next one.
 
 use super::columns::id;
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{job, job_data};
@@ -89,7 +89,9 @@ pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, left: Left<'_>, no
     };
     let row = (job_data::data.eq(data), job_data::run_identity.eq(run), job_data::update_by.eq(by), job_data::update_time.eq(now.0));
     let insert = diesel::insert_into(job_data::table).values((job_data::job_id.eq(job_key), row));
-    insert.on_conflict(job_data::job_id).do_update().set(row).execute(conn)?;
+    let rule = "(job_id) DO UPDATE SET data = excluded.data, run_identity = excluded.run_identity, update_by = excluded.update_by, \
+        update_time = excluded.update_time";
+    insert.or(rule).execute(conn)?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! what a newer leader writes.
 
 use super::columns::id;
-use super::dialect::Conn;
+use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{broker, leader};
@@ -16,7 +16,7 @@ use diesel::prelude::*;
 /// Milliseconds after which a broker that was not seen is removed.
 const FORGET_MS: i64 = 3_600_000;
 /// The only row.
-const ROW: i32 = 1;
+pub(super) const ROW: i32 = 1;
 
 /// A broker process, as other brokers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,13 +90,12 @@ pub(super) fn stored_lease(conn: &mut Conn) -> Result<Option<StoredLease>, Store
 
 /// Fails unless this term is current. Checked in every batch of writes.
 pub(super) fn check_term(conn: &mut Conn, term: i64) -> Result<(), StoreError> {
-    let current = leader::table.find(ROW).select(leader::term).get_result::<i64>(conn).optional()?;
-    if current == Some(term) { Ok(()) } else { Err(StoreError::NotLeading) }
+    if dialect::term(conn)? == Some(term) { Ok(()) } else { Err(StoreError::NotLeading) }
 }
 
 /// Assigns the lease to this broker. The transaction must have checked the current holder.
 pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Timestamp) -> Result<(), StoreError> {
-    diesel::replace_into(leader::table)
+    diesel::insert_into(leader::table)
         .values((
             leader::id.eq(ROW),
             leader::broker.eq(me.id.to_string()),
@@ -110,13 +109,16 @@ pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Time
             leader::renewed_at.eq(now.0),
             leader::ttl_ms.eq(lease.ttl_ms as i64),
         ))
+        .or("(id) DO UPDATE SET broker = excluded.broker, url = excluded.url, pid = excluded.pid, term = excluded.term, \
+            renewals = excluded.renewals, is_locked = excluded.is_locked, is_released = excluded.is_released, since = excluded.since, \
+            renewed_at = excluded.renewed_at, ttl_ms = excluded.ttl_ms")
         .execute(conn)?;
     write_member(conn, me, true, now)
 }
 
 /// Registers this broker.
 pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: Timestamp) -> Result<(), StoreError> {
-    diesel::replace_into(broker::table)
+    diesel::insert_into(broker::table)
         .values((
             broker::id.eq(me.id.to_string()),
             broker::url.eq(&me.url),
@@ -125,6 +127,8 @@ pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: T
             broker::started_at.eq(me.started_at.0),
             broker::last_seen.eq(now.0),
         ))
+        .or("(id) DO UPDATE SET url = excluded.url, version = excluded.version, role = excluded.role, started_at = excluded.started_at, \
+            last_seen = excluded.last_seen")
         .execute(conn)?;
     Ok(())
 }

@@ -82,7 +82,7 @@ impl ReadOp for ListLogs {
             query = query.filter(run_log::level.ge(self.level));
         }
         if let Some(text) = &self.text {
-            query = query.filter(run_log::text.like(super::jobs::like_pattern(text)).escape('\\'));
+            query = query.filter(super::jobs::lower(run_log::text).like(super::jobs::like_pattern(text)).escape('\\'));
         }
         if let Some(since) = self.since {
             query = query.filter(run_log::at.ge(since.0));
@@ -107,7 +107,7 @@ impl ReadOp for LogSize {
     type Output = (u64, u64);
 
     fn read(&self, from: &mut Source<'_>) -> Result<(u64, u64), StoreError> {
-        let bytes = diesel::dsl::sql::<diesel::sql_types::BigInt>("COALESCE(SUM(LENGTH(CAST(text AS BLOB))), 0)");
+        let bytes = diesel::dsl::sql::<diesel::sql_types::BigInt>("COALESCE(SUM(octet_length(text)), 0)");
         let own = run_log::table.filter(run_log::run_no.eq(self.run_no));
         let (lines, bytes): (i64, i64) = own.select((diesel::dsl::count_star(), bytes)).get_result(from.conn)?;
         Ok((lines as u64, bytes as u64))

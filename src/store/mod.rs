@@ -20,6 +20,7 @@ mod op;
 mod persistence;
 mod reader;
 mod schema;
+mod segment_tables;
 mod segments;
 mod writer;
 
@@ -98,6 +99,7 @@ pub use gauge::StoreStats;
 use op::Probe;
 pub use op::{Barrier, ReadOp, WriteOp};
 
+use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::BrokerId;
 use crate::domain::leader::Watch;
 use crate::domain::time::Timestamp;
@@ -117,8 +119,8 @@ const RESTORING: &str = ".restoring";
 /// Location and limits of the store.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// The SQLite file. Results are in the folder `<file>-results` beside it.
-    pub database: PathBuf,
+    /// An SQLite file, with results in the folder `<file>-results` beside it; or a PostgreSQL database.
+    pub database: DatabaseAddress,
     /// Maximum number of waiting writes; further ones fail with `StoreError::Busy`.
     pub write_queue: usize,
     /// Number of reader threads.
@@ -130,7 +132,7 @@ pub struct StoreConfig {
 impl StoreConfig {
     /// The default settings for this file.
     #[must_use]
-    pub fn new(database: impl Into<PathBuf>) -> Self {
+    pub fn new(database: impl Into<DatabaseAddress>) -> Self {
         Self { database: database.into(), write_queue: 10_000, readers: 2, accept_lost_data: false }
     }
 }
@@ -165,7 +167,7 @@ impl Store {
         let mut seat = Seat::at(config, me, ALONE_MS)?;
         match seat.look(&mut Watch::default(), 0)? {
             Look::Leads(leadership, _) => Self::lead_with(config, leadership, adjust),
-            Look::StandsBy(_) => Err(StoreError::Failed(format!("another broker has {} open", config.database.display()))),
+            Look::StandsBy(_) => Err(StoreError::Failed(format!("another broker has {} open", config.database))),
         }
     }
 
@@ -178,16 +180,16 @@ impl Store {
     }
 
     fn lead_with(config: &StoreConfig, leadership: Leadership, adjust: impl FnOnce(&mut Segments)) -> Result<Self, StoreError> {
-        let path = std::path::absolute(&config.database)?;
-        let mut conn = dialect::current::reader(&path)?;
+        let address = config.database.absolute()?;
+        let mut conn = dialect::writer(&address)?;
         numbers::resume(&mut conn, Timestamp::now())?;
-        let mut segments = results::open_segments(&mut conn, &beside(&path, "-results"))?;
+        let mut segments = results::open_segments(&mut conn, &address)?;
         drop(conn);
         adjust(&mut segments);
         let gauge = Arc::new(Gauge::new(config.write_queue.max(1)));
         let (deposed, is_deposed) = watch::channel(false);
 
-        let writer = writer::Writer::new(path.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, deposed });
+        let writer = writer::Writer::new(address.clone(), segments, Arc::clone(&gauge), writer::Fence { leadership, deposed });
         // There is one thread, and so one call; but the arbiter requires a factory that could be called again.
         let writer = std::sync::Mutex::new(Some(writer));
         let writer = SyncArbiter::start(1, move || {
@@ -195,7 +197,7 @@ impl Store {
             taken.expect("a writer is never restarted")
         });
         let front = Some(persistence::Persistence::new(writer).start());
-        Ok(Self { front, readers: readers(config, path, &gauge), gauge, is_deposed })
+        Ok(Self { front, readers: readers(config, address, &gauge), gauge, is_deposed })
     }
 
     /// Opens the store of a standby, read-only. Must be called inside an actix system.
@@ -203,9 +205,9 @@ impl Store {
     /// # Errors
     /// Its path cannot be resolved.
     pub fn stand_by(config: &StoreConfig) -> Result<Self, StoreError> {
-        let path = std::path::absolute(&config.database)?;
+        let address = config.database.absolute()?;
         let gauge = Arc::new(Gauge::new(1));
-        Ok(Self { front: None, readers: readers(config, path, &gauge), gauge, is_deposed: watch::channel(false).1 })
+        Ok(Self { front: None, readers: readers(config, address, &gauge), gauge, is_deposed: watch::channel(false).1 })
     }
 
     /// Completes once a write was rejected because another broker leads: this store will not write any more.
@@ -305,9 +307,9 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn readers(config: &StoreConfig, path: PathBuf, gauge: &Arc<Gauge>) -> Addr<reader::Reader> {
-    let (folder, gauge) = (beside(&path, "-results"), Arc::clone(gauge));
-    SyncArbiter::start(config.readers.max(1), move || reader::Reader::new(path.clone(), folder.clone(), Arc::clone(&gauge)))
+fn readers(config: &StoreConfig, address: DatabaseAddress, gauge: &Arc<Gauge>) -> Addr<reader::Reader> {
+    let (folder, gauge) = (beside(address.file().unwrap_or(Path::new("")), "-results"), Arc::clone(gauge));
+    SyncArbiter::start(config.readers.max(1), move || reader::Reader::new(address.clone(), folder.clone(), Arc::clone(&gauge)))
 }
 
 /// The version of SQLite that is compiled in.

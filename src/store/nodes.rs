@@ -1,6 +1,7 @@
 //! Nodes, and the load that they reported.
 
 use super::columns::{Hex, id};
+use super::dialect::OnConflict;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::owners::release_id;
@@ -28,22 +29,20 @@ impl WriteOp for UpsertNode {
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<NodeRecord, StoreError> {
         let facts = FactsRow::of(&self.facts);
-        let row = diesel::insert_into(node::table)
+        let key = Hex::of(self.facts.node_id.0);
+        diesel::insert_into(node::table)
             .values((
                 &facts,
-                node::node_id.eq(Hex::of(self.facts.node_id.0).text()),
+                node::node_id.eq(key.text()),
                 node::is_enabled.eq(true),
                 node::creation_time.eq(self.now.0),
                 node::create_by.eq(self.by.as_deref()),
                 node::update_time.eq(self.now.0),
                 node::last_online_time.eq(self.now.0),
             ))
-            .on_conflict(node::node_id)
-            .do_update()
-            .set((&facts, node::last_online_time.eq(self.now.0)))
-            .returning(NodeRow::as_returning())
-            .get_result(tx.conn)?;
-        row.try_into()
+            .or(FactsRow::CHANGE)
+            .execute(tx.conn)?;
+        node::table.find(key.text()).select(NodeRow::as_select()).get_result(tx.conn)?.try_into()
     }
 }
 
@@ -104,16 +103,16 @@ impl WriteOp for SetNodeWork {
         let said = (node::reason.eq(self.reason.as_deref()), node::update_by.eq(self.by.as_deref()), node::update_time.eq(self.now.0));
         let (draining, leaving) =
             (node::is_draining.eq(self.work == NodeWork::Draining), node::is_leaving.eq(self.work == NodeWork::Leaving));
-        let row = match self.work {
+        match self.work {
             NodeWork::Enabled | NodeWork::Disabled => {
                 let enabled = node::is_enabled.eq(self.work == NodeWork::Enabled);
-                diesel::update(node).set((enabled, draining, leaving, said)).returning(NodeRow::as_returning()).get_result(tx.conn)
+                diesel::update(node).set((enabled, draining, leaving, said)).execute(tx.conn)?
             }
             NodeWork::Draining | NodeWork::Leaving => {
-                diesel::update(node).set((draining, leaving, said)).returning(NodeRow::as_returning()).get_result(tx.conn)
+                diesel::update(node).set((draining, leaving, said)).execute(tx.conn)?
             }
         };
-        row.optional()?.ok_or(StoreError::NotFound)?.try_into()
+        node.select(NodeRow::as_select()).get_result(tx.conn).optional()?.ok_or(StoreError::NotFound)?.try_into()
     }
 }
 
@@ -277,7 +276,7 @@ impl ReadOp for NodeStatus {
 }
 
 /// The columns that the node itself determines.
-#[derive(Insertable, AsChangeset)]
+#[derive(Insertable)]
 #[diesel(table_name = node)]
 struct FactsRow<'a> {
     /// A node that sends no name, as HTTP allows, keeps its name.
@@ -292,6 +291,12 @@ struct FactsRow<'a> {
 }
 
 impl<'a> FactsRow<'a> {
+    /// For a node that is known already.
+    const CHANGE: &'static str = "(node_id) DO UPDATE SET name = COALESCE(excluded.name, node.name), node_type = excluded.node_type, \
+        ip_address = excluded.ip_address, processor_count = excluded.processor_count, \"group\" = excluded.\"group\", \
+        operating_system = excluded.operating_system, memory = excluded.memory, max_process_count = excluded.max_process_count, \
+        last_online_time = excluded.last_online_time";
+
     fn of(facts: &'a NodeFacts) -> Self {
         Self {
             name: facts.name.as_deref(),

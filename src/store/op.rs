@@ -1,6 +1,6 @@
 //! Operations: one thing to write or read, atomically.
 
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::gauge::Waiting;
 use super::schema::{meta, run};
@@ -128,13 +128,13 @@ impl<O: WriteOp> Queued for Entry<O> {
 
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         #[cfg(debug_assertions)]
-        let before = super::dialect::current::changes(tx.conn);
+        let before = super::dialect::changes(tx.conn);
         match self.op.apply(tx) {
             Err(e) if !e.is_refusal() => Err(e),
             result => {
                 #[cfg(debug_assertions)]
                 if result.is_err() {
-                    let after = super::dialect::current::changes(tx.conn);
+                    let after = super::dialect::changes(tx.conn);
                     assert_eq!(before, after, "{} refused after it had written", std::any::type_name::<O>());
                 }
                 self.result = Some(result);
@@ -168,7 +168,8 @@ impl WriteOp for Probe {
     type Output = ();
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let value = "0".repeat(Self::BYTES);
-        diesel::replace_into(meta::table).values((meta::key.eq(Self::KEY), meta::value.eq(value))).execute(tx.conn)?;
+        let insert = diesel::insert_into(meta::table).values((meta::key.eq(Self::KEY), meta::value.eq(value)));
+        insert.or("(key) DO UPDATE SET value = excluded.value").execute(tx.conn)?;
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Ownership of node and worker ids by tokens. An HMAC under the token identifies it.
 
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{id_owner, worker_record};
@@ -56,7 +56,8 @@ impl WriteOp for ClaimId {
             id_owner::owner.eq(&self.owner),
             id_owner::claim_time.eq(self.now.0),
         );
-        diesel::replace_into(id_owner::table).values(row).execute(tx.conn)?;
+        let rule = "(kind, id) DO UPDATE SET owner = excluded.owner, claim_time = excluded.claim_time";
+        diesel::insert_into(id_owner::table).values(row).or(rule).execute(tx.conn)?;
         Ok(true)
     }
 }

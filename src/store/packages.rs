@@ -1,18 +1,22 @@
-//! Packages that the broker stores: a row each, and a file beside the database.
+//! Packages that the broker stores: a row each, and a file beside an SQLite database. In a PostgreSQL database they are stored in pieces, and
+//! files hold them only while they are uploaded and downloaded.
 //!
 //! A file is complete before it gets its name, and has its name before its row exists. So there is never a row without a file, and
 //! a file without a row is a stray.
 
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
-use super::schema::{job, job_property, package, run};
+use super::schema::{job, job_property, package, package_piece, run};
+use crate::domain::database::DatabaseAddress;
 use crate::domain::time::Timestamp;
 use crate::private;
+use bytes::Bytes;
 use diesel::prelude::*;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Prefix of a file that has no final name yet.
 const UNFINISHED: &str = "unfinished-";
@@ -45,7 +49,7 @@ impl WriteOp for InsertPackage {
     type Output = PackageRow;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<PackageRow, StoreError> {
-        diesel::insert_into(package::table).values(&self.0).on_conflict_do_nothing().execute(tx.conn)?;
+        diesel::insert_into(package::table).values(&self.0).or("DO NOTHING").execute(tx.conn)?;
         Ok(package::table.find(&self.0.sha256).select(PackageRow::as_select()).get_result(tx.conn)?)
     }
 }
@@ -73,7 +77,72 @@ impl WriteOp for DeletePackage {
             return Err(StoreError::Conflict(format!("run {identity} uses it, and is not over")));
         }
         diesel::delete(package::table.find(&self.0)).execute(tx.conn)?;
+        if matches!(tx.conn, Conn::Postgres(_)) {
+            diesel::delete(package_piece::table.filter(package_piece::sha256.eq(&self.0))).execute(tx.conn)?;
+        }
         Ok(())
+    }
+}
+
+/// Stores a piece of a package in the database, before its row.
+#[derive(Debug, Clone)]
+pub struct InsertPiece {
+    /// The package.
+    pub sha256: String,
+    /// Counts from 0.
+    pub piece: i32,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl WriteOp for InsertPiece {
+    type Output = ();
+
+    fn weight(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+        diesel::insert_into(package_piece::table)
+            .values((
+                package_piece::sha256.eq(&self.sha256),
+                package_piece::piece.eq(self.piece),
+                package_piece::bytes.eq(self.bytes.as_ref()),
+            ))
+            .or("DO NOTHING")
+            .execute(tx.conn)?;
+        Ok(())
+    }
+}
+
+/// A piece of a package in the database; `None` after the last one.
+#[derive(Debug, Clone)]
+pub struct ReadPiece {
+    /// The package.
+    pub sha256: String,
+    /// Counts from 0.
+    pub piece: i32,
+}
+
+impl ReadOp for ReadPiece {
+    type Output = Option<Vec<u8>>;
+
+    fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
+        let found = package_piece::table.find((&self.sha256, self.piece)).select(package_piece::bytes);
+        Ok(found.get_result(from.conn).optional()?)
+    }
+}
+
+/// Deletes the pieces in the database that belong to no package. Returns their number.
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteStrayPieces;
+
+impl WriteOp for DeleteStrayPieces {
+    type Output = usize;
+
+    fn apply(&self, tx: &mut Tx<'_>) -> Result<usize, StoreError> {
+        let known: Vec<String> = package::table.select(package::sha256).load(tx.conn)?;
+        Ok(diesel::delete(package_piece::table).filter(package_piece::sha256.ne_all(known)).execute(tx.conn)?)
     }
 }
 
@@ -106,13 +175,27 @@ impl ReadOp for GetPackage {
 #[derive(Debug, Clone)]
 pub struct PackageFiles {
     folder: PathBuf,
+    /// The packages themselves are in the database.
+    is_passage: bool,
 }
 
 impl PackageFiles {
-    /// The folder beside this database.
+    /// The folder beside this file, or a folder for what is on its way to or from a server.
     #[must_use]
-    pub fn beside(database: &Path) -> Self {
-        Self { folder: super::beside(database, "-packages") }
+    pub fn of(database: &DatabaseAddress) -> Self {
+        match database {
+            DatabaseAddress::File(path) => Self { folder: super::beside(path, "-packages"), is_passage: false },
+            DatabaseAddress::Server(_) => {
+                let name = format!("webloom-{}-packages", std::process::id());
+                Self { folder: std::env::temp_dir().join(name), is_passage: true }
+            }
+        }
+    }
+
+    /// Whether the packages themselves are in the database.
+    #[must_use]
+    pub fn is_passage(&self) -> bool {
+        self.is_passage
     }
 
     /// Begins a file.

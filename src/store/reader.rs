@@ -1,9 +1,10 @@
 //! The readers: threads with connections that cannot write.
 
-use super::dialect::{Conn, current as dialect};
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::gauge::Gauge;
 use super::op::{ReadOp, Source};
+use crate::domain::database::DatabaseAddress;
 use actix::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -17,21 +18,21 @@ impl<O: ReadOp> Message for Read<O> {
 }
 
 pub(super) struct Reader {
-    path: PathBuf,
+    address: DatabaseAddress,
     segments: PathBuf,
     conn: Option<Conn>,
     gauge: Arc<Gauge>,
 }
 
 impl Reader {
-    pub(super) fn new(path: PathBuf, segments: PathBuf, gauge: Arc<Gauge>) -> Self {
-        Self { path, segments, conn: None, gauge }
+    pub(super) fn new(address: DatabaseAddress, segments: PathBuf, gauge: Arc<Gauge>) -> Self {
+        Self { address, segments, conn: None, gauge }
     }
 
     fn read<O: ReadOp>(&mut self, op: &O) -> Result<O::Output, StoreError> {
         let conn = match &mut self.conn {
             Some(conn) => conn,
-            none => none.insert(dialect::reader(&self.path)?),
+            none => none.insert(dialect::reader(&self.address)?),
         };
         op.read(&mut Source { conn, segments: &self.segments })
     }

@@ -1,22 +1,24 @@
 //! Results of blocks, their acknowledgement, and the work of each node.
 
+use super::beside;
 use super::blocks::{BlockState, NewBlock, insert_blocks, weight, why_unchanged};
 use super::columns::{Hex, block_key, block_keys, id};
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::failures;
 use super::hot::{Acknowledge, Answer};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::run_lists::open_run_numbers;
 use super::schema::{block, block_payload, meta};
-use super::segments::{Found, PackReader, Place, Segments};
+use super::segment_tables::SegmentTables;
+use super::segments::{Found, PackReader, Place, SegmentFiles, Segments};
+use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::{NodeId, Seq};
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
 use diesel::dsl::{count_star, max, sum};
 use diesel::prelude::*;
 use std::collections::HashMap;
-use std::path::Path;
 
 /// Stores the results of a block without results. Rejected as `state` if it has results.
 #[derive(Debug, Clone)]
@@ -270,7 +272,7 @@ fn read_result(conn: &mut Conn, packs: &mut PackReader<'_>, no: i64, seq: Seq) -
         .get_result::<Row>(conn)
         .optional()?;
     let Some((Some(segment), Some(offset), Some(length), check)) = row else { return Ok(None) };
-    let pack = match packs.read(Place { segment, offset, length, check: check.map(|check| check as u32) })? {
+    let pack = match packs.read(conn, Place { segment, offset, length, check: check.map(|check| check as u32) })? {
         Found::Whole(pack) => pack,
         Found::Damaged(why) => return Ok(Some(Err(why))),
     };
@@ -374,15 +376,13 @@ pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), Stor
     let value = number.to_string();
     diesel::insert_into(meta::table)
         .values((meta::key.eq(LAST_SEGMENT), meta::value.eq(&value)))
-        .on_conflict(meta::key)
-        .do_update()
-        .set(meta::value.eq(&value))
+        .or("(key) DO UPDATE SET value = excluded.value")
         .execute(conn)?;
     Ok(())
 }
 
-/// Opens the folder of segments and deletes those that no open run needs.
-pub(super) fn open_segments(conn: &mut Conn, folder: &Path) -> Result<Segments, StoreError> {
+/// Opens the segments and deletes those that no open run needs.
+pub(super) fn open_segments(conn: &mut Conn, address: &DatabaseAddress) -> Result<Segments, StoreError> {
     let mut live = HashMap::new();
     for no in open_run_numbers(conn)? {
         for (segment, packs) in unacknowledged(conn, block_keys(no))? {
@@ -391,5 +391,8 @@ pub(super) fn open_segments(conn: &mut Conn, folder: &Path) -> Result<Segments, 
     }
     let last = meta::table.find(LAST_SEGMENT).select(meta::value).get_result::<String>(conn).optional()?;
     let last = last.and_then(|number| number.parse().ok()).unwrap_or(0);
-    Ok(Segments::open(folder, live, last)?)
+    Ok(match address {
+        DatabaseAddress::File(path) => Segments::Files(SegmentFiles::open(&beside(path, "-results"), live, last)?),
+        DatabaseAddress::Server(_) => Segments::Tables(SegmentTables::open(conn, live, last)?),
+    })
 }

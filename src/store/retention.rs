@@ -4,7 +4,7 @@
 //! Every deletion checks the rows again, because they may have changed since they were read.
 
 use super::columns::block_keys;
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{
@@ -275,9 +275,7 @@ impl WriteOp for DeleteFires {
         let value = until.0.to_string();
         diesel::insert_into(meta::table)
             .values((meta::key.eq(LEDGER_CLEANED_UNTIL), meta::value.eq(&value)))
-            .on_conflict(meta::key)
-            .do_update()
-            .set(meta::value.eq(&value))
+            .or("(key) DO UPDATE SET value = excluded.value")
             .execute(tx.conn)?;
         for (job, planned_at) in &self.rows {
             diesel::delete(fire::table.find((job, planned_at))).execute(tx.conn)?;
@@ -374,8 +372,8 @@ impl ReadOp for OldEvents {
             id: i64,
         }
         // Events are written almost in the order of time: the oldest are adjacent.
-        let query = "SELECT id FROM (SELECT id, at, is_done FROM alert_event ORDER BY id LIMIT 1000) AS event WHERE at < ? \
-            AND is_done = 1 AND NOT EXISTS (SELECT 1 FROM alert_delivery WHERE event_id = event.id AND state IN ('waiting', 'sending')) LIMIT ?";
+        let query = "SELECT id FROM (SELECT id, at, is_done FROM alert_event ORDER BY id LIMIT 1000) AS event WHERE at < $1 \
+            AND is_done AND NOT EXISTS (SELECT 1 FROM alert_delivery WHERE event_id = event.id AND state IN ('waiting', 'sending')) LIMIT $2";
         let query = diesel::sql_query(query).bind::<BigInt, _>(self.before.0).bind::<BigInt, _>(ROWS / 2);
         Ok(query.load::<Row>(from.conn)?.into_iter().map(|row| row.id).collect())
     }

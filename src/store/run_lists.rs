@@ -1,7 +1,7 @@
 //! Lists of runs, with filters.
 
 use super::columns::id;
-use super::dialect::Conn;
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
 use super::runs::RunRow;
@@ -53,7 +53,7 @@ impl ReadOp for ListRuns {
             query = query.filter(sql::<Bool>(&ids));
         }
         if let Some(state) = self.state {
-            query = query.filter(sql::<Bool>(&in_state(state)));
+            query = query.filter(sql::<Bool>(&in_state(from.conn, state)));
         }
         if let Some(job) = self.job_id {
             query = query.filter(run::job_id.eq(job.to_string()));
@@ -97,7 +97,7 @@ impl ReadOp for OpenRuns {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Vec<Identity>, StoreError> {
         let rows: Vec<(i64, String)> = run::table
-            .filter(sql::<Bool>(AMONG_OPEN))
+            .filter(sql::<Bool>(among_open(from.conn)))
             .filter(diesel::dsl::not(run::queued))
             .order(run::no)
             .select((run::no, run::identity))
@@ -110,12 +110,18 @@ impl ReadOp for OpenRuns {
 pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
 
 /// The same for a query ordered by number, for which the planner would otherwise read all runs.
-pub(super) const AMONG_OPEN: &str = "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))";
+pub(super) fn among_open(conn: &Conn) -> &'static str {
+    dialect::either(
+        conn,
+        "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))",
+        "no IN (SELECT no FROM run WHERE state IN ('pending', 'scheduled', 'running'))",
+    )
+}
 
 /// Runs in this state, written so that an index is used for open and failed runs. Most of the other runs are successful.
-pub(super) fn in_state(state: RunState) -> String {
+pub(super) fn in_state(conn: &Conn, state: RunState) -> String {
     match state {
-        RunState::Pending | RunState::Scheduled | RunState::Running => format!("{AMONG_OPEN} AND state = '{}'", state.name()),
+        RunState::Pending | RunState::Scheduled | RunState::Running => format!("{} AND state = '{}'", among_open(conn), state.name()),
         RunState::Failed | RunState::Stopped => format!("state IN ('failed', 'stopped') AND state = '{}'", state.name()),
         RunState::Success => format!("state = '{}'", state.name()),
     }
@@ -123,5 +129,5 @@ pub(super) fn in_state(state: RunState) -> String {
 
 /// The numbers of the open runs.
 pub(super) fn open_run_numbers(conn: &mut Conn) -> Result<Vec<i64>, StoreError> {
-    Ok(run::table.filter(sql::<Bool>(AMONG_OPEN)).select(run::no).load(conn)?)
+    Ok(run::table.filter(sql::<Bool>(among_open(conn))).select(run::no).load(conn)?)
 }

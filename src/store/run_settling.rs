@@ -2,6 +2,7 @@
 
 use super::alerts::{self, NewEvent};
 use super::columns::{Hex, id};
+use super::dialect::{self, OnConflict};
 use super::error::StoreError;
 use super::hot::BeginRow;
 use super::logs::{self, NewLine};
@@ -117,7 +118,8 @@ impl<T: WriteOp> WriteOp for WithNext<T> {
         let output = self.end.apply(tx)?;
         if let Some(next) = self.next {
             let row = (run_next::run_no.eq(self.no), run_next::at.eq(next.at.0), run_next::asked_from.eq(next.from.map(|at| at.0)));
-            diesel::replace_into(run_next::table).values(row).execute(tx.conn)?;
+            let rule = "(run_no) DO UPDATE SET at = excluded.at, asked_from = excluded.asked_from";
+            diesel::insert_into(run_next::table).values(row).or(rule).execute(tx.conn)?;
         }
         Ok(output)
     }
@@ -237,7 +239,7 @@ impl ReadOp for UnsettledJobs {
     type Output = Vec<(JobId, Option<Identity>)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let flagged = diesel::dsl::sql::<diesel::sql_types::Bool>("follow = 1");
+        let flagged = diesel::dsl::sql::<diesel::sql_types::Bool>(dialect::either(from.conn, "follow = 1", "follow = TRUE"));
         let ended: Vec<(String, String)> = run::table
             .filter(flagged)
             .filter(run::finish_time.is_not_null())
@@ -272,15 +274,20 @@ impl ReadOp for OverdueJobs {
             identity: Option<String>,
         }
         let (before, limit) = (self.before.0, self.limit as i64);
-        let ended = "SELECT job_id, identity FROM run INDEXED BY run_follow WHERE follow = 1 AND finish_time <= ? \
-            AND EXISTS (SELECT 1 FROM job WHERE id = job_id) ORDER BY no LIMIT ?";
+        let flagged = dialect::either(from.conn, "INDEXED BY run_follow WHERE follow = 1", "WHERE follow = TRUE");
+        let ended = format!(
+            "SELECT job_id, identity FROM run {flagged} AND finish_time <= $1 \
+             AND EXISTS (SELECT 1 FROM job WHERE id = job_id) ORDER BY no LIMIT $2"
+        );
         let mut rows: Vec<Row> = diesel::sql_query(ended).bind::<BigInt, _>(before).bind::<BigInt, _>(limit).load(from.conn)?;
         // The states exactly as in the index.
-        let waiting = "SELECT DISTINCT job_id, NULL AS identity FROM run AS waiting INDEXED BY run_open \
-            WHERE state IN ('pending', 'scheduled', 'running') AND queued AND creation_time <= ? \
-            AND EXISTS (SELECT 1 FROM job WHERE id = job_id) AND NOT EXISTS (SELECT 1 FROM run AS other INDEXED BY run_open \
-            WHERE other.job_id = waiting.job_id AND other.state IN ('pending', 'scheduled', 'running') \
-            AND NOT other.queued) LIMIT ?";
+        let hint = dialect::index(from.conn, " INDEXED BY run_open");
+        let waiting = format!(
+            "SELECT DISTINCT job_id, NULL AS identity FROM run AS waiting{hint} \
+             WHERE state IN ('pending', 'scheduled', 'running') AND queued AND creation_time <= $1 \
+             AND EXISTS (SELECT 1 FROM job WHERE id = job_id) AND NOT EXISTS (SELECT 1 FROM run AS other{hint} \
+             WHERE other.job_id = waiting.job_id AND other.state IN ('pending', 'scheduled', 'running') AND NOT other.queued) LIMIT $2"
+        );
         let waiting = diesel::sql_query(waiting).bind::<BigInt, _>(before).bind::<BigInt, _>(limit);
         rows.extend(waiting.load::<Row>(from.conn)?);
         rows.into_iter().map(|row| Ok((id(&row.job_id)?, row.identity.as_deref().map(id).transpose()?))).collect()
@@ -333,11 +340,11 @@ impl ReadOp for FindDead {
         let (mut found, mut after) = (Vec::new(), 0);
         loop {
             let mut query = run::table.filter(run::state.eq(RunState::Failed.name())).filter(run::no.gt(after)).order(run::no).into_boxed();
-            let mut jobs = job::table.filter(job::is_deleted.eq(false)).select(job::id).into_boxed();
-            if let Some(group) = &self.group {
-                jobs = jobs.filter(job::group_name.eq(group));
-            }
-            query = query.filter(run::job_id.eq_any(jobs));
+            let jobs = job::table.filter(job::is_deleted.eq(false)).select(job::id);
+            query = match &self.group {
+                Some(group) => query.filter(run::job_id.eq_any(jobs.filter(job::group_name.eq(group)))),
+                None => query.filter(run::job_id.eq_any(jobs)),
+            };
             if let Some(key) = self.job_id {
                 query = query.filter(run::job_id.eq(key.to_string()));
             }

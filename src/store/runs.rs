@@ -1,7 +1,7 @@
 //! Runs.
 
 use super::columns::{Hex, block_keys, damaged, from_json, id, settings};
-use super::dialect::{Conn, current as dialect};
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::failures::Marks;
 use super::fires::{self, NewFire, Outcome};
@@ -220,10 +220,11 @@ impl WriteOp for AdoptRun {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(Run, i64), StoreError> {
         let row = diesel::update(run::table.filter(run::identity.eq(Hex::of(self.identity.0).text())))
             .set(run::epoch.eq(run::epoch + 1))
-            .returning(RunRow::as_returning())
-            .get_result(tx.conn)
+            .returning(run::no)
+            .get_result::<i64>(tx.conn)
             .optional()?
             .ok_or(StoreError::NotFound)?;
+        let row = run::table.find(row).select(RunRow::as_select()).get_result(tx.conn)?;
         tx.epochs.insert(row.no, row.epoch);
         let epoch = row.epoch;
         Ok((row.try_into()?, epoch))

@@ -7,6 +7,15 @@ diesel::table! {
     }
 }
 
+// Only in PostgreSQL: beside an SQLite file, packages are files.
+diesel::table! {
+    package_piece (sha256, piece) {
+        sha256 -> Text,
+        piece -> Integer,
+        bytes -> Binary,
+    }
+}
+
 diesel::table! {
     job (id) {
         id -> Text,

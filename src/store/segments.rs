@@ -5,7 +5,10 @@
 //! of a file is never referenced. Each start begins a new file, and a number is never reused. The database also stores a checksum
 //! of each pack: a lost, truncated or changed file is detected when it is read.
 
+use super::dialect::Conn;
 use super::error::StoreError;
+use super::persistence::Slot;
+use super::segment_tables::{self, SegmentTables};
 use crate::private;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -13,8 +16,8 @@ use std::fs::{self, File};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A file of this size is not appended to any more.
-const ROLL_BYTES: u64 = 64 << 20;
+/// A file or table of this size is not appended to any more.
+pub(super) const ROLL_BYTES: u64 = 64 << 20;
 /// The system's error number for I/O errors.
 const EIO: i32 = 5;
 /// Maximum number of slices per system call.
@@ -56,14 +59,62 @@ impl Settlement {
         self.changes.push((segment, -packs));
     }
 
+    /// The changes so far; none are left.
+    pub(super) fn take(&mut self) -> Vec<(i32, i64)> {
+        std::mem::take(&mut self.changes)
+    }
+
     pub(super) fn clear(&mut self) {
         self.changes.clear();
     }
 }
 
-/// The folder of segments, used by the single writer.
+/// Where the single writer puts results.
 #[derive(Debug)]
-pub(super) struct Segments {
+pub(super) enum Segments {
+    /// Beside an SQLite file.
+    Files(SegmentFiles),
+    /// In a PostgreSQL database.
+    Tables(SegmentTables),
+}
+
+impl Segments {
+    /// The highest number in use.
+    pub(super) fn last(&self) -> i32 {
+        match self {
+            Self::Files(files) => files.last,
+            Self::Tables(tables) => tables.last(),
+        }
+    }
+
+    /// Applies the changes of a committed transaction.
+    pub(super) fn settle(&mut self, conn: Option<&mut Conn>, settlement: &mut Settlement) {
+        match self {
+            Self::Files(files) => files.settle(settlement),
+            Self::Tables(tables) => tables.settle(conn, settlement),
+        }
+    }
+
+    /// A transaction was rolled back. What was appended to a file stays there; rows are gone.
+    pub(super) fn rolled_back(&mut self, slots: &mut [Slot]) {
+        if let Self::Tables(tables) = self {
+            tables.rolled_back();
+            slots.iter_mut().for_each(|slot| slot.place = None);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn roll_at(&mut self, bytes: u64) {
+        match self {
+            Self::Files(files) => files.roll = bytes,
+            Self::Tables(tables) => tables.roll_at(bytes),
+        }
+    }
+}
+
+/// The folder of segments.
+#[derive(Debug)]
+pub(super) struct SegmentFiles {
     folder: PathBuf,
     current: Option<Current>,
     last: i32,
@@ -79,7 +130,7 @@ struct Current {
     length: u64,
 }
 
-impl Segments {
+impl SegmentFiles {
     /// Opens the folder, creating it if necessary. `live` contains the needed segments; the others are deleted. `last` is the highest
     /// number in the database.
     pub(super) fn open(folder: &Path, live: HashMap<i32, i64>, last: i32) -> io::Result<Self> {
@@ -164,14 +215,9 @@ impl Segments {
         self.current.as_mut().ok_or_else(|| io::Error::other("no segment"))
     }
 
-    /// The highest number in use.
-    pub(super) fn last(&self) -> i32 {
-        self.last
-    }
-
     /// Applies the changes of a committed transaction.
-    pub(super) fn settle(&mut self, settlement: &mut Settlement) {
-        for (segment, change) in settlement.changes.drain(..) {
+    fn settle(&mut self, settlement: &mut Settlement) {
+        for (segment, change) in settlement.take() {
             let live = self.live.entry(segment).or_insert(0);
             *live += change;
             if *live <= 0 && self.current.as_ref().is_none_or(|current| current.number != segment) {
@@ -198,10 +244,6 @@ impl Segments {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn roll_at(&mut self, bytes: u64) {
-        self.roll = bytes;
-    }
 }
 
 /// Whether the file has no name any more: data appended to it is lost when it is closed.
@@ -253,9 +295,13 @@ impl<'a> PackReader<'a> {
     ///
     /// # Errors
     /// It cannot be read now, for a reason unrelated to the file.
-    pub(super) fn read(&mut self, place: Place) -> Result<Found, StoreError> {
+    pub(super) fn read(&mut self, conn: &mut Conn, place: Place) -> Result<Found, StoreError> {
         let damaged = |why: &str| Ok(Found::Damaged(format!("segment {} {why}", place.segment)));
-        match self.bytes(place) {
+        let bytes = match conn {
+            Conn::Sqlite(_) => self.bytes(place),
+            conn => segment_tables::read(conn, place)?.ok_or_else(|| io::ErrorKind::NotFound.into()),
+        };
+        match bytes {
             Err(e) if e.kind() == io::ErrorKind::NotFound => damaged("is missing"),
             Err(e) if e.raw_os_error() == Some(EIO) => damaged(&format!("cannot be read: {e}")),
             Err(e) => Err(e.into()),

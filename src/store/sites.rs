@@ -1,5 +1,6 @@
 //! Stored data of sites: states that differ from the default, and robots.txt rules.
 
+use super::dialect::OnConflict;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::schema::{robots, site};
@@ -28,13 +29,14 @@ impl WriteOp for KeepSite {
         match &self.state {
             Some(state) => {
                 let row = state.to_row();
-                diesel::replace_into(site::table)
+                diesel::insert_into(site::table)
                     .values((
                         site::name.eq(&*self.name),
                         site::state.eq(&row[..]),
                         site::update_time.eq(self.now.0),
                         site::held_by.eq(self.held_by.as_deref()),
                     ))
+                    .or("(name) DO UPDATE SET state = excluded.state, update_time = excluded.update_time, held_by = excluded.held_by")
                     .execute(tx.conn)?;
             }
             None => drop(diesel::delete(site::table.find(&*self.name)).execute(tx.conn)?),
@@ -77,13 +79,14 @@ impl WriteOp for KeepRobots {
     }
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        diesel::replace_into(robots::table)
+        diesel::insert_into(robots::table)
             .values((
                 robots::origin.eq(&*self.origin),
                 robots::agent.eq(&*self.agent),
                 robots::rules.eq(&self.rules),
                 robots::expire_time.eq(self.until.0),
             ))
+            .or("(origin, agent) DO UPDATE SET rules = excluded.rules, expire_time = excluded.expire_time")
             .execute(tx.conn)?;
         Ok(())
     }

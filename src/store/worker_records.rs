@@ -1,7 +1,7 @@
 //! Stored records of workers, including the operator's admin state, which a reconnecting worker does not change.
 
 use super::columns::{damaged, from_json, id, json};
-use super::dialect::Conn;
+use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::owners::{release_id, release_unknown_workers};
@@ -52,21 +52,19 @@ impl WriteOp for MeetWorker {
             worker_record::slots.eq(self.slots.map(|slots| slots as i32)),
             worker_record::last_seen.eq(self.now.0),
         );
-        let row: WorkerRow = diesel::insert_into(worker_record::table)
+        diesel::insert_into(worker_record::table)
             .values((
                 worker_record::id.eq(self.worker.to_string()),
-                said.clone(),
+                said,
                 worker_record::state.eq(WorkerState::Enabled.name()),
                 worker_record::update_time.eq(self.now.0),
                 worker_record::creation_time.eq(self.now.0),
                 worker_record::create_by.eq(self.by.as_deref()),
             ))
-            .on_conflict(worker_record::id)
-            .do_update()
-            .set(said)
-            .returning(WorkerRow::as_returning())
-            .get_result(tx.conn)?;
-        row.try_into()
+            .or("(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, version = excluded.version, \
+                tags = excluded.tags, class_names = excluded.class_names, slots = excluded.slots, last_seen = excluded.last_seen")
+            .execute(tx.conn)?;
+        worker_record::table.find(self.worker.to_string()).select(WorkerRow::as_select()).get_result(tx.conn)?.try_into()
     }
 }
 
@@ -102,16 +100,15 @@ impl WriteOp for EnterWorker {
         diesel::insert_into(worker_record::table)
             .values((
                 worker_record::id.eq(self.worker.to_string()),
-                said.clone(),
+                said,
                 worker_record::class_names.eq("[]"),
                 worker_record::state.eq(WorkerState::Enabled.name()),
                 worker_record::update_time.eq(self.now.0),
                 worker_record::creation_time.eq(self.now.0),
                 worker_record::create_by.eq(self.by.as_deref()),
             ))
-            .on_conflict(worker_record::id)
-            .do_update()
-            .set(said)
+            .or("(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, tags = excluded.tags, \
+                last_seen = excluded.last_seen")
             .execute(tx.conn)?;
         Ok(())
     }
@@ -166,7 +163,7 @@ impl WriteOp for OrderWorker {
         if state == was.state && state.is_open() {
             return Ok(was);
         }
-        let changed: WorkerRow = diesel::update(row)
+        diesel::update(row)
             .set((
                 worker_record::state.eq(state.name()),
                 worker_record::reason.eq(self.reason.as_deref().filter(|_| !state.is_open())),
@@ -174,9 +171,8 @@ impl WriteOp for OrderWorker {
                 // If two orders come in one millisecond, the later one counts.
                 worker_record::update_time.eq(self.now.0.max(was.update_time.0 + 1)),
             ))
-            .returning(WorkerRow::as_returning())
-            .get_result(tx.conn)?;
-        changed.try_into()
+            .execute(tx.conn)?;
+        row.select(WorkerRow::as_select()).get_result(tx.conn)?.try_into()
     }
 }
 

@@ -4,18 +4,18 @@
 //! reopened, and the operations of a failed batch are repeated one by one, so that only the faulty one fails.
 
 use super::candidate::Leadership;
-use super::dialect::{Conn, current as dialect};
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::gauge::Gauge;
 use super::op::Tx;
 use super::persistence::{Batch, Slot};
 use super::segments::{Segments, Settlement};
+use crate::domain::database::DatabaseAddress;
 use crate::fault;
 use actix::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -46,7 +46,7 @@ pub(super) struct Fence {
 }
 
 pub(super) struct Writer {
-    path: PathBuf,
+    address: DatabaseAddress,
     conn: Option<Conn>,
     segments: Segments,
     /// The highest segment number in the database.
@@ -59,10 +59,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(path: PathBuf, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
+    pub(super) fn new(address: DatabaseAddress, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
         let noted_segment = segments.last();
         let (settlement, epochs) = (Settlement::default(), HashMap::new());
-        Self { path, conn: None, segments, noted_segment, settlement, epochs, gauge, fence, since_log_was_bounded: 0 }
+        Self { address, conn: None, segments, noted_segment, settlement, epochs, gauge, fence, since_log_was_bounded: 0 }
     }
 
     fn write(&mut self, slots: &mut [Slot]) {
@@ -94,7 +94,7 @@ impl Writer {
     fn give_room_back(&mut self) {
         let conn = match self.conn.take() {
             Some(conn) => Ok(conn),
-            None => dialect::writer(&self.path),
+            None => dialect::writer(&self.address),
         };
         match conn.and_then(|mut conn| dialect::empty_log(&mut conn).map(|()| conn)) {
             Ok(conn) => self.conn = Some(conn),
@@ -112,7 +112,7 @@ impl Writer {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.apply(slots, (begin_fault, commit_fault), &stage)));
         if stage.get() == Stage::Committed {
             // Even if a panic happened after the commit.
-            self.segments.settle(&mut self.settlement);
+            self.segments.settle(self.conn.as_mut(), &mut self.settlement);
             self.gauge.committed(slots.len());
             self.mind_log();
             if outcome.is_err() {
@@ -132,6 +132,7 @@ impl Writer {
         self.gauge.failed(&error.to_string());
         let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
+        self.segments.rolled_back(slots);
         if !rolled_back {
             // Closing the connection rolls back; a new one reads the stored state.
             self.conn = None;
@@ -150,7 +151,7 @@ impl Writer {
             && let Some(conn) = &mut self.conn
         {
             self.since_log_was_bounded = 0;
-            if let Err(e) = dialect::bound_log(conn, &self.path) {
+            if let Err(e) = dialect::bound_log(conn, &self.address) {
                 log::warn!("could not bound the database log error={e}");
             }
         }
@@ -161,7 +162,7 @@ impl Writer {
         self.epochs.clear();
         let conn = match &mut self.conn {
             Some(conn) => conn,
-            none => none.insert(dialect::writer(&self.path)?),
+            none => none.insert(dialect::writer(&self.address)?),
         };
         dialect::begin(conn)?;
         // With the write lock held, and before anything is written, also to files: a new leader is not disturbed.
@@ -171,7 +172,7 @@ impl Writer {
         if fault::fails("store.full") {
             return Err(StoreError::Failed("database or disk is full".into()));
         }
-        place_packs(&mut self.segments, &self.gauge, slots);
+        place_packs(&mut self.segments, conn, &self.gauge, slots)?;
         if self.noted_segment != self.segments.last() {
             // A number is never reused, even if its file is deleted and the broker restarts.
             super::results::note_last_segment(conn, self.segments.last())?;
@@ -193,13 +194,17 @@ impl Writer {
 }
 
 /// Writes packs to disk that are not there yet. They stay there even if the transaction fails.
-fn place_packs(segments: &mut Segments, gauge: &Gauge, slots: &mut [Slot]) {
+fn place_packs(segments: &mut Segments, conn: &mut Conn, gauge: &Gauge, slots: &mut [Slot]) -> Result<(), StoreError> {
     let is_to_be_placed = |slot: &Slot| slot.place.is_none() && !slot.settled && slot.queued.pack().is_some();
     let packs: Vec<_> = slots.iter().filter(|slot| is_to_be_placed(slot)).filter_map(|slot| slot.queued.pack()).collect();
     if packs.is_empty() {
-        return;
+        return Ok(());
     }
-    let outcome = segments.append(&packs);
+    let outcome = match segments {
+        Segments::Files(files) => files.append(&packs),
+        // In this transaction: what fails fails all of it.
+        Segments::Tables(tables) => Ok(tables.append(conn, &packs)?),
+    };
     let with_pack = slots.iter_mut().filter(|slot| is_to_be_placed(slot));
     match outcome {
         Ok(places) => with_pack.zip(places).for_each(|(slot, place)| slot.place = Some(place)),
@@ -211,7 +216,7 @@ fn place_packs(segments: &mut Segments, gauge: &Gauge, slots: &mut [Slot]) {
                 slot.settled = true;
             }
         }
-    }
+    }    Ok(())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -1,7 +1,7 @@
 //! What a copy of a database contains, and which files it needs.
 
 use crate::domain::backup::{Counts, FileName};
-use crate::store::dialect::{Conn, current as dialect};
+use crate::store::dialect::{self, Conn};
 use crate::store::error::StoreError;
 use crate::store::results::needed_segments;
 use crate::store::run_lists::open_run_numbers;

@@ -15,13 +15,14 @@ pub use restore::{check, restore};
 
 use super::beside;
 use super::candidate::Tables;
-use super::dialect::{Conn, current as dialect};
+use super::dialect::{Conn, sqlite};
 use super::error::StoreError;
 use super::segments::number_of;
 use crate::domain::backup::{DATABASE, Entry, FileName, Manifest, PACKAGES, RESULTS};
 use crate::domain::time::Timestamp;
 use crate::fault;
 use contents::Contents;
+use diesel::sqlite::SqliteConnection;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -59,21 +60,21 @@ pub(super) fn make_with(database: &Path, to: &Path, mut passes: impl FnMut(Momen
     for attempt in 1.. {
         let mut files = Sources::open(&path)?;
         if attempt == 1 {
-            let needed = dialect::used_bytes(&mut conn)? + files.bytes();
+            let needed = sqlite::used_bytes(&mut conn)? + files.bytes();
             disk::check_room(target.folder(), needed).map_err(|why| target.refused(&why))?;
         }
         passes(Moment::Opened);
         let created_at = Timestamp::now();
         disk::create(&copy).map_err(|e| disk::not_written(&copy, &e))?;
         fault::point("backup.step");
-        dialect::copy_into(&mut conn, &copy).map_err(|e| {
+        sqlite::copy_into(&mut conn, &copy).map_err(|e| {
             let why = e.disk_trouble().map_or_else(|| e.to_string(), ToOwned::to_owned);
             target.refused(&format!("copying the database: {why}."))
         })?;
         passes(Moment::Copied);
         fault::point("backup.step");
         files.open_more()?;
-        let contents = Contents::read(&mut dialect::observer(&copy)?)?;
+        let contents = Contents::read(&mut Conn::Sqlite(sqlite::observer(&copy)?))?;
         // What is missing twice was not deleted meanwhile: the store has lost it.
         let lacks: Vec<FileName> = contents.files().filter(|name| !files.files.contains_key(name)).collect();
         if lacks.iter().all(|name| missing.contains(name)) {
@@ -131,13 +132,13 @@ fn copy(name: &FileName, bytes: Option<u64>, files: &Sources, target: &Target) -
 }
 
 /// Opens a store read-only.
-fn open(path: &Path) -> Result<Conn, StoreError> {
-    let mut conn = dialect::observer(path)?;
+fn open(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let mut conn = sqlite::observer(path)?;
     let shown = path.display();
-    if !dialect::has_table(&mut conn, "job")? {
+    if !sqlite::has_table(&mut conn, "job")? {
         return Err(StoreError::Unusable(format!("Cannot open {shown}: it is not a database of a broker.")));
     }
-    if dialect::tables(&mut conn)? == Tables::Newer {
+    if sqlite::tables(&mut conn)? == Tables::Newer {
         let why = "a later version of webloom has changed its tables. Use that version, or a later one";
         return Err(StoreError::Unusable(format!("Cannot use {shown}: {why}.")));
     }

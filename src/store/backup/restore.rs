@@ -7,7 +7,7 @@ use super::{disk, open};
 use crate::domain::backup::{DATABASE, Entry, FileName, MANIFEST, Manifest, PACKAGES, RESULTS, UNFINISHED};
 use crate::fault;
 use crate::private;
-use crate::store::dialect::current as dialect;
+use crate::store::dialect::{Conn, has_table, sqlite};
 use crate::store::error::StoreError;
 use crate::store::lock::DatabaseLock;
 use crate::store::{RESTORING, beside, leader};
@@ -186,8 +186,8 @@ fn copy(from: &Path, entry: &Entry, file: &mut File, to: &Path) -> Result<(), St
 
 /// No broker of the original database leads the copy.
 fn detach(copy: &Path) -> Result<(), StoreError> {
-    let mut conn = dialect::copy(copy)?;
-    if !dialect::has_table(&mut conn, "leader")? {
+    let mut conn = Conn::Sqlite(sqlite::copy(copy)?);
+    if !has_table(&mut conn, "leader")? {
         return Ok(());
     }
     conn.transaction(leader::forget_brokers)

@@ -1,9 +1,265 @@
-//! Differences between databases. PostgreSQL will be added beside SQLite here.
+//! The two databases, and what differs between them. All other statements have a text that both understand.
+//!
+//! Both number parameters (`$1`), know `ON CONFLICT`, `RETURNING`, `IS NOT DISTINCT FROM` and partial indexes. What differs: the id of the
+//! row that was inserted last, how a transaction begins, and texts that compare a flag ([`either`]).
 
+pub(super) mod postgres;
 pub(super) mod sqlite;
 
-pub(super) use sqlite as current;
+use super::candidate::Tables;
+use super::error::StoreError;
+use crate::domain::database::DatabaseAddress;
+use diesel::backend::Backend;
+use diesel::connection::Connection;
+use diesel::migration::MigrationSource;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::BigInt;
+use diesel::sqlite::SqliteConnection;
+use diesel::{QueryResult, RunQueryDsl};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness};
+use postgres::PgConn;
+use std::path::Path;
+
 /// The connection that all statements are written for.
-pub(super) type Conn = sqlite::Conn;
+#[derive(diesel::MultiConnection)]
+pub(in crate::store) enum Conn {
+    /// A file.
+    Sqlite(SqliteConnection),
+    /// A server.
+    Postgres(PgConn),
+}
+
 /// Its database.
-pub(super) type Database = <Conn as diesel::connection::Connection>::Backend;
+pub(in crate::store) type Database = MultiBackend;
+
+/// The text of a statement for the database of this connection.
+pub(in crate::store) fn either(conn: &Conn, sqlite: &'static str, postgres: &'static str) -> &'static str {
+    match conn {
+        Conn::Sqlite(_) => sqlite,
+        Conn::Postgres(_) => postgres,
+    }
+}
+
+/// The hint of an index for SQLite's planner, which knows too little of the rows to choose it; PostgreSQL has no such hints.
+pub(in crate::store) fn index(conn: &Conn, hint: &'static str) -> &'static str {
+    either(conn, hint, "")
+}
+
+/// A number in a column with JSON.
+pub(in crate::store) fn json_number(conn: &Conn, column: &str, name: &str) -> String {
+    match conn {
+        Conn::Sqlite(_) => format!("json_extract({column}, '$.{name}')"),
+        Conn::Postgres(_) => format!("({column}::json ->> '{name}')::bigint"),
+    }
+}
+
+/// Opens the database, creating its tables or migrating them.
+pub(in crate::store) fn migrate(address: &DatabaseAddress) -> Result<(), StoreError> {
+    match address {
+        DatabaseAddress::File(path) => sqlite::migrate(path),
+        DatabaseAddress::Server(url) => postgres::migrate(url),
+    }
+}
+
+/// The one connection that writes.
+pub(in crate::store) fn writer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::writer, postgres::writer)
+}
+
+/// A connection that cannot write.
+pub(in crate::store) fn reader(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::reader, postgres::reader)
+}
+
+/// The connection of a standby.
+pub(in crate::store) fn seat(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::seat, postgres::seat)
+}
+
+/// A read-only connection for other processes than a broker; it never changes the files.
+pub(in crate::store) fn observer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    open(address, sqlite::observer, postgres::reader)
+}
+
+fn open(
+    address: &DatabaseAddress,
+    sqlite: impl FnOnce(&Path) -> Result<SqliteConnection, StoreError>,
+    postgres: impl FnOnce(&crate::domain::database::ServerUrl) -> Result<PgConn, StoreError>,
+) -> Result<Conn, StoreError> {
+    match address {
+        DatabaseAddress::File(path) => sqlite(path).map(Conn::Sqlite),
+        DatabaseAddress::Server(url) => postgres(url).map(Conn::Postgres),
+    }
+}
+
+/// Begins a transaction that will write.
+pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::begin(conn),
+        Conn::Postgres(conn) => postgres::begin(conn),
+    }
+}
+
+/// Commits. After an error the connection must not be used again, and it may be unknown whether the data is stored.
+pub(in crate::store) fn commit(conn: &mut Conn) -> Result<(), StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::commit(conn),
+        Conn::Postgres(conn) => postgres::commit(conn),
+    }
+}
+
+/// Rolls back everything since [`begin`].
+pub(in crate::store) fn rollback(conn: &mut Conn) -> Result<(), StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::rollback(conn),
+        Conn::Postgres(conn) => postgres::rollback(conn),
+    }
+}
+
+/// Keeps the space that the database needs besides its tables within bounds.
+pub(in crate::store) fn bound_log(conn: &mut Conn, address: &DatabaseAddress) -> Result<(), StoreError> {
+    match (conn, address) {
+        (Conn::Sqlite(conn), DatabaseAddress::File(path)) => sqlite::bound_log(conn, path),
+        _ => Ok(()),
+    }
+}
+
+/// Gives back the disk space of the log, if that is ours to do.
+pub(in crate::store) fn empty_log(conn: &mut Conn) -> Result<(), StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::empty_log(conn),
+        Conn::Postgres(_) => Ok(()),
+    }
+}
+
+/// At shutdown.
+pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::settle(conn),
+        Conn::Postgres(_) => Ok(()),
+    }
+}
+
+/// Whether a table with this name exists.
+pub(in crate::store) fn has_table(conn: &mut Conn, name: &str) -> Result<bool, StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::has_table(conn, name),
+        Conn::Postgres(conn) => postgres::has_table(conn, name),
+    }
+}
+
+/// Compares the tables with this version.
+pub(in crate::store) fn tables(conn: &mut Conn) -> Result<Tables, StoreError> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::tables(conn),
+        Conn::Postgres(conn) => postgres::tables(conn),
+    }
+}
+
+fn not_read(e: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+    StoreError::Failed(format!("reading the migrations: {e}"))
+}
+
+fn compare<DB: Backend, C: MigrationHarness<DB>>(conn: &mut C, migrations: &EmbeddedMigrations) -> Result<Tables, StoreError> {
+    let done = conn.applied_migrations().map_err(not_read)?;
+    let known = MigrationSource::<DB>::migrations(migrations).map_err(not_read)?;
+    let known: Vec<_> = known.iter().map(|migration| migration.name().version().as_owned()).collect();
+    Ok(if done.iter().any(|version| !known.contains(version)) {
+        Tables::Newer
+    } else if known.len() > done.len() {
+        Tables::Older
+    } else {
+        Tables::Fit
+    })
+}
+
+/// The last migration of the tables; an empty text without migrations.
+pub(in crate::store) fn last_migration(conn: &mut Conn) -> Result<String, StoreError> {
+    let done = match conn {
+        Conn::Sqlite(conn) => conn.applied_migrations(),
+        Conn::Postgres(conn) => conn.applied_migrations(),
+    };
+    Ok(done.map_err(not_read)?.iter().max().map(ToString::to_string).unwrap_or_default())
+}
+
+/// The term in the database. With PostgreSQL the transaction keeps others from changing it: there is more than one writer.
+pub(in crate::store) fn term(conn: &mut Conn) -> Result<Option<i64>, StoreError> {
+    use super::schema::leader;
+    use diesel::prelude::*;
+    match conn {
+        Conn::Postgres(conn) => postgres::locked_term(conn),
+        conn => Ok(leader::table.find(super::leader::ROW).select(leader::term).get_result(conn).optional()?),
+    }
+}
+
+/// The id of the row that this connection inserted last.
+pub(in crate::store) fn last_inserted(conn: &mut Conn) -> Result<i64, StoreError> {
+    Ok(LastInserted.get_result(conn)?)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LastInserted;
+
+impl QueryFragment<Database> for LastInserted {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        out.push_sql(match out.backend() {
+            MultiBackend::Sqlite(_) => "SELECT last_insert_rowid()",
+            MultiBackend::Postgres(_) => "SELECT lastval()",
+        });
+        Ok(())
+    }
+}
+
+impl QueryId for LastInserted {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for LastInserted {
+    type SqlType = BigInt;
+}
+
+impl RunQueryDsl<Conn> for LastInserted {}
+
+/// Number of rows changed since the connection was opened, if the database counts them.
+#[cfg(debug_assertions)]
+pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
+    match conn {
+        Conn::Sqlite(conn) => sqlite::changes(conn),
+        Conn::Postgres(_) => None,
+    }
+}
+
+/// An `INSERT` that says what happens if the row exists; diesel has no words for that which both databases take.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct InsertOr<I> {
+    insert: I,
+    rule: &'static str,
+}
+
+/// For the statements that `diesel::insert_into` makes.
+pub(in crate::store) trait OnConflict: Sized {
+    /// Adds `ON CONFLICT` and this rule, such as `(id) DO UPDATE SET name = excluded.name`.
+    fn or(self, rule: &'static str) -> InsertOr<Self> {
+        InsertOr { insert: self, rule }
+    }
+}
+
+impl<T: diesel::QuerySource, U, Op> OnConflict for diesel::query_builder::InsertStatement<T, U, Op> {}
+
+impl<I: QueryFragment<Database>> QueryFragment<Database> for InsertOr<I> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Database>) -> QueryResult<()> {
+        self.insert.walk_ast(out.reborrow())?;
+        out.push_sql(" ON CONFLICT ");
+        out.push_sql(self.rule);
+        Ok(())
+    }
+}
+
+/// Cached by its text.
+impl<I> QueryId for InsertOr<I> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl<I> RunQueryDsl<Conn> for InsertOr<I> {}

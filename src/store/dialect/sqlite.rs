@@ -7,16 +7,11 @@
 use super::super::candidate::Tables;
 use super::super::error::StoreError;
 use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
-use diesel::migration::MigrationSource;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::RunQueryDsl;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::{Sqlite, SqliteConnection};
-use diesel::{QueryResult, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use std::path::Path;
-
-/// A connection.
-pub(in crate::store) type Conn = SqliteConnection;
 
 pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
@@ -44,7 +39,7 @@ pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The one connection that writes.
-pub(in crate::store) fn writer(path: &Path) -> Result<Conn, StoreError> {
+pub(in crate::store) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = open(path, WRITER)?;
     bound_log(&mut conn, path)?;
     Ok(conn)
@@ -58,7 +53,7 @@ const LOG_TOO_LONG: i64 = 4;
 
 /// Bounds the log by the size of the database: the log of a small database is checkpointed often, which is cheap, that of a large one
 /// rarely. So the log never takes much more space than the database, and a page is written at most twice.
-pub(in crate::store) fn bound_log(conn: &mut Conn, path: &Path) -> Result<(), StoreError> {
+pub(in crate::store) fn bound_log(conn: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
     let pages = number(conn, "SELECT page_count AS number FROM pragma_page_count()")?;
     let page_bytes = number(conn, "SELECT page_size AS number FROM pragma_page_size()")?;
     let pages = (pages.max(1) as u64).next_power_of_two() as i64;
@@ -73,13 +68,13 @@ pub(in crate::store) fn bound_log(conn: &mut Conn, path: &Path) -> Result<(), St
 }
 
 /// Checkpoints the log and frees its disk space, unless readers hold it for longer than a moment.
-pub(in crate::store) fn empty_log(conn: &mut Conn) -> Result<(), StoreError> {
+pub(in crate::store) fn empty_log(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     let done = conn.batch_execute("PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(TRUNCATE);");
     conn.batch_execute("PRAGMA busy_timeout = 5000;")?;
     Ok(done?)
 }
 
-fn number(conn: &mut Conn, query: &str) -> Result<i64, StoreError> {
+fn number(conn: &mut SqliteConnection, query: &str) -> Result<i64, StoreError> {
     Ok(diesel::sql_query(query).get_result::<Number>(conn)?.number)
 }
 
@@ -90,7 +85,7 @@ struct Number {
 }
 
 /// Whether any of these tables exists and has a row.
-pub(in crate::store) fn has_rows(conn: &mut Conn, tables: &[&str]) -> Result<bool, StoreError> {
+pub(in crate::store) fn has_rows(conn: &mut SqliteConnection, tables: &[&str]) -> Result<bool, StoreError> {
     for table in tables {
         if has_table(conn, table)? && number(conn, &format!("SELECT EXISTS (SELECT 1 FROM {table}) AS number"))? == 1 {
             return Ok(true);
@@ -108,17 +103,17 @@ fn not_opened(path: &Path, e: &dyn std::fmt::Display) -> StoreError {
 }
 
 /// The connection of a standby.
-pub(in crate::store) fn seat(path: &Path) -> Result<Conn, StoreError> {
+pub(in crate::store) fn seat(path: &Path) -> Result<SqliteConnection, StoreError> {
     open(path, SEAT)
 }
 
 /// A connection that cannot write.
-pub(in crate::store) fn reader(path: &Path) -> Result<Conn, StoreError> {
+pub(in crate::store) fn reader(path: &Path) -> Result<SqliteConnection, StoreError> {
     open(path, READER)
 }
 
 /// A read-only connection that never changes the file, even while a broker writes to it.
-pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
+pub(in crate::store) fn observer(path: &Path) -> Result<SqliteConnection, StoreError> {
     let failed = |e: &dyn std::fmt::Display| not_opened(path, e);
     super::super::files::check_for_reading(path)?;
     let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;
@@ -134,7 +129,7 @@ pub(in crate::store) fn observer(path: &Path) -> Result<Conn, StoreError> {
     establish("mode=ro").or_else(|error| if log.exists() { Err(error) } else { establish("immutable=1") })
 }
 
-fn open(path: &Path, pragmas: &str) -> Result<Conn, StoreError> {
+fn open(path: &Path, pragmas: &str) -> Result<SqliteConnection, StoreError> {
     let failed = |e: &dyn std::fmt::Display| not_opened(path, e);
     let name = path.to_str().ok_or_else(|| failed(&"its name is not UTF-8"))?;
     let mut conn = SqliteConnection::establish(name).map_err(|e| failed(&e))?;
@@ -143,48 +138,22 @@ fn open(path: &Path, pragmas: &str) -> Result<Conn, StoreError> {
 }
 
 /// Begins a transaction that will write.
-pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
+pub(in crate::store) fn begin(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN IMMEDIATE")?)
 }
 
 /// Commits. After an error the connection must not be used again, and it is unknown whether the data is on disk.
-pub(in crate::store) fn commit(conn: &mut Conn) -> Result<(), StoreError> {
+pub(in crate::store) fn commit(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     AnsiTransactionManager::commit_transaction(conn).map_err(|e| StoreError::Unknown(e.to_string()))
 }
 
 /// Rolls back everything since [`begin`].
-pub(in crate::store) fn rollback(conn: &mut Conn) -> Result<(), StoreError> {
+pub(in crate::store) fn rollback(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     Ok(AnsiTransactionManager::rollback_transaction(conn)?)
 }
 
-/// The id of the row that this connection inserted last.
-pub(in crate::store) fn last_inserted(conn: &mut Conn) -> Result<i64, StoreError> {
-    Ok(LastInserted.get_result(conn)?)
-}
-
-#[derive(Debug, Clone, Copy)]
-struct LastInserted;
-
-impl QueryFragment<Sqlite> for LastInserted {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-        out.push_sql("SELECT last_insert_rowid()");
-        Ok(())
-    }
-}
-
-impl QueryId for LastInserted {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl Query for LastInserted {
-    type SqlType = BigInt;
-}
-
-impl RunQueryDsl<Conn> for LastInserted {}
-
 /// Whether a table with this name exists.
-pub(in crate::store) fn has_table(conn: &mut Conn, name: &str) -> Result<bool, StoreError> {
+pub(in crate::store) fn has_table(conn: &mut SqliteConnection, name: &str) -> Result<bool, StoreError> {
     let count = diesel::sql_query("SELECT COUNT(*) AS count FROM sqlite_schema WHERE type = 'table' AND name = ?");
     let count: Count = count.bind::<diesel::sql_types::Text, _>(name).get_result(conn)?;
     Ok(count.count > 0)
@@ -197,32 +166,16 @@ struct Count {
 }
 
 /// Compares the tables with this version.
-pub(in crate::store) fn tables(conn: &mut Conn) -> Result<Tables, StoreError> {
+pub(in crate::store) fn tables(conn: &mut SqliteConnection) -> Result<Tables, StoreError> {
     if !has_table(conn, "__diesel_schema_migrations")? {
         return Ok(Tables::Older);
     }
-    let failed = |e: Box<dyn std::error::Error + Send + Sync>| StoreError::Failed(format!("reading the migrations: {e}"));
-    let done = conn.applied_migrations().map_err(failed)?;
-    let known = MigrationSource::<Sqlite>::migrations(&MIGRATIONS).map_err(failed)?;
-    let known: Vec<_> = known.iter().map(|migration| migration.name().version().as_owned()).collect();
-    Ok(if done.iter().any(|version| !known.contains(version)) {
-        Tables::Newer
-    } else if known.len() > done.len() {
-        Tables::Older
-    } else {
-        Tables::Fit
-    })
-}
-
-/// The last migration of the tables; an empty text without migrations.
-pub(in crate::store) fn last_migration(conn: &mut Conn) -> Result<String, StoreError> {
-    let failed = |e: Box<dyn std::error::Error + Send + Sync>| StoreError::Failed(format!("reading the migrations: {e}"));
-    Ok(conn.applied_migrations().map_err(failed)?.iter().max().map(ToString::to_string).unwrap_or_default())
+    super::compare::<Sqlite, _>(conn, &MIGRATIONS)
 }
 
 /// Copies the committed content into an empty file, without free pages. It reads in one transaction: writers go on, and the log grows
 /// meanwhile. The copy is not synced.
-pub(in crate::store) fn copy_into(conn: &mut Conn, file: &Path) -> Result<(), StoreError> {
+pub(in crate::store) fn copy_into(conn: &mut SqliteConnection, file: &Path) -> Result<(), StoreError> {
     let name = file.to_str().ok_or_else(|| not_opened(file, &"its name is not UTF-8"))?;
     // The flag also holds for the new file. What this connection reads cannot change, because it is opened read-only.
     conn.batch_execute("PRAGMA query_only = OFF; PRAGMA cache_size = -16000;")?;
@@ -231,14 +184,14 @@ pub(in crate::store) fn copy_into(conn: &mut Conn, file: &Path) -> Result<(), St
 }
 
 /// Bytes of a copy.
-pub(in crate::store) fn used_bytes(conn: &mut Conn) -> Result<u64, StoreError> {
+pub(in crate::store) fn used_bytes(conn: &mut SqliteConnection) -> Result<u64, StoreError> {
     let used = "SELECT (page_count - freelist_count) * page_size AS number \
         FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()";
     Ok(number(conn, used)?.max(0) as u64)
 }
 
 /// Opens the copy of a database for changes. It has no log.
-pub(in crate::store) fn copy(path: &Path) -> Result<Conn, StoreError> {
+pub(in crate::store) fn copy(path: &Path) -> Result<SqliteConnection, StoreError> {
     open(path, "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;")
 }
 
@@ -270,13 +223,13 @@ fn holder(line: &str, inode: u64) -> Option<u32> {
 }
 
 /// Moves the content of the log into the file, at shutdown.
-pub(in crate::store) fn settle(conn: &mut Conn) -> Result<(), StoreError> {
+pub(in crate::store) fn settle(conn: &mut SqliteConnection) -> Result<(), StoreError> {
     Ok(conn.batch_execute("PRAGMA wal_checkpoint(TRUNCATE);")?)
 }
 
 /// Number of rows changed since the connection was opened.
 #[cfg(debug_assertions)]
-pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
+pub(in crate::store) fn changes(conn: &mut SqliteConnection) -> Option<i64> {
     diesel::select(diesel::dsl::sql::<diesel::sql_types::BigInt>("total_changes()")).get_result(conn).ok()
 }
 

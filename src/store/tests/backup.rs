@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 async fn make_while(config: &StoreConfig, to: &Path, mut act: impl AsyncFnMut(Moment)) -> Result<Manifest, StoreError> {
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let (go, wait) = std::sync::mpsc::channel();
-    let (database, to) = (config.database.clone(), to.to_owned());
+    let (database, to) = (path_of(config).to_owned(), to.to_owned());
     let maker = std::thread::spawn(move || {
         make_with(&database, &to, |moment| {
             said.send(moment).expect("the test listens");
@@ -31,7 +31,7 @@ fn names(manifest: &Manifest) -> Vec<String> {
 }
 
 async fn upload(store: &Store, config: &StoreConfig, bytes: &[u8]) -> String {
-    let mut upload = PackageFiles::beside(&config.database).begin().expect("begun");
+    let mut upload = PackageFiles::of(&config.database).begin().expect("begun");
     upload.write(bytes).expect("written");
     let (sha256, size) = upload.finish().expect("finished");
     let row = PackageRow {
@@ -63,7 +63,7 @@ fn elsewhere() -> (tempfile::TempDir, PathBuf, PathBuf) {
 
 #[test]
 fn what_is_deleted_while_a_backup_is_made_is_in_it() {
-    with_segments(4, |store, config| async move {
+    with_file_segments(4, |store, config| async move {
         let (_folder, to, database) = elsewhere();
         let owned = run(&store).await;
         store.write(push(&owned, 0..5)).await.expect("pushed");
@@ -78,7 +78,7 @@ fn what_is_deleted_while_a_backup_is_made_is_in_it() {
                 store.write(result(&owned, 4, "none")).await.expect("stored");
                 store.write(ack(&owned, &[0, 1, 2])).await.expect("acknowledged");
                 store.write(DeletePackage(package.clone())).await.expect("deleted");
-                PackageFiles::beside(&config.database).remove(&package).expect("removed");
+                PackageFiles::of(&config.database).remove(&package).expect("removed");
                 assert_eq!(segment_files(&config), ["4.seg", "5.seg"]);
             }
         });
@@ -96,7 +96,7 @@ fn what_is_deleted_while_a_backup_is_made_is_in_it() {
         let wanted = [(0, "pack"), (1, "pack"), (2, "pack"), (3, "late")].map(|(seq, pack)| (seq, pack.to_owned()));
         assert_eq!(results(&database, owned.0.no, 0..5).await, wanted);
         let mut bytes = Vec::new();
-        PackageFiles::beside(&database).open(&package).expect("there").read_to_end(&mut bytes).expect("read");
+        PackageFiles::of(&database.clone().into()).open(&package).expect("there").read_to_end(&mut bytes).expect("read");
         assert_eq!(bytes, b"PK");
         for path in [to.clone(), to.join("webloom.db-results"), database.parent().expect("a folder").to_owned()] {
             for entry in std::fs::read_dir(&path).expect("a folder") {
@@ -109,7 +109,7 @@ fn what_is_deleted_while_a_backup_is_made_is_in_it() {
 
 #[test]
 fn a_copy_that_needs_a_file_that_came_and_went_is_repeated() {
-    with_segments(4, |store, config| async move {
+    with_file_segments(4, |store, config| async move {
         let (_folder, to, database) = elsewhere();
         let owned = run(&store).await;
         store.write(push(&owned, 0..3)).await.expect("pushed");
@@ -136,7 +136,7 @@ fn a_copy_that_needs_a_file_that_came_and_went_is_repeated() {
 
 #[test]
 fn what_a_store_has_lost_is_told_and_the_rest_is_backed_up() {
-    with_segments(4, |store, config| async move {
+    with_file_segments(4, |store, config| async move {
         let (_folder, to, database) = elsewhere();
         let owned = run(&store).await;
         store.write(push(&owned, 0..2)).await.expect("pushed");
@@ -144,9 +144,9 @@ fn what_a_store_has_lost_is_told_and_the_rest_is_backed_up() {
             store.write(result(&owned, seq, "pack")).await.expect("stored");
         }
         let package = upload(&store, &config, b"PK").await;
-        std::fs::remove_file(beside(&config.database, "-results").join("1.seg")).expect("removed");
-        std::fs::write(beside(&config.database, "-packages").join(&package), "other").expect("changed");
-        let manifest = make(&config.database, &to).expect("a backup");
+        std::fs::remove_file(beside(path_of(&config), "-results").join("1.seg")).expect("removed");
+        std::fs::write(beside(path_of(&config), "-packages").join(&package), "other").expect("changed");
+        let manifest = make(path_of(&config), &to).expect("a backup");
         let lost = ["test.db-results/1.seg is missing", "is damaged: its checksum is not its name"];
         assert!(lost.iter().zip(&manifest.warnings).all(|(why, warning)| warning.ends_with(why)), "{:?}", manifest.warnings);
         assert_eq!(names(&manifest), ["webloom.db", "webloom.db-results/2.seg"]);
@@ -165,29 +165,29 @@ fn why(refused: Result<Manifest, StoreError>) -> String {
 
 #[test]
 fn a_backup_replaces_nothing() {
-    with_store(|store, config| async move {
+    with_file(|store, config| async move {
         let (folder, to, _) = elsewhere();
         let file = folder.path().join("notes.txt");
         std::fs::write(&file, "x").expect("a file");
-        assert!(why(make(&config.database, folder.path())).contains("the folder is not empty"));
-        assert!(why(make(&config.database, &file)).starts_with("Cannot back up to "));
+        assert!(why(make(path_of(&config), folder.path())).contains("the folder is not empty"));
+        assert!(why(make(path_of(&config), &file)).starts_with("Cannot back up to "));
         assert!(why(make(&folder.path().join("none.db"), &to)).ends_with("none.db: no such file."));
         assert!(!to.exists(), "a store that is not there leaves no folder");
         let manifest = make_while(&config, &to, async |moment| {
-            let second = why(make(&config.database, &to));
+            let second = why(make(path_of(&config), &to));
             assert!(second.contains("another backup is being made there"), "{second}");
             assert!(why(check(&to)).contains("it is incomplete"), "at {moment:?}");
         });
         manifest.await.expect("a backup");
-        assert!(why(make(&config.database, &to)).contains("it holds a backup already"));
+        assert!(why(make(path_of(&config), &to)).contains("it holds a backup already"));
         store.close().await;
-        make(&config.database, &folder.path().join("no broker runs")).expect("another backup");
+        make(path_of(&config), &folder.path().join("no broker runs")).expect("another backup");
     });
 }
 
 #[test]
 fn a_damaged_backup_is_refused_and_nothing_is_restored() {
-    with_segments(4, |store, config| async move {
+    with_file_segments(4, |store, config| async move {
         let owned = run(&store).await;
         store.write(push(&owned, 0..1)).await.expect("pushed");
         store.write(result(&owned, 0, "pack")).await.expect("stored");
@@ -216,7 +216,7 @@ fn a_damaged_backup_is_refused_and_nothing_is_restored() {
         ];
         for (damage, says) in &damages {
             let (_folder, to, database) = elsewhere();
-            make(&config.database, &to).expect("a backup");
+            make(path_of(&config), &to).expect("a backup");
             check(&to).expect("whole");
             damage(&to);
             for refused in [why(check(&to)), why(restore(&to, &database))] {
@@ -229,13 +229,13 @@ fn a_damaged_backup_is_refused_and_nothing_is_restored() {
 
 #[test]
 fn a_restore_replaces_nothing_but_what_an_interrupted_one_left() {
-    with_segments(4, |store, config| async move {
+    with_file_segments(4, |store, config| async move {
         let owned = run(&store).await;
         store.write(push(&owned, 0..1)).await.expect("pushed");
         store.write(result(&owned, 0, "pack")).await.expect("stored");
         let (_folder, to, database) = elsewhere();
-        make(&config.database, &to).expect("a backup");
-        assert!(why(restore(&to, &config.database)).contains("a broker or another restore uses it"));
+        make(path_of(&config), &to).expect("a backup");
+        assert!(why(restore(&to, path_of(&config))).contains("a broker or another restore uses it"));
         let (folder, kept) = (beside(&database, "-results"), beside(&database, "-results").join("7.seg"));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(&kept, "somebody's").expect("a file");
@@ -252,20 +252,20 @@ fn a_restore_replaces_nothing_but_what_an_interrupted_one_left() {
 
 #[test]
 fn older_tables_are_restored_and_newer_ones_are_refused() {
-    with_store(|store, config| async move {
+    with_file(|store, config| async move {
         store.write(by_hand(new_run(JobId::random()))).await.expect("inserted");
         store.close().await;
         let sql = |path: &Path, text: &str| {
-            let mut conn = dialect::current::copy(path).expect("opened");
+            let mut conn = dialect::sqlite::copy(path).expect("opened");
             diesel::connection::SimpleConnection::batch_execute(&mut conn, text).expect("done");
         };
         let before = {
-            let mut conn = dialect::current::copy(&config.database).expect("opened");
-            conn.revert_last_migration(dialect::current::MIGRATIONS).expect("the last change of the tables is undone");
+            let mut conn = dialect::sqlite::copy(path_of(&config)).expect("opened");
+            conn.revert_last_migration(dialect::sqlite::MIGRATIONS).expect("the last change of the tables is undone");
             conn.applied_migrations().expect("read")[0].to_string()
         };
         let (folder, to, database) = elsewhere();
-        let manifest = make(&config.database, &to).expect("a backup");
+        let manifest = make(path_of(&config), &to).expect("a backup");
         assert_eq!((manifest.schema.as_str(), manifest.counts.runs), (before.as_str(), 1));
         restore(&to, &database).expect("restored");
         let restored = Store::open(&StoreConfig::new(&database)).expect("a broker migrates it");
@@ -274,12 +274,12 @@ fn older_tables_are_restored_and_newer_ones_are_refused() {
         assert_eq!(brokers.len(), 1, "those of the original are not here: {brokers:?}");
         restored.close().await;
 
-        sql(&config.database, "INSERT INTO __diesel_schema_migrations (version) VALUES ('20990101000000')");
+        sql(path_of(&config), "INSERT INTO __diesel_schema_migrations (version) VALUES ('20990101000000')");
         let newer = "a later version of webloom has changed its tables";
-        assert!(why(make(&config.database, &folder.path().join("newer"))).contains(newer));
+        assert!(why(make(path_of(&config), &folder.path().join("newer"))).contains(newer));
         // A backup that a later version made in this format.
         let mut manifest = manifest;
-        std::fs::copy(&config.database, to.join("webloom.db")).expect("copied");
+        std::fs::copy(path_of(&config), to.join("webloom.db")).expect("copied");
         let bytes = std::fs::read(to.join("webloom.db")).expect("read");
         manifest.files[0].bytes = bytes.len() as u64;
         manifest.files[0].sha256 = crate::domain::backup::hex(&<sha2::Sha256 as sha2::Digest>::digest(&bytes));

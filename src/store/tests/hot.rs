@@ -155,11 +155,11 @@ struct Step {
 
 #[test]
 fn runs_that_are_open_or_ended_badly_are_found_by_an_index() {
-    with_store(|_store, config| async move {
-        let mut conn = dialect::current::reader(&config.database).expect("a connection");
-        let mut plan = |condition: &str| {
+    with_file(|_store, config| async move {
+        let mut conn = dialect::reader(&config.database).expect("a connection");
+        let plan = |conn: &mut dialect::Conn, condition: &str| {
             let query = format!("EXPLAIN QUERY PLAN SELECT * FROM run WHERE {condition} ORDER BY no DESC LIMIT 10");
-            let steps: Vec<Step> = diesel::sql_query(query).load(&mut conn).expect("a plan");
+            let steps: Vec<Step> = diesel::sql_query(query).load(conn).expect("a plan");
             steps.into_iter().map(|step| step.detail).collect::<Vec<_>>().join("; ")
         };
         for (state, index) in [
@@ -169,10 +169,14 @@ fn runs_that_are_open_or_ended_badly_are_found_by_an_index() {
             (RunState::Failed, "run_ended_badly"),
             (RunState::Stopped, "run_ended_badly"),
         ] {
-            let plan = plan(&run_lists::in_state(state));
+            let plan = {
+                let condition = run_lists::in_state(&conn, state);
+                plan(&mut conn, &condition)
+            };
             assert!(plan.contains(index), "{state:?}: {plan}");
         }
-        let plan = plan(run_lists::AMONG_OPEN);
+        let among = run_lists::among_open(&conn);
+        let plan = plan(&mut conn, among);
         assert!(plan.contains("run_open"), "{plan}");
     });
 }

@@ -21,13 +21,47 @@ use crate::domain::run::{Counters, Run, RunState};
 use crate::domain::schedule::{Kind, PlanState, Schedule};
 use crate::domain::time::Timestamp;
 use bytes::Bytes;
+use diesel::connection::SimpleConnection;
 use std::future::Future;
 use std::sync::Arc;
 
 const T: Timestamp = Timestamp(1_000);
 
+/// A database for a test: a file, or one of its own at the server that `WEBLOOM_TEST_POSTGRES` names.
 fn config(folder: &tempfile::TempDir) -> StoreConfig {
-    StoreConfig::new(folder.path().join("sub").join("test.db"))
+    match server() {
+        None => StoreConfig::new(folder.path().join("sub").join("test.db")),
+        Some(base) => {
+            let name = format!("t_{}", uuid::Uuid::new_v4().simple());
+            let admin = DatabaseAddress::parse(Path::new(&format!("{base}/postgres"))).expect("a URL");
+            let mut conn = dialect::writer(&admin).expect("a server");
+            conn.batch_execute(&format!("CREATE DATABASE {name}")).expect("a database");
+            let mut config = StoreConfig::new("unused");
+            config.database = DatabaseAddress::parse(Path::new(&format!("{base}/{name}"))).expect("a URL");
+            config
+        }
+    }
+}
+
+fn server() -> Option<String> {
+    std::env::var("WEBLOOM_TEST_POSTGRES").ok()
+}
+
+fn path_of(config: &StoreConfig) -> &Path {
+    config.database.file().expect("a file")
+}
+
+/// As [`with_store`], for what only files have.
+fn with_file<F: Future<Output = ()>>(test: impl FnOnce(Store, StoreConfig) -> F) {
+    if server().is_none() {
+        with_store(test);
+    }
+}
+
+fn with_file_segments<F: Future<Output = ()>>(roll: u64, test: impl FnOnce(Store, StoreConfig) -> F) {
+    if server().is_none() {
+        with_segments(roll, test);
+    }
 }
 
 /// Runs a test in its own actix system and folder.
@@ -151,8 +185,17 @@ fn ack((run, epoch): &(Run, i64), seqs: &[u32]) -> Ack {
 }
 
 fn segment_files(config: &StoreConfig) -> Vec<String> {
-    let folder = std::fs::read_dir(beside(&config.database, "-results")).expect("the folder of segments");
-    let mut names: Vec<String> = folder.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = match config.database.file() {
+        Some(path) => {
+            let folder = std::fs::read_dir(beside(path, "-results")).expect("the folder of segments");
+            folder.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect()
+        }
+        None => {
+            let mut conn = dialect::writer(&config.database).expect("a connection");
+            let tables = segment_tables::numbers(&mut conn).expect("the tables of segments");
+            tables.into_iter().map(|number| format!("{number}.seg")).collect()
+        }
+    };
     names.sort();
     names
 }

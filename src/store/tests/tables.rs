@@ -392,7 +392,7 @@ fn watches_begin_and_end() {
 /// A store of a version that marked queued runs by the last of all times.
 #[test]
 fn queued_runs_of_an_older_version_are_queued() {
-    with_store(|store, config| async move {
+    with_file(|store, config| async move {
         let [queued, waiting] = [(true, None), (false, Some(T.plus_ms(5)))].map(|(queued, not_before)| NewRun {
             queued,
             not_before,
@@ -402,7 +402,7 @@ fn queued_runs_of_an_older_version_are_queued() {
             store.write(by_hand(new.clone())).await.expect("inserted");
         }
         store.close().await;
-        let mut conn = super::super::dialect::current::writer(&config.database).expect("a connection");
+        let mut conn = dialect::writer(&config.database).expect("a connection");
         let undo = include_str!("../../../migrations/sqlite/2026-11-23-140000_run_queued/down.sql");
         let before = format!("{undo} DELETE FROM __diesel_schema_migrations WHERE version >= '20261123140000'");
         diesel::connection::SimpleConnection::batch_execute(&mut conn, &before).expect("written");

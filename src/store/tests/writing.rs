@@ -177,12 +177,12 @@ fn one_broker_at_a_time() {
 
 #[test]
 fn the_log_of_a_small_database_stays_small() {
-    with_store(|store, config| async move {
+    with_file(|store, config| async move {
         // Some 30 MB of changes to the same few pages.
         for _ in 0..600 {
             store.write(op::Probe).await.expect("stored");
         }
-        let length = |suffix| beside(&config.database, suffix).metadata().expect("a file").len();
+        let length = |suffix| beside(path_of(&config), suffix).metadata().expect("a file").len();
         assert!(length("") < 2 << 20, "the database has {} bytes", length(""));
         assert!(length("-wal") < 18 << 20, "and its log {}", length("-wal"));
     });

@@ -3,15 +3,15 @@
 
 mod runs;
 
-use super::dialect::{Conn, current as dialect};
+use super::dialect::{self, Conn};
 use super::error::StoreError;
 use super::schema::{fire, job, job_history, meta, plan};
+use crate::domain::database::DatabaseAddress;
 use crate::domain::job::Properties;
 use crate::domain::schedule::{self, Definition, Discrepancy, Entry, Kind, Overlap, PlanState, Policies, Schedule};
 use crate::domain::time::Timestamp;
 use diesel::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Ledger rows that end before this time may have been deleted.
 const LEDGER_CLEANED_UNTIL: &str = "ledger_cleaned_until";
@@ -54,14 +54,14 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// Opens a store file read-only, even if a broker has it open.
+    /// Opens a store read-only, even if a broker has it open.
     ///
     /// # Errors
     /// It is not a store, or cannot be read.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let mut conn = dialect::observer(path)?;
+    pub fn open(address: &DatabaseAddress) -> Result<Self, StoreError> {
+        let mut conn = dialect::observer(address)?;
         if !dialect::has_table(&mut conn, "job")? {
-            return Err(StoreError::Unusable(format!("Cannot open {}: it is not a database of a broker.", path.display())));
+            return Err(StoreError::Unusable(format!("Cannot open {address}: it is not a database of a broker.")));
         }
         Ok(Self { conn })
     }

@@ -1,0 +1,353 @@
+//! PostgreSQL: connections and transactions.
+//!
+//! diesel-async speaks to the server; each connection has a small runtime of its own, and its calls block: the store's threads
+//! are made for that. The texts of statements are those of SQLite where both understand them (`store/dialect`).
+
+use super::super::candidate::Tables;
+use super::super::error::StoreError;
+use crate::domain::database::{ServerUrl, SslMode};
+use diesel::connection::{
+    AnsiTransactionManager, CacheSize, Connection, ConnectionSealed, Instrumentation, LoadConnection, SimpleConnection, TransactionManager,
+};
+use diesel::internal::derives::multiconnection::MultiConnectionHelper;
+use diesel::migration::{CREATE_MIGRATIONS_TABLE, MigrationConnection};
+use diesel::pg::{Pg, PgMetadataLookup, PgTypeMetadata};
+use diesel::query_builder::{Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Bool, Text, TypeMetadata};
+use diesel::{ConnectionError, ConnectionResult, OptionalExtension, QueryResult, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use futures_util::StreamExt;
+use std::any::Any;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
+
+/// A server that does not answer for so long is taken for gone.
+const CONNECT: Duration = Duration::from_secs(5);
+const SILENT: Duration = Duration::from_secs(15);
+
+/// For the writer. A transaction that waits for its client holds the lease: a broker that hangs must not hold it for ever. The server
+/// finds out in seconds that a client's machine is gone, and then releases its locks.
+const WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
+    SET tcp_keepalives_count = 3; SET tcp_user_timeout = '15s'; SET client_min_messages = warning;";
+const READER: &str = "SET default_transaction_read_only = on; SET client_min_messages = warning;";
+const SEAT: &str = "SET lock_timeout = '200ms'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning;";
+/// The key of the leader's lock among the advisory locks of the database: `webloom` in ASCII.
+const LOCK: i64 = 0x7765_626c_6f6f_6d;
+
+/// See the module documentation.
+pub(in crate::store) struct PgConn {
+    inner: AsyncPgConnection,
+    runtime: Threads,
+    transactions: AnsiTransactionManager,
+    url: ServerUrl,
+    /// The transaction in progress, by its number, if it was asked for.
+    transaction: Option<String>,
+}
+
+/// The runtime of a connection. A broker that starts calls it from within a runtime, which must not wait: then another thread does.
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> F::Output {
+        let runtime = self.0.as_ref().expect("it is taken only when it is dropped");
+        if tokio::runtime::Handle::try_current().is_err() {
+            return runtime.block_on(future);
+        }
+        std::thread::scope(|scope| scope.spawn(|| runtime.block_on(future)).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl PgConn {
+    fn open(url: &ServerUrl, settings: &str) -> Result<Self, StoreError> {
+        let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("connecting to {url}: {e}"));
+        let runtime = Threads(Some(Builder::new_current_thread().enable_all().build()?));
+        let connected = runtime.block_on(async { tokio::time::timeout(CONNECT * 2, connect(url)).await });
+        let inner = connected.map_err(|_| failed(&"the server does not answer"))?.map_err(|e| failed(&e))?;
+        let transactions = AnsiTransactionManager::default();
+        let mut conn = Self { inner, runtime, transactions, url: url.clone(), transaction: None };
+        conn.batch_execute(settings).map_err(|e| failed(&e))?;
+        Ok(conn)
+    }
+}
+
+/// The text of an error with its causes: that of tokio-postgres alone is `db error`.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        let found_text = found.to_string();
+        if !text.contains(&found_text) {
+            text = format!("{text}: {found_text}");
+        }
+        cause = found.source();
+    }
+    text
+}
+
+async fn connect(url: &ServerUrl) -> Result<AsyncPgConnection, String> {
+    use tokio_postgres::config::SslMode as Mode;
+    let mut config: tokio_postgres::Config = url.url().parse().map_err(|e: tokio_postgres::Error| causes(&e))?;
+    config.ssl_mode(match url.ssl() {
+        SslMode::Disable => Mode::Disable,
+        SslMode::Prefer => Mode::Prefer,
+        SslMode::Require | SslMode::VerifyFull => Mode::Require,
+    });
+    config.connect_timeout(CONNECT).keepalives_idle(CONNECT).keepalives_interval(CONNECT / 2).keepalives_retries(3).tcp_user_timeout(SILENT);
+    if config.get_application_name().is_none() {
+        config.application_name("webloom");
+    }
+    // A server that only reads is no leader of a cluster: the next host of the URL is asked.
+    config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+    let tls = tokio_postgres_rustls::MakeRustlsConnect::new(tls(url)?);
+    let (client, connection) = config.connect(tls).await.map_err(|e| causes(&e))?;
+    AsyncPgConnection::try_from_client_and_connection(client, connection).await.map_err(|e| causes(&e))
+}
+
+fn tls(url: &ServerUrl) -> Result<rustls::ClientConfig, String> {
+    if url.ssl() == SslMode::VerifyFull {
+        return crate::tls::client_for(url.root());
+    }
+    Ok(crate::tls::unverified_client())
+}
+
+impl SimpleConnection for PgConn {
+    fn batch_execute(&mut self, query: &str) -> QueryResult<()> {
+        self.runtime.block_on(SimpleAsyncConnection::batch_execute(&mut self.inner, query))
+    }
+}
+
+impl ConnectionSealed for PgConn {}
+
+impl Connection for PgConn {
+    type Backend = Pg;
+    type TransactionManager = AnsiTransactionManager;
+
+    fn establish(url: &str) -> ConnectionResult<Self> {
+        let bad = |e: &dyn std::fmt::Display| ConnectionError::BadConnection(e.to_string());
+        match crate::domain::database::DatabaseAddress::parse(url.as_ref()) {
+            Ok(crate::domain::database::DatabaseAddress::Server(url)) => Self::open(&url, "").map_err(|e| bad(&e)),
+            Ok(_) => Err(bad(&"not a URL of PostgreSQL")),
+            Err(e) => Err(bad(&e)),
+        }
+    }
+
+    fn execute_returning_count<T: QueryFragment<Pg> + QueryId>(&mut self, source: &T) -> QueryResult<usize> {
+        self.runtime.block_on(AsyncConnectionCore::execute_returning_count(&mut self.inner, source))
+    }
+
+    fn transaction_state(&mut self) -> &mut AnsiTransactionManager {
+        &mut self.transactions
+    }
+
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation {
+        AsyncConnection::instrumentation(&mut self.inner)
+    }
+
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
+        AsyncConnection::set_instrumentation(&mut self.inner, instrumentation);
+    }
+
+    fn set_prepared_statement_cache_size(&mut self, size: CacheSize) {
+        AsyncConnection::set_prepared_statement_cache_size(&mut self.inner, size);
+    }
+}
+
+type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
+
+/// The rows of an answer, as they come.
+pub(in crate::store) struct Cursor<'a> {
+    rows: <AsyncPgConnection as AsyncConnectionCore>::Stream<'static, 'static>,
+    runtime: &'a Threads,
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = QueryResult<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.runtime.block_on(self.rows.next())
+    }
+}
+
+impl LoadConnection for PgConn {
+    type Cursor<'conn, 'query> = Cursor<'conn>;
+    type Row<'conn, 'query> = Row;
+
+    fn load<'conn, 'query, T>(&'conn mut self, source: T) -> QueryResult<Cursor<'conn>>
+    where
+        T: Query + QueryFragment<Pg> + QueryId + 'query,
+        Pg: diesel::expression::QueryMetadata<T::SqlType>,
+    {
+        let rows = self.runtime.block_on(AsyncConnectionCore::load(&mut self.inner, source))?;
+        Ok(Cursor { rows, runtime: &self.runtime })
+    }
+}
+
+impl MigrationConnection for PgConn {
+    fn setup(&mut self) -> QueryResult<usize> {
+        self.batch_execute(CREATE_MIGRATIONS_TABLE).map(|()| 0)
+    }
+}
+
+/// Finds the types that an extension adds; the tables have none.
+struct NoLookup;
+
+impl PgMetadataLookup for NoLookup {
+    fn lookup_type(&mut self, name: &str, _: Option<&str>) -> PgTypeMetadata {
+        unreachable!("no table has the type {name}")
+    }
+}
+
+impl MultiConnectionHelper for PgConn {
+    fn to_any<'a>(_: &mut <Pg as TypeMetadata>::MetadataLookup) -> &mut (dyn Any + 'a) {
+        // Without a size: nothing is allocated, and nothing is lost.
+        Box::leak(Box::new(NoLookup))
+    }
+
+    fn from_any(lookup: &mut dyn Any) -> Option<&mut <Pg as TypeMetadata>::MetadataLookup> {
+        lookup.downcast_mut::<NoLookup>().map(|lookup| lookup as _)
+    }
+}
+
+/// Migrates the tables.
+pub(in crate::store) fn migrate(url: &ServerUrl) -> Result<(), StoreError> {
+    let mut conn = PgConn::open(url, "SET client_min_messages = warning;")?;
+    conn.run_pending_migrations(MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {url}: {e}")))?;
+    Ok(())
+}
+
+pub(in crate::store) fn writer(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    PgConn::open(url, WRITER)
+}
+
+pub(in crate::store) fn reader(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    PgConn::open(url, READER)
+}
+
+/// The connection of a standby.
+pub(in crate::store) fn seat(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    PgConn::open(url, SEAT)
+}
+
+/// Takes the lock of the leader if it is free. It is held as long as this connection lives.
+pub(in crate::store) fn try_lock(conn: &mut PgConn) -> Result<bool, StoreError> {
+    #[derive(diesel::QueryableByName)]
+    struct Locked {
+        #[diesel(sql_type = Bool)]
+        locked: bool,
+    }
+    let row: Locked = diesel::sql_query("SELECT pg_try_advisory_lock($1) AS locked").bind::<BigInt, _>(LOCK).get_result(conn)?;
+    Ok(row.locked)
+}
+
+/// Whether a connection still works.
+pub(in crate::store) fn is_alive(conn: &mut PgConn) -> bool {
+    conn.batch_execute("SELECT 1").is_ok()
+}
+
+/// The connection that holds the leader's lock.
+pub(in crate::store) fn lock_holder(url: &ServerUrl) -> Result<PgConn, StoreError> {
+    PgConn::open(url, WRITER)
+}
+
+/// Begins a transaction that will write.
+pub(in crate::store) fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
+    conn.transaction = None;
+    Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN")?)
+}
+
+/// The current term. Nobody takes over before the transaction is over; its number is kept for [`commit`].
+pub(in crate::store) fn locked_term(conn: &mut PgConn) -> Result<Option<i64>, StoreError> {
+    let row = LockedTerm.get_result::<(i64, String)>(conn).optional()?;
+    let (term, transaction) = row.unzip();
+    conn.transaction = transaction;
+    Ok(term)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LockedTerm;
+
+impl QueryFragment<Pg> for LockedTerm {
+    fn walk_ast<'b>(&'b self, mut out: diesel::query_builder::AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("SELECT term, pg_current_xact_id()::text FROM leader WHERE id = 1 FOR UPDATE");
+        Ok(())
+    }
+}
+
+impl QueryId for LockedTerm {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for LockedTerm {
+    type SqlType = (BigInt, Text);
+}
+
+impl RunQueryDsl<PgConn> for LockedTerm {}
+
+/// Commits. If the connection is lost meanwhile, the server is asked what became of the transaction.
+pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
+    let Err(e) = AnsiTransactionManager::commit_transaction(conn) else { return Ok(()) };
+    let Some(transaction) = conn.transaction.take() else { return Err(StoreError::Unknown(e.to_string())) };
+    outcome(&conn.url, &transaction, &e.to_string())
+}
+
+/// Asks until the server knows: a transaction may be in progress although its client is gone.
+fn outcome(url: &ServerUrl, transaction: &str, lost: &str) -> Result<(), StoreError> {
+    #[derive(diesel::QueryableByName)]
+    struct Status {
+        #[diesel(sql_type = diesel::sql_types::Nullable<Text>)]
+        status: Option<String>,
+    }
+    const TRIES: u32 = 40;
+    for _ in 0..TRIES {
+        if let Ok(mut conn) = PgConn::open(url, "") {
+            let query = diesel::sql_query("SELECT pg_xact_status($1::xid8) AS status").bind::<Text, _>(transaction);
+            match query.get_result::<Status>(&mut conn).map(|row| row.status) {
+                Ok(Some(status)) if status == "committed" => {
+                    log::info!("connection lost during a commit, and the transaction is committed transaction={transaction} error={lost}");
+                    return Ok(());
+                }
+                Ok(Some(status)) if status == "aborted" => return Err(StoreError::Failed(lost.to_owned())),
+                // In progress, or unknown: another server of the cluster, which may not have got it yet.
+                _ => {}
+            }
+        }
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    Err(StoreError::Unknown(lost.to_owned()))
+}
+
+/// Rolls back everything since [`begin`].
+pub(in crate::store) fn rollback(conn: &mut PgConn) -> Result<(), StoreError> {
+    Ok(AnsiTransactionManager::rollback_transaction(conn)?)
+}
+
+/// Whether a table with this name exists.
+pub(in crate::store) fn has_table(conn: &mut PgConn, name: &str) -> Result<bool, StoreError> {
+    #[derive(diesel::QueryableByName)]
+    struct Found {
+        #[diesel(sql_type = Bool)]
+        found: bool,
+    }
+    let row: Found = diesel::sql_query("SELECT to_regclass(quote_ident($1)) IS NOT NULL AS found").bind::<Text, _>(name).get_result(conn)?;
+    Ok(row.found)
+}
+
+/// Compares the tables with this version.
+pub(in crate::store) fn tables(conn: &mut PgConn) -> Result<Tables, StoreError> {
+    if !has_table(conn, "__diesel_schema_migrations")? {
+        return Ok(Tables::Older);
+    }
+    super::compare::<Pg, _>(conn, &MIGRATIONS)
+}

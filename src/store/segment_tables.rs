@@ -1,0 +1,144 @@
+//! Result packs in the database, for brokers on several machines: a table `result_<n>` for each segment.
+//!
+//! The packs of a batch are inserted in its transaction. A table is dropped as a whole when everything in it is acknowledged, as a file
+//! is deleted: nothing is left for the database to clean up, which single deleted rows would leave.
+
+use super::dialect::Conn;
+use super::error::StoreError;
+use super::segments::{Place, ROLL_BYTES, Settlement};
+use bytes::Bytes;
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Text};
+use std::collections::HashMap;
+
+const PREFIX: &str = "result_";
+
+/// The tables of segments, used by the single writer.
+#[derive(Debug)]
+pub(super) struct SegmentTables {
+    current: Option<Current>,
+    last: i32,
+    /// Number of packs that wait for a worker, by segment.
+    live: HashMap<i32, i64>,
+    roll: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Current {
+    number: i32,
+    length: u64,
+}
+
+#[derive(QueryableByName)]
+struct Name {
+    #[diesel(sql_type = Text)]
+    name: String,
+}
+
+#[derive(QueryableByName)]
+struct Pack {
+    #[diesel(sql_type = Binary)]
+    pack: Vec<u8>,
+}
+
+impl SegmentTables {
+    /// `live` contains the needed segments; the others are dropped. `last` is the highest number in the database.
+    pub(super) fn open(conn: &mut Conn, live: HashMap<i32, i64>, last: i32) -> Result<Self, StoreError> {
+        let mut this = Self { current: None, last, live, roll: ROLL_BYTES };
+        this.last = this.live.keys().copied().fold(this.last, i32::max);
+        for number in numbers(conn)? {
+            this.last = this.last.max(number);
+            if !this.live.contains_key(&number) {
+                delete(conn, number);
+            }
+        }
+        Ok(this)
+    }
+
+    /// Inserts packs; returns their locations in the same order.
+    pub(super) fn append(&mut self, conn: &mut Conn, packs: &[&Bytes]) -> Result<Vec<Place>, StoreError> {
+        let mut current = match self.current.take_if(|current| current.length < self.roll) {
+            Some(current) => current,
+            None => self.begin(conn)?,
+        };
+        let mut places = Vec::with_capacity(packs.len());
+        let insert = format!("INSERT INTO {PREFIX}{} (start, pack) VALUES ($1, $2)", current.number);
+        for pack in packs {
+            let (offset, length) = (current.length as i64, pack.len() as i64);
+            diesel::sql_query(&insert).bind::<BigInt, _>(offset).bind::<Binary, _>(pack.as_ref()).execute(conn)?;
+            places.push(Place { segment: current.number, offset, length, check: Some(crc32fast::hash(pack)) });
+            // Empty packs have a place of their own too.
+            current.length += pack.len().max(1) as u64;
+        }
+        self.current = Some(current);
+        Ok(places)
+    }
+
+    fn begin(&mut self, conn: &mut Conn) -> Result<Current, StoreError> {
+        let number = self.last + 1;
+        // The packs are compressed already.
+        conn.batch_execute(&format!(
+            "CREATE TABLE {PREFIX}{number} (start BIGINT NOT NULL PRIMARY KEY, pack BYTEA NOT NULL); \
+             ALTER TABLE {PREFIX}{number} ALTER COLUMN pack SET STORAGE EXTERNAL;"
+        ))?;
+        self.last = number;
+        Ok(Current { number, length: 0 })
+    }
+
+    /// The highest number in use.
+    pub(super) fn last(&self) -> i32 {
+        self.last
+    }
+
+    /// Applies the changes of a committed transaction.
+    pub(super) fn settle(&mut self, conn: Option<&mut Conn>, settlement: &mut Settlement) {
+        let mut over = Vec::new();
+        for (segment, change) in settlement.take() {
+            let live = self.live.entry(segment).or_insert(0);
+            *live += change;
+            if *live <= 0 && self.current.is_none_or(|current| current.number != segment) {
+                self.live.remove(&segment);
+                over.push(segment);
+            }
+        }
+        if let Some(conn) = conn {
+            over.into_iter().for_each(|segment| delete(conn, segment));
+        }
+    }
+
+    /// The transaction in which the current table may have been made was rolled back.
+    pub(super) fn rolled_back(&mut self) {
+        self.current = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn roll_at(&mut self, bytes: u64) {
+        self.roll = bytes;
+    }
+}
+
+/// The segments that exist.
+pub(super) fn numbers(conn: &mut Conn) -> Result<Vec<i32>, StoreError> {
+    let names = "SELECT table_name::text AS name FROM information_schema.tables \
+        WHERE table_schema = current_schema() AND table_name ~ '^result_[0-9]+$'";
+    let names: Vec<Name> = diesel::sql_query(names).load(conn)?;
+    Ok(names.iter().filter_map(|Name { name }| name.strip_prefix(PREFIX)?.parse().ok()).collect())
+}
+
+fn delete(conn: &mut Conn, segment: i32) {
+    if let Err(e) = conn.batch_execute(&format!("DROP TABLE IF EXISTS {PREFIX}{segment}")) {
+        // The next start tries again.
+        log::warn!("could not drop a segment without results segment={segment} error={e}");
+    }
+}
+
+/// Reads a pack; `None` if it is not there.
+pub(super) fn read(conn: &mut Conn, place: Place) -> Result<Option<Vec<u8>>, StoreError> {
+    let query = format!("SELECT pack FROM {PREFIX}{} WHERE start = $1", place.segment);
+    match diesel::sql_query(query).bind::<BigInt, _>(place.offset).get_result::<Pack>(conn).optional() {
+        Ok(found) => Ok(found.map(|row| row.pack)),
+        Err(diesel::result::Error::DatabaseError(_, info)) if info.message().contains("does not exist") => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
