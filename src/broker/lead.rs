@@ -22,6 +22,7 @@ use crate::store::{
 };
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// See the module documentation.
@@ -43,7 +44,8 @@ impl Leader {
         let failed = |e| BootError::Store(config.database.clone(), e);
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };
-        let keeper = LeaseRenewer { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms };
+        let (is_cut_off, mut cut_off) = watch::channel(false);
+        let keeper = LeaseRenewer { store: store.clone(), me: me.clone(), leadership, ttl_ms: config.lease.ttl_ms, is_cut_off };
         let keeper = actix::spawn(keeper.keep());
         let (open_runs, unsettled, before) = left_open(&store).await.map_err(failed)?;
         let context = context(config, store.clone(), Brokers::new(me.clone(), role)).with_before(before);
@@ -56,6 +58,15 @@ impl Leader {
             log::info!("taking over active runs: {}", open_runs.len());
         }
         let registry = Registry::start(&context, open_runs);
+        let addresses = Arc::clone(&context.addresses);
+        actix::spawn(async move {
+            while cut_off.changed().await.is_ok() {
+                let is_paused = *cut_off.borrow_and_update();
+                if let Some(dispatcher) = addresses.dispatcher() {
+                    dispatcher.set_paused(is_paused);
+                }
+            }
+        });
         for (job, run) in unsettled {
             registry.job_unsettled(job, run);
         }

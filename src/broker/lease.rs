@@ -5,6 +5,7 @@ use crate::domain::leader::Tenure;
 use crate::domain::time::Timestamp;
 use crate::store::{GetLease, Leadership, Member, RenewLease, Store, StoreError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// Interval between two attempts to get the lock.
@@ -16,6 +17,8 @@ pub(super) struct LeaseRenewer {
     pub(super) me: Member,
     pub(super) leadership: Leadership,
     pub(super) ttl_ms: u64,
+    /// Whether the database cannot be reached, so that another broker may lead meanwhile.
+    pub(super) is_cut_off: watch::Sender<bool>,
 }
 
 impl LeaseRenewer {
@@ -27,7 +30,7 @@ impl LeaseRenewer {
         let every = Duration::from_millis(tenure.every_ms());
         loop {
             let began = clock.now_ms();
-            let is_locked = self.leadership.holds_lock();
+            let is_locked = self.holds_lock().await;
             let mut renewal = std::pin::pin!(self.renewal(is_locked));
             let done = loop {
                 tokio::select! {
@@ -39,7 +42,10 @@ impl LeaseRenewer {
                 }
             };
             match done {
-                Ok(()) => tenure.renewed(began),
+                Ok(()) => {
+                    tenure.renewed(began);
+                    self.is_cut_off.send_replace(false);
+                }
                 Err(StoreError::NotLeading) => return self.deposed(),
                 Err(error) => {
                     log::warn!("failed to renew the lease error={error}");
@@ -59,9 +65,15 @@ impl LeaseRenewer {
     /// Completes when the lock is held. The previous leader may keep it for a moment after it released the lease. Without the
     /// lock, other brokers notice the crash of this one only by its silence.
     async fn lock(&self) {
-        while !self.leadership.holds_lock() {
+        while !self.holds_lock().await {
             sleep(LOOK).await;
         }
+    }
+
+    /// Asks the operating system or the server of the database, which may take its time.
+    async fn holds_lock(&self) -> bool {
+        let leadership = self.leadership.clone();
+        tokio::task::spawn_blocking(move || leadership.holds_lock()).await.unwrap_or(false)
     }
 
     fn renewal(&self, is_locked: bool) -> impl Future<Output = Result<(), StoreError>> + use<> {
@@ -85,6 +97,13 @@ impl LeaseRenewer {
                 None
             }
             Ok(Ok(_)) => Some(self.deposed()),
+            // The server of the database is away, for this broker or for all. If another leads, the database will say so.
+            Ok(Err(_)) | Err(_) if self.store.is_remote() => {
+                if tenure.is_over(clock.now_ms()) && !self.is_cut_off.send_replace(true) {
+                    log::error!("the lease can be neither renewed nor read: no work is handed out until the database is back");
+                }
+                None
+            }
             Ok(Err(_)) | Err(_) => {
                 tenure.is_over(clock.now_ms()).then(|| "the lease can be neither renewed nor read: another may have taken over".to_owned())
             }

@@ -17,6 +17,9 @@ use tokio::sync::oneshot;
 /// Interval between two checks of the leader. A check reads one row and tries one lock, about ten microseconds.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The same for a server: two statements over the network.
+const LOOK_AT_SERVER: Duration = Duration::from_millis(200);
+
 /// How long connections of the standby's server may make one more call, after which they are closed.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -67,6 +70,7 @@ impl Standby {
             last: None,
             blocked_since: None,
             told: None,
+            every: if config.database.file().is_some() { LOOK } else { LOOK_AT_SERVER },
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
         let thread = thread.map_err(|e| BootError::Store(config.database.clone(), e.into()))?;
@@ -111,6 +115,8 @@ struct Vigil {
     last: Option<StoredLease>,
     /// Time since when the takeover is blocked because another process holds the database for writing.
     blocked_since: Option<u64>,
+    /// Between two checks.
+    every: Duration,
     /// The last logged error, so that it is logged once.
     told: Option<StoreError>,
 }
@@ -143,7 +149,7 @@ impl Vigil {
                 Err(StoreError::Busy) => self.blocked(),
                 Err(error) => self.trouble(error),
             }
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(self.every);
         }
         if let Err(error) = self.candidate.seat.leave() {
             log::debug!("failed to announce the end to the other brokers error={error}");

@@ -30,7 +30,7 @@ impl Leadership {
     #[must_use]
     pub fn holds_lock(&self) -> bool {
         self.lock.try_hold().unwrap_or_else(|e| {
-            log::warn!("{e}");
+            log::debug!("failed to ask for the leader's lock error={e}");
             false
         })
     }

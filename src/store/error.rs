@@ -21,6 +21,9 @@ pub enum StoreError {
     /// The file cannot be used. The text is a complete sentence for the user who named the file.
     #[error("{0}")]
     Unusable(String),
+    /// The server of the database cannot be reached. Nothing was done; it may be back soon.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
     /// The database reported an error. Certainly nothing was done.
     #[error("not stored: {0}")]
     Failed(String),

@@ -2,7 +2,7 @@
 
 use super::error::StoreError;
 use crate::domain::time::Timestamp;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum bytes that may wait to be written.
@@ -43,6 +43,8 @@ pub(super) struct Gauge {
     restarts: AtomicU64,
     failures: AtomicU64,
     checked_at: AtomicI64,
+    is_away: AtomicBool,
+    is_closing: AtomicBool,
     /// Time and error of the last write that the disk rejected.
     disk_trouble: Mutex<Option<(Timestamp, StoreError)>>,
     // Written on errors and read by people: no actor waits for it.
@@ -60,9 +62,31 @@ impl Gauge {
             restarts: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             checked_at: AtomicI64::new(0),
+            is_away: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             disk_trouble: Mutex::new(None),
             last_error: Mutex::new(None),
         }
+    }
+
+    /// The server of the database went away, or is back.
+    pub(super) fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Relaxed);
+    }
+
+    /// Whether the server of the database cannot be reached at present.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_away.load(Relaxed)
+    }
+
+    /// The store is being closed: what cannot be written soon fails.
+    pub(super) fn close(&self) {
+        self.is_closing.store(true, Relaxed);
+    }
+
+    /// See [`Gauge::close`].
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.load(Relaxed)
     }
 
     /// Enters the queue if there is capacity.

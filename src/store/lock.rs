@@ -67,16 +67,17 @@ impl SessionLock {
     fn try_hold(&self) -> Result<bool, StoreError> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         // The lock is gone with its connection.
-        let current = match session.take() {
-            Some(mut current) => postgres::is_alive(&mut current.conn).then_some(current),
-            None => None,
-        };
-        let mut current = match current {
-            Some(current) => current,
-            None => Session { conn: postgres::lock_holder(&self.url)?, is_held: false },
-        };
-        current.is_held = current.is_held || postgres::try_lock(&mut current.conn)?;
-        Ok(session.insert(current).is_held)
+        if let Some(mut known) = session.take() {
+            let holds = if known.is_held { postgres::is_alive(&mut known.conn) } else { postgres::try_lock(&mut known.conn).unwrap_or(false) };
+            let is_lost = known.is_held && !holds;
+            if !is_lost {
+                known.is_held = holds;
+                return Ok(session.insert(known).is_held);
+            }
+        }
+        let mut conn = postgres::lock_holder(&self.url)?;
+        let is_held = postgres::try_lock(&mut conn)?;
+        Ok(session.insert(Session { conn, is_held }).is_held)
     }
 
     fn release(&self) {

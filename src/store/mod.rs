@@ -145,6 +145,7 @@ pub struct Store {
     readers: Addr<reader::Reader>,
     gauge: Arc<Gauge>,
     is_deposed: watch::Receiver<bool>,
+    is_remote: bool,
 }
 
 impl std::fmt::Debug for Store {
@@ -197,7 +198,8 @@ impl Store {
             taken.expect("a writer is never restarted")
         });
         let front = Some(persistence::Persistence::new(writer).start());
-        Ok(Self { front, readers: readers(config, address, &gauge), gauge, is_deposed })
+        let is_remote = address.file().is_none();
+        Ok(Self { front, readers: readers(config, address, &gauge), gauge, is_deposed, is_remote })
     }
 
     /// Opens the store of a standby, read-only. Must be called inside an actix system.
@@ -207,7 +209,14 @@ impl Store {
     pub fn stand_by(config: &StoreConfig) -> Result<Self, StoreError> {
         let address = config.database.absolute()?;
         let gauge = Arc::new(Gauge::new(1));
-        Ok(Self { front: None, readers: readers(config, address, &gauge), gauge, is_deposed: watch::channel(false).1 })
+        let is_remote = address.file().is_none();
+        Ok(Self { front: None, readers: readers(config, address, &gauge), gauge, is_deposed: watch::channel(false).1, is_remote })
+    }
+
+    /// Whether the database is at a server, which can go away and come back.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     /// Completes once a write was rejected because another broker leads: this store will not write any more.
@@ -234,6 +243,9 @@ impl Store {
     }
 
     fn enqueue<O: WriteOp>(&self, op: O) -> Result<oneshot::Receiver<Result<O::Output, StoreError>>, StoreError> {
+        if self.gauge.is_away() {
+            return Err(StoreError::Unreachable("waiting for it".into()));
+        }
         let waiting = self.gauge.enter(op.weight()).ok_or(StoreError::Busy)?;
         self.enter(op, waiting)
     }
@@ -272,6 +284,9 @@ impl Store {
     /// # Errors
     /// Writes fail.
     pub async fn check_disk(&self) -> Result<(), StoreError> {
+        if self.gauge.is_away() {
+            return Err(StoreError::Unreachable("waiting for it".into()));
+        }
         if let Some(error) = self.gauge.recent_disk_trouble() {
             return Err(error);
         }
@@ -291,6 +306,7 @@ impl Store {
 
     /// Writes everything that waits, then closes the database; later writes fail. Afterwards another store can open it.
     pub async fn close(self) {
+        self.gauge.close();
         if let Some(front) = &self.front {
             let (done, closed) = oneshot::channel();
             front.do_send(persistence::Finish(done));

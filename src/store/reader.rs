@@ -9,6 +9,11 @@ use actix::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a read waits for the server of the database.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// From the handle: something to read.
 pub(super) struct Read<O>(pub(super) O);
@@ -32,9 +37,27 @@ impl Reader {
     fn read<O: ReadOp>(&mut self, op: &O) -> Result<O::Output, StoreError> {
         let conn = match &mut self.conn {
             Some(conn) => conn,
-            none => none.insert(dialect::reader(&self.address)?),
+            none => none.insert(connect(&self.address)?),
         };
-        op.read(&mut Source { conn, segments: &self.segments })
+        let outcome = op.read(&mut Source { conn, segments: &self.segments });
+        match outcome {
+            Err(StoreError::Failed(why)) if !dialect::is_alive(conn) => {
+                self.conn = None;
+                Err(StoreError::Unreachable(why))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Waits a little for a server that restarts: an actor that cannot read ends and begins anew, and may do that only so often.
+fn connect(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+    let begin = Instant::now();
+    loop {
+        match dialect::reader(address) {
+            Err(StoreError::Unreachable(_)) if begin.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
     }
 }
 
@@ -46,7 +69,12 @@ impl<O: ReadOp> Handler<Read<O>> for Reader {
     type Result = Result<O::Output, StoreError>;
     fn handle(&mut self, Read(op): Read<O>, _: &mut SyncContext<Self>) -> Self::Result {
         // Without this a panic would end the thread permanently.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.read(&op))).unwrap_or_else(|_| {
+        let mut outcome = catch_unwind(AssertUnwindSafe(|| self.read(&op)));
+        if let Ok(Err(StoreError::Unreachable(_))) = outcome {
+            // The connection was lost: once more with another.
+            outcome = catch_unwind(AssertUnwindSafe(|| self.read(&op)));
+        }
+        let outcome = outcome.unwrap_or_else(|_| {
             self.conn = None;
             self.gauge.panicked();
             Err(StoreError::Failed("reading panicked".into()))

@@ -19,6 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::watch;
 
+/// Between two attempts to reach the server of the database.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
 /// Number of transactions between two checks of the log length.
 const BATCHES_BETWEEN_LOOKS: u32 = 64;
 
@@ -66,7 +68,23 @@ impl Writer {
     }
 
     fn write(&mut self, slots: &mut [Slot]) {
-        match self.transaction(slots, "store.batch", "store.commit") {
+        let mut outcome = self.transaction(slots, "store.batch", "store.commit");
+        // The server of the database restarts, or another takes its place. What waits here was accepted.
+        while let Err((StoreError::Unreachable(why), _)) = &outcome
+            && !self.gauge.is_closing()
+        {
+            if !self.gauge.is_away() {
+                log::error!("database cannot be reached, waiting for it operations={} error={why}", slots.len());
+            }
+            self.gauge.set_away(true);
+            std::thread::sleep(PAUSE);
+            outcome = self.transaction(slots, "store.batch", "store.commit");
+        }
+        if self.gauge.is_away() {
+            self.gauge.set_away(false);
+            log::info!("database can be reached again");
+        }
+        match outcome {
             Ok(()) => {}
             Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() && e.disk_trouble().is_none() => {
                 log::warn!("batch of writes failed, repeating them one by one operations={} error={e}", slots.len());
@@ -119,6 +137,8 @@ impl Writer {
                 self.gauge.panicked();
                 self.conn = None;
             }
+            // The connection may have been lost after the commit; the next transaction opens another.
+            self.conn.take_if(|conn| dialect::is_lost(conn));
             return Ok(());
         }
         let error = match outcome {
@@ -129,8 +149,14 @@ impl Writer {
                 StoreError::Unknown(format!("a panic: {}", panic_text(&*panic)))
             }
         };
+        let error = match error {
+            // A broken connection has committed nothing.
+            StoreError::Failed(why) if self.conn.as_mut().is_some_and(|conn| !dialect::is_alive(conn)) => StoreError::Unreachable(why),
+            error => error,
+        };
         self.gauge.failed(&error.to_string());
-        let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
+        let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying)
+            && !matches!(error, StoreError::Unknown(_) | StoreError::Unreachable(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
         self.segments.rolled_back(slots);
         if !rolled_back {

@@ -199,7 +199,7 @@ fn a_ledger_is_proved_and_a_forged_one_is_not() {
             }
         };
         fires(id.clone(), 5).await;
-        let database = broker.folder.join("b.db");
+        let database = crate::support::process::database(&broker.folder);
         let (code, report) = verified(&database);
         assert_eq!((code, &report["jobs"], &report["discrepancies"]), (Some(0), &json!(3), &json!([])), "while the broker runs: {report}");
 

@@ -99,7 +99,7 @@ fn ledger_and_plan_agree_after_random_kills() {
         planned.dedup();
         assert_eq!(planned.len(), count, "no instant made two runs");
         broker.process.terminate();
-        let database = broker.folder.join("b.db");
+        let database = crate::support::process::database(&broker.folder);
         let proof = Command::new(WEBLOOM).arg("verify-history").arg("--database").arg(&database).output().expect("it runs");
         let told = String::from_utf8_lossy(&proof.stdout);
         assert!(proof.status.success(), "{told}");

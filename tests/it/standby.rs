@@ -97,7 +97,7 @@ fn new_job(name: &str) -> Value {
 }
 
 fn verify(folder: &Path) {
-    let proof = Command::new(WEBLOOM).arg("verify-history").arg("--database").arg(folder.join("b.db")).output().expect("it runs");
+    let proof = Command::new(WEBLOOM).arg("verify-history").arg("--database").arg(crate::support::process::database(folder)).output().expect("it runs");
     assert!(proof.status.success(), "{}{}", String::from_utf8_lossy(&proof.stdout), String::from_utf8_lossy(&proof.stderr));
 }
 

@@ -74,6 +74,11 @@ pub struct GrantElsewhere {
 #[rtype(result = "()")]
 pub struct NodeGone(pub NodeId);
 
+/// From the broker: whether this broker may still lead is not known, so no block is dispatched until it is.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct SetPaused(pub bool);
+
 /// From a node without a socket that requests a block: the dispatcher asks the best run to dispatch one, and the run answers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -164,6 +169,10 @@ impl DispatcherHandle {
     /// See [`NodeGone`].
     pub fn node_gone(&self, node: NodeId) {
         self.0.tell(NodeGone(node));
+    }
+    /// See [`SetPaused`].
+    pub fn set_paused(&self, is_paused: bool) {
+        self.0.tell(SetPaused(is_paused));
     }
     /// See [`PullBlock`].
     pub fn pull(&self, message: PullBlock) {

@@ -4,7 +4,7 @@
 
 mod message;
 
-pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady};
+pub use message::{Credit, DispatcherHandle, GrantElsewhere, NodeGone, NodeOpen, NodePermit, PullBlock, RunGone, RunReady, SetPaused};
 
 use super::node::NodeHandle;
 use super::run::RunHandle;
@@ -30,6 +30,7 @@ pub struct Dispatcher {
     sites: Matchmaker,
     runs: HashMap<Identity, RunHandle>,
     nodes: HashMap<NodeId, KnownNode>,
+    is_paused: bool,
 }
 
 impl Dispatcher {
@@ -42,10 +43,14 @@ impl Dispatcher {
             sites: Matchmaker::new(Room::Site),
             runs: HashMap::new(),
             nodes: HashMap::new(),
+            is_paused: false,
         }
     }
 
     fn dispatch(&mut self, ctx: &Context<Self>) {
+        if self.is_paused {
+            return;
+        }
         let grants = |room, matchmaker: &mut Matchmaker| matchmaker.next_grant().map(|grant| (room, grant));
         while let Some((room, grant)) = grants(Room::Block, &mut self.blocks).or_else(|| grants(Room::Site, &mut self.sites)) {
             self.carry_out(room, grant, ctx);
@@ -152,10 +157,22 @@ impl Handler<NodeGone> for Dispatcher {
     }
 }
 
+impl Handler<SetPaused> for Dispatcher {
+    type Result = ();
+    fn handle(&mut self, SetPaused(is_paused): SetPaused, ctx: &mut Self::Context) {
+        self.guard.message("dispatcher.set_paused");
+        self.is_paused = is_paused;
+        self.dispatch(ctx);
+    }
+}
+
 impl Handler<PullBlock> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: PullBlock, _: &mut Self::Context) {
         self.guard.message("dispatcher.pull");
+        if self.is_paused {
+            return m.reply.send(Ok(None));
+        }
         let (blocks, sites) = (&mut self.blocks, &mut self.sites);
         let found = blocks.pull(&m.facts, &m.without).map(|run| (run, Room::Block));
         let found = found.or_else(|| sites.pull(&m.facts, &m.without).map(|run| (run, Room::Site)));

@@ -92,6 +92,19 @@ fn open(
     }
 }
 
+/// Whether the connection still works. A file cannot go away.
+pub(in crate::store) fn is_alive(conn: &mut Conn) -> bool {
+    match conn {
+        Conn::Sqlite(_) => true,
+        Conn::Postgres(conn) => postgres::is_alive(conn),
+    }
+}
+
+/// Whether the last commit found the connection broken.
+pub(in crate::store) fn is_lost(conn: &Conn) -> bool {
+    matches!(conn, Conn::Postgres(conn) if conn.is_lost())
+}
+
 /// Begins a transaction that will write.
 pub(in crate::store) fn begin(conn: &mut Conn) -> Result<(), StoreError> {
     match conn {

@@ -45,6 +45,7 @@ pub(in crate::store) struct PgConn {
     url: ServerUrl,
     /// The transaction in progress, by its number, if it was asked for.
     transaction: Option<String>,
+    is_lost: bool,
 }
 
 /// The runtime of a connection. A broker that starts calls it from within a runtime, which must not wait: then another thread does.
@@ -70,14 +71,20 @@ impl Drop for Threads {
 
 impl PgConn {
     fn open(url: &ServerUrl, settings: &str) -> Result<Self, StoreError> {
-        let failed = |e: &dyn std::fmt::Display| StoreError::Failed(format!("connecting to {url}: {e}"));
+        let failed = |e: &dyn std::fmt::Display| StoreError::Unreachable(format!("{url}: {e}"));
         let runtime = Threads(Some(Builder::new_current_thread().enable_all().build()?));
         let connected = runtime.block_on(async { tokio::time::timeout(CONNECT * 2, connect(url)).await });
         let inner = connected.map_err(|_| failed(&"the server does not answer"))?.map_err(|e| failed(&e))?;
         let transactions = AnsiTransactionManager::default();
-        let mut conn = Self { inner, runtime, transactions, url: url.clone(), transaction: None };
+        let mut conn = Self { inner, runtime, transactions, url: url.clone(), transaction: None, is_lost: false };
         conn.batch_execute(settings).map_err(|e| failed(&e))?;
         Ok(conn)
+    }
+}
+
+impl PgConn {
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 }
 
@@ -298,6 +305,7 @@ impl RunQueryDsl<PgConn> for LockedTerm {}
 /// Commits. If the connection is lost meanwhile, the server is asked what became of the transaction.
 pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
     let Err(e) = AnsiTransactionManager::commit_transaction(conn) else { return Ok(()) };
+    conn.is_lost = true;
     let Some(transaction) = conn.transaction.take() else { return Err(StoreError::Unknown(e.to_string())) };
     outcome(&conn.url, &transaction, &e.to_string())
 }

@@ -32,6 +32,27 @@ impl Drop for Process {
     }
 }
 
+/// Where the databases are: files, unless `WEBLOOM_TEST_POSTGRES` has the URL of a server, without a database.
+pub fn server() -> Option<String> {
+    std::env::var("WEBLOOM_TEST_POSTGRES").ok()
+}
+
+/// The database of the brokers in this folder: a file, or one of its own at the server.
+pub fn database(folder: &Path) -> PathBuf {
+    let Some(server) = server() else { return folder.join("b.db") };
+    let note = folder.join("b.url");
+    if let Ok(url) = std::fs::read_to_string(&note) {
+        return url.into();
+    }
+    let name = format!("it_{}", uuid::Uuid::new_v4().simple());
+    let made = Command::new("psql").arg(format!("{server}/postgres")).args(["-qc", &format!("CREATE DATABASE {name}")]).status();
+    assert!(made.expect("psql runs").success(), "no database at {server}");
+    let url = format!("{server}/{name}");
+    std::fs::create_dir_all(folder).expect("a folder");
+    std::fs::write(note, &url).expect("written");
+    url.into()
+}
+
 /// A broker in a folder of its own.
 pub struct Broker {
     pub process: Process,
@@ -59,7 +80,7 @@ impl Broker {
 
     fn spawn(folder: &Path, listen: &str, args: &[String], faults: &str) -> (Process, String) {
         let mut command = Command::new(WEBLOOM);
-        command.arg("broker").arg("--listen").arg(listen).arg("--database").arg(folder.join("b.db")).args(args);
+        command.arg("broker").arg("--listen").arg(listen).arg("--database").arg(database(folder)).args(args);
         command.env("WEBLOOM_FAULTS", faults).env_remove("WEBLOOM_TOKEN").stdin(Stdio::null()).stdout(Stdio::piped());
         // A test that wants to set its clock has put the file there.
         if folder.join("clock").exists() {
