@@ -6,14 +6,15 @@ cd "$(dirname "$0")/.."
 exec </dev/null
 
 # What the tests on real input compare with: a web server, another crawler, a documentation tree; a place for Schemathesis; and
-# the browser that opens the portal; and what finds out which libraries a Debian package needs.
-packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev)
+# the browser that opens the portal; what finds out which libraries a Debian package needs; and the other database.
+packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev postgresql)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
-    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps; do command -v "$path" >/dev/null || return 1; done
+    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql; do command -v "$path" >/dev/null || return 1; done
     python3 -c "import ensurepip, venv" 2>/dev/null || return 1
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || return 1
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]
 }
 
@@ -203,6 +204,26 @@ if [[ -n $python ]]; then
     say "Rust"
 fi
 cargo test --locked --features faults --lib --bins --tests 2>&1 | tee -a "$log"
+
+# The same store and the same journeys with the other database. It runs for these tests alone, and is gone with them.
+say "PostgreSQL"
+bin=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1)
+cluster=$(mktemp -d)
+owner=()
+if [[ $(id -u) == 0 ]]; then
+    # The server refuses to run as root.
+    chown postgres "$cluster"
+    owner=(runuser -u postgres --)
+fi
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+(cd "$cluster" && "${owner[@]}" "$bin/initdb" -D "$cluster/data" -U webloom -A trust --no-locale -E UTF8 --no-sync >/dev/null)
+# It may be killed here, but the power is not cut.
+options="-p $port -k $cluster -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=500"
+(cd "$cluster" && "${owner[@]}" "$bin/pg_ctl" -D "$cluster/data" -o "$options" -l "$cluster/log" -w start >/dev/null)
+trap 'rm -f "$log"; cd "$cluster" && "${owner[@]}" "$bin/pg_ctl" -D "$cluster/data" -m immediate stop >/dev/null; rm -rf "$cluster"' EXIT
+export WEBLOOM_TEST_POSTGRES=postgres://webloom@127.0.0.1:$port
+cargo test --locked --features faults --lib store:: 2>&1 | tee -a "$log"
+cargo test --locked --features faults --test it 2>&1 | tee -a "$log"
 
 say "all tests together"
 awk '/^test result: ok/ { passed += $4; failed += $6; ignored += $8; suites += 1 }

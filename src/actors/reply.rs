@@ -72,6 +72,7 @@ pub fn problem_of(error: &StoreError) -> Problem {
         StoreError::Stale => Problem::busy("another broker owns the run"),
         StoreError::Conflict(what) => Problem::conflict("conflict", what.clone()),
         StoreError::NotFound => Problem::not_found("not found in the store"),
+        StoreError::NotStorable(why) => Problem::invalid("text", why.clone()),
         StoreError::Unreachable(_) => Problem::busy("the database cannot be reached; retry later"),
         StoreError::Failed(_) | StoreError::Unknown(_) | StoreError::Unusable(_) => {
             error.disk_trouble().map_or_else(Problem::internal, Problem::disk)

@@ -48,6 +48,11 @@ impl Hex {
     }
 }
 
+/// A text from a program: without the character that PostgreSQL has no texts with.
+pub(super) fn storable(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
 pub(super) fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|e| StoreError::Failed(e.to_string()))
 }

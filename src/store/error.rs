@@ -21,6 +21,9 @@ pub enum StoreError {
     /// The file cannot be used. The text is a complete sentence for the user who named the file.
     #[error("{0}")]
     Unusable(String),
+    /// The database cannot store this value. Nothing was done.
+    #[error("{0}")]
+    NotStorable(String),
     /// The server of the database cannot be reached. Nothing was done; it may be back soon.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
@@ -61,6 +64,10 @@ impl From<diesel::result::Error> for StoreError {
     fn from(e: diesel::result::Error) -> Self {
         match e {
             diesel::result::Error::NotFound => Self::NotFound,
+            // PostgreSQL has no texts with this character.
+            diesel::result::Error::DatabaseError(_, info) if info.message().contains("encoding \"UTF8\": 0x00") => {
+                Self::NotStorable("a text contains the character U+0000, which the database cannot store".into())
+            }
             other => Self::Failed(other.to_string()),
         }
     }

@@ -91,7 +91,7 @@ impl Gauge {
 
     /// Enters the queue if there is capacity.
     pub(super) fn enter(self: &Arc<Self>, bytes: usize) -> Option<Waiting> {
-        let waiting = Waiting { gauge: Arc::clone(self), bytes };
+        let waiting = Waiting { gauge: Arc::clone(self), bytes, is_patient: false };
         let depth = self.depth.fetch_add(1, Relaxed);
         let waiting_bytes = self.bytes.fetch_add(bytes, Relaxed);
         // A write larger than the limit is accepted if the queue is empty.
@@ -103,7 +103,7 @@ impl Gauge {
     pub(super) fn write_unbounded(self: &Arc<Self>, bytes: usize) -> Waiting {
         self.depth.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
-        Waiting { gauge: Arc::clone(self), bytes }
+        Waiting { gauge: Arc::clone(self), bytes, is_patient: true }
     }
 
     /// Whether the next write may be rejected. Reserves capacity for writes that are about to come.
@@ -172,6 +172,14 @@ impl Gauge {
 pub(super) struct Waiting {
     gauge: Arc<Gauge>,
     bytes: usize,
+    is_patient: bool,
+}
+
+impl Waiting {
+    /// It entered regardless of the length of the queue.
+    pub(super) fn is_patient(&self) -> bool {
+        self.is_patient
+    }
 }
 
 impl Drop for Waiting {

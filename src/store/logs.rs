@@ -1,5 +1,6 @@
 //! The logs of runs.
 
+use super::columns::storable;
 use super::dialect::Conn;
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
@@ -121,7 +122,7 @@ pub(super) fn insert_line(conn: &mut Conn, run_no: i64, line: &NewLine) -> Resul
             run_log::at.eq(line.at.0),
             run_log::level.eq(line.level),
             run_log::source.eq(&line.source),
-            run_log::text.eq(&line.text),
+            run_log::text.eq(storable(&line.text)),
         ))
         .execute(conn)?;
     Ok(())

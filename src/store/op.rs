@@ -95,6 +95,8 @@ pub(super) trait Queued: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), StoreError>;
     /// Keeps an error instead.
     fn fail(&mut self, error: StoreError);
+    /// It follows from accepted work, so it waits until the database can be reached.
+    fn is_patient(&self) -> bool;
     /// Sends the result to the caller.
     fn answer(self: Box<Self>);
 }
@@ -106,14 +108,14 @@ pub(super) struct Entry<O: WriteOp> {
     reply: oneshot::Sender<Outcome<O>>,
     result: Option<Outcome<O>>,
     /// Counts the operation in the queue until dropped.
-    _waiting: Waiting,
+    waiting: Waiting,
 }
 
 impl<O: WriteOp> Entry<O> {
     /// Also returns the receiver of its result.
     pub(super) fn boxed(op: O, waiting: Waiting) -> (Box<dyn Queued>, oneshot::Receiver<Outcome<O>>) {
         let (reply, answer) = oneshot::channel();
-        (Box::new(Self { op, reply, result: None, _waiting: waiting }), answer)
+        (Box::new(Self { op, reply, result: None, waiting }), answer)
     }
 }
 
@@ -145,6 +147,10 @@ impl<O: WriteOp> Queued for Entry<O> {
 
     fn fail(&mut self, error: StoreError) {
         self.result = Some(Err(error));
+    }
+
+    fn is_patient(&self) -> bool {
+        self.waiting.is_patient()
     }
 
     fn answer(self: Box<Self>) {

@@ -17,10 +17,13 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Between two attempts to reach the server of the database.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long a write waits for the server, unless it follows from accepted work.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of transactions between two checks of the log length.
 const BATCHES_BETWEEN_LOOKS: u32 = 64;
 
@@ -67,9 +70,10 @@ impl Writer {
         Self { address, conn: None, segments, noted_segment, settlement, epochs, gauge, fence, since_log_was_bounded: 0 }
     }
 
-    fn write(&mut self, slots: &mut [Slot]) {
+    fn write(&mut self, slots: &mut Vec<Slot>) {
         let mut outcome = self.transaction(slots, "store.batch", "store.commit");
-        // The server of the database restarts, or another takes its place. What waits here was accepted.
+        // The server of the database restarts, or another takes its place. What follows from accepted work waits for it.
+        let begin = Instant::now();
         while let Err((StoreError::Unreachable(why), _)) = &outcome
             && !self.gauge.is_closing()
         {
@@ -77,6 +81,12 @@ impl Writer {
                 log::error!("database cannot be reached, waiting for it operations={} error={why}", slots.len());
             }
             self.gauge.set_away(true);
+            if begin.elapsed() > PATIENCE {
+                for mut slot in slots.extract_if(.., |slot| !slot.queued.is_patient()) {
+                    slot.queued.fail(StoreError::Unreachable(why.clone()));
+                    slot.queued.answer();
+                }
+            }
             std::thread::sleep(PAUSE);
             outcome = self.transaction(slots, "store.batch", "store.commit");
         }
@@ -149,16 +159,15 @@ impl Writer {
                 StoreError::Unknown(format!("a panic: {}", panic_text(&*panic)))
             }
         };
-        let error = match error {
-            // A broken connection has committed nothing.
-            StoreError::Failed(why) if self.conn.as_mut().is_some_and(|conn| !dialect::is_alive(conn)) => StoreError::Unreachable(why),
-            error => error,
-        };
         self.gauge.failed(&error.to_string());
-        let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying)
-            && !matches!(error, StoreError::Unknown(_) | StoreError::Unreachable(_));
+        let is_clean = matches!(stage.get(), Stage::Beginning | Stage::Applying) && !matches!(error, StoreError::Unknown(_));
         let rolled_back = is_clean && self.conn.as_mut().is_some_and(|conn| dialect::rollback(conn).is_ok());
         self.segments.rolled_back(slots);
+        let error = match error {
+            // The connection is broken: nothing was committed.
+            StoreError::Failed(why) if is_clean && !rolled_back && self.address.file().is_none() => StoreError::Unreachable(why),
+            error => error,
+        };
         if !rolled_back {
             // Closing the connection rolls back; a new one reads the stored state.
             self.conn = None;

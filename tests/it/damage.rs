@@ -125,16 +125,28 @@ async fn are_downloaded_again(class: &str, damage: impl FnOnce(&Path), blocks: u
 
 #[test]
 fn a_deleted_segment() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     journey(are_downloaded_again("it.Deleted", |folder| fs::remove_file(segment(folder)).expect("removed"), 3));
 }
 
 #[test]
 fn a_deleted_folder() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     journey(are_downloaded_again("it.Folder", |folder| fs::remove_dir_all(folder).expect("removed"), 3));
 }
 
 #[test]
 fn a_segment_that_is_cut() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     let cut = |folder: &Path| {
         let path = segment(folder);
         let length = path.metadata().expect("a file").len();
@@ -145,6 +157,10 @@ fn a_segment_that_is_cut() {
 
 #[test]
 fn a_changed_byte_in_each_pack() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     let change = |folder: &Path| {
         let path = segment(folder);
         let mut bytes = fs::read(&path).expect("read");
@@ -159,6 +175,10 @@ fn a_changed_byte_in_each_pack() {
 
 #[test]
 fn a_block_that_may_not_be_handed_out_again_comes_as_failed() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     journey(async {
         let mut scene = Scene::new("it.Failed", json!({ "BlockAttempts": "1" })).await;
         fs::remove_file(segment(&scene.results())).expect("removed");
@@ -185,6 +205,10 @@ fn refusal(database: &Path, args: &[&str]) -> String {
 
 #[test]
 fn an_empty_database_beside_results_is_refused() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     journey(async {
         let mut scene = Scene::new("it.Empty", json!({})).await;
         let database = scene.broker.folder.join("b.db");
@@ -209,6 +233,10 @@ fn an_empty_database_beside_results_is_refused() {
 
 #[test]
 fn a_database_that_is_none_is_refused_in_words() {
+    if crate::support::process::server().is_some() {
+        // It is about the files of an SQLite database.
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let text = refusal(Path::new("postgres://me:secret@db.example/webloom"), &[]);
     assert!(text.contains("expected the path of an SQLite file") && !text.contains("secret"), "{text}");

@@ -58,6 +58,7 @@ mod polite_web;
 mod portal;
 mod portal_refresh;
 mod portal_requests;
+mod postgres;
 mod programs;
 mod real_input;
 mod redirect_rules;

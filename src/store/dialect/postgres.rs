@@ -257,7 +257,7 @@ pub(in crate::store) fn try_lock(conn: &mut PgConn) -> Result<bool, StoreError> 
     Ok(row.locked)
 }
 
-/// Whether a connection still works.
+/// Whether a connection still works; not within a transaction.
 pub(in crate::store) fn is_alive(conn: &mut PgConn) -> bool {
     conn.batch_execute("SELECT 1").is_ok()
 }

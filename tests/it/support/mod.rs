@@ -7,6 +7,7 @@ pub mod api;
 pub mod browser;
 pub mod certificates;
 pub mod crawl;
+pub mod postgres;
 pub mod process;
 pub mod raw;
 pub mod receiver;

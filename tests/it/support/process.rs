@@ -39,11 +39,11 @@ pub fn server() -> Option<String> {
 
 /// The database of the brokers in this folder: a file, or one of its own at the server.
 pub fn database(folder: &Path) -> PathBuf {
-    let Some(server) = server() else { return folder.join("b.db") };
     let note = folder.join("b.url");
     if let Ok(url) = std::fs::read_to_string(&note) {
         return url.into();
     }
+    let Some(server) = server() else { return folder.join("b.db") };
     let name = format!("it_{}", uuid::Uuid::new_v4().simple());
     let made = Command::new("psql").arg(format!("{server}/postgres")).args(["-qc", &format!("CREATE DATABASE {name}")]).status();
     assert!(made.expect("psql runs").success(), "no database at {server}");
