@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("tls", &[]),
     ("package", &["protocol"]),
     ("sockets", &["protocol"]),
-    ("store", &["domain", "fault", "private"]),
+    ("store", &["domain", "fault", "private", "tls"]),
     ("actors", &["domain", "protocol", "config", "store", "package", "fault", "tls"]),
     ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
     ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
