@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -20,7 +22,10 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.http import JsonRequest
 
 from webloom import _scrapy_cookies as cookies
+from webloom._scrapy_calls import Calls
 from webloom._scrapy_requests import Unserializable, extras_of, from_message, priority_of, to_message
+from webloom._settings import Settings
+from webloom.errors import BrokerUnavailable
 from webloom.scrapy import FleetScheduler
 from webloom.testing import Broker
 
@@ -280,3 +285,47 @@ def test_cookies_go_with_the_requests_of_their_site() -> None:
     cookies.put(crawler_with(there), other, extras_of(message))
     there.jars[None].add_cookie_header(other)
     assert "Cookie" not in other.headers
+
+
+# Calls to the broker.
+
+
+def test_a_call_goes_to_the_broker_that_leads_and_waits_for_a_token() -> None:
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            status = 503 if self.path.startswith("/standby") else 401 if len(asked) < 4 else 200
+            body = b'{"type":"/problems/standby"}' if status == 503 else b"{}"
+            self.send_response(status)
+            self.send_header("webloom-run-state", "running")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        calls = Calls(Settings.read([f"{url}/standby", f"{url}/leader"]))
+        assert calls.call("GET", "/x") == (200, "running", b"{}")
+        assert asked == ["/standby/x", "/leader/x", "/standby/x", "/leader/x"]
+        calls.hang_up()
+        with pytest.raises(BrokerUnavailable):
+            calls.call("GET", "/x")
+        calls.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_call_ends_when_no_broker_comes() -> None:
+    calls = Calls(Settings.read("http://127.0.0.1:9"))
+    calls.end_at(0.3)
+    with pytest.raises(BrokerUnavailable, match="GET /x"):
+        calls.call("GET", "/x")

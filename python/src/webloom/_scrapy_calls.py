@@ -69,6 +69,8 @@ class Calls:
         backoff = Backoff(0.1, 10.0)
         while True:
             why: Exception
+            if self._hung_up.is_set():
+                raise BrokerUnavailable(f"{method} {path}: the connection was given up")
             try:
                 status, headers, content = self._try(method, path, body, timeout)
                 if status < 400:
@@ -77,9 +79,10 @@ class Calls:
                 if status not in _LATER:
                     raise error
                 why = error
+                self._elsewhere()
             except (OSError, http.client.HTTPException) as broken:
                 self.close()
-                self._current += 1
+                self._elsewhere()
                 why = broken
             if backoff.tries == 3:
                 log.warning("broker is away or busy path=%s error=%s", path.partition("?")[0], why)
@@ -87,6 +90,12 @@ class Calls:
             is_over = self._end is not None and time.monotonic() + pause > self._end
             if is_over or self._hung_up.wait(pause):
                 raise BrokerUnavailable(f"{method} {path}: {type(why).__name__}: {why}") from why
+
+    def _elsewhere(self) -> None:
+        """The next call goes to the next broker, if there are several: this one is away, or stands by."""
+        if len(self._settings.brokers) > 1:
+            self.close()
+            self._current += 1
 
     def _try(self, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, http.client.HTTPMessage, bytes]:
         address = self._settings.brokers[self._current % len(self._settings.brokers)]
