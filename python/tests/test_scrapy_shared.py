@@ -298,6 +298,28 @@ def test_an_operator_stops_the_crawl(fleet: Fleet, site: Site) -> None:
     assert site.hits.total() < PAGES
 
 
+def test_an_operator_puts_a_process_out(fleet: Fleet, site: Site) -> None:
+    site.shut(30)
+    client, processes = fleet.broker.client, [fleet.start(), fleet.start(), fleet.start()]
+    wait_until(lambda: site.waiting >= 4, "requests")
+    workers: dict[str, str] = {}
+
+    def are_there() -> bool:
+        workers.update({(worker.name or "").split()[-1]: worker.id for worker in client.list_workers(online=True).items})
+        return all(str(process.process.pid) in workers for process in processes)
+
+    wait_until(are_there, "the workers")
+    client.drain_worker(workers[str(processes[0].process.pid)], {"reason": "new version"})
+    client.kick_worker(workers[str(processes[1].process.pid)], {"reason": "it runs wild"})
+    processes[0].wait_for_line("Closing spider (webloom_drained)")
+    processes[1].wait_for_line("Closing spider (webloom_kicked)")
+    site.is_open.set()
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert fleet.pages() == ALL
+    assert site.fetched_twice() == []
+    assert fleet.run().state == "success"
+
+
 def test_a_crawl_finds_what_plain_scrapy_finds(fleet: Fleet, site: Site) -> None:
     also = "local login carried redirect busy gone"
     settings = {"HTTPERROR_ALLOWED_CODES": [404]}

@@ -18,7 +18,7 @@ from .errors import ApiError, BrokerUnavailable
 log = logging.getLogger("webloom.scrapy")
 
 #: Answers after which the same call may succeed later. A token that was withdrawn may come back.
-_LATER = (401, 403, 429, 500, 502, 503, 504)
+_LATER = (401, 429, 500, 502, 503, 504)
 
 
 class Answer(NamedTuple):

@@ -3,12 +3,16 @@
 The process is a node of a group that only the runs of its crawl ask for. It fetches blocks by plain HTTP, because such a node may
 refuse runs: a block of a run that asks for no group is given back once, and the run is not offered again.
 
+It is also a worker of the class of the crawl, so that operators see who is at work and can end it. That is all that the worker
+does.
+
 A block is reported only after everything that its pages led to has been pushed. So an answered block holds nothing that could be
 lost, and whichever process polls acknowledges it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -35,6 +39,8 @@ _PERIOD_S, _SHORTEST_S = 0.05, 0.005
 _FIRST_IDLE_S, _LONGEST_IDLE_S = 0.02, 0.25
 #: Seconds between two heartbeats of a node.
 _HEARTBEAT_S = 1.0
+#: Seconds between two questions of the worker for messages, until the broker has said what it expects.
+_ATTEND_S = 2.0
 #: Seconds between two polls that found something: they acknowledge what has gathered.
 _GATHER_S = 0.2
 #: The most requests and bytes of a push.
@@ -79,11 +85,13 @@ class Link:
     Args:
         run: the identity of the run.
         group: the group of the nodes of this crawl.
+        class_name: the class of the worker.
         most_nodes: how many nodes this process may be.
         call_soon: has the thread of the spider call a function.
         arrived: is called there with blocks that have arrived.
         refused: is called there with requests that the broker does not take, and its reason.
-        over: is called there once, with the state of the run.
+        over: is called there once, with the reason: the run has ended as `success`, `failed` or `stopped`, or an operator has put
+            this process out: `drained` or `kicked`.
     """
 
     def __init__(
@@ -91,6 +99,7 @@ class Link:
         settings: Settings,
         run: str,
         group: str,
+        class_name: str,
         name: str,
         most_nodes: int,
         call_soon: Callable[..., Any],
@@ -100,6 +109,13 @@ class Link:
         over: Callable[[str], None],
     ) -> None:
         self._run, self._group, self._name, self._most_nodes = run, group, name, most_nodes
+        self._worker_id = uuid.uuid4().hex
+        self._registration = {
+            "workerId": self._worker_id,
+            "classNames": [class_name],
+            "worker": {"name": name[:50], "slots": 0, "process": self._worker_id},
+        }
+        self._is_registered, self._attend_at, self._attend_s = False, 0.0, _ATTEND_S
         self._call_soon, self._on_arrived, self._on_refused, self._on_over = call_soon, arrived, refused, over
         self._on_count = count
         self._calls, self._poll_calls = Calls(settings), Calls(settings)
@@ -114,6 +130,7 @@ class Link:
         self._start_said = False
         self._idle_s, self._next_pull = _FIRST_IDLE_S, 0.0
         self._is_over = False
+        self._ended_by = ""
         self._threads = [
             threading.Thread(target=self._exchange_always, name="webloom-exchange", daemon=True),
             threading.Thread(target=self._poll_always, name="webloom-poll", daemon=True),
@@ -219,6 +236,7 @@ class Link:
                 self._start_said = True
             if not is_closing:
                 self._fetch()
+                self._attend()
         except ApiError as error:
             if error.type not in ("run-over", "not-found", "no-queue"):
                 raise
@@ -337,6 +355,29 @@ class Link:
         node.blocks[block.block_id] = block
         return block
 
+    def _attend(self) -> None:
+        """Fetches the messages of the worker."""
+        if time.monotonic() < self._attend_at:
+            return
+        path = f"/api/v1/workers/{self._worker_id}/messages?wait=0"
+        try:
+            if not self._is_registered:
+                answer = self._calls.call("POST", "/api/v1/workers", json.dumps(self._registration).encode())
+                self._attend_s = min(_ATTEND_S, json.loads(answer.content)["heartbeat"] / 1000)
+                self._is_registered = True
+            answer = self._calls.call("GET", path)
+            for message in json.loads(answer.content) if answer.status == 200 else ():
+                if message["t"] in ("drain", "kicked"):
+                    self._end("drained" if message["t"] == "drain" else "kicked")
+        except ApiError as error:
+            if error.status == 403:
+                self._end("kicked")
+            elif error.status == 404:
+                self._is_registered = False
+            else:
+                raise
+        self._attend_at = time.monotonic() + self._attend_s
+
     def _leave(self) -> None:
         for node in self._nodes:
             for block in list(node.blocks.values()):
@@ -346,6 +387,9 @@ class Link:
                 self._calls.call("DELETE", f"/api/v1/nodes/{node.node_id}?force=true")
             except ApiError as error:
                 log.debug("node is not removed node_id=%s error=%s", node.node_id, error)
+        if self._is_registered and self._ended_by != "kicked":
+            with contextlib.suppress(ApiError):
+                self._calls.call("DELETE", f"/api/v1/workers/{self._worker_id}?force=true")
 
     # The polling thread, and the end.
 
@@ -375,14 +419,14 @@ class Link:
         if state in FINAL_STATES:
             self._end(state)
 
-    def _end(self, state: str) -> None:
+    def _end(self, reason: str) -> None:
         with self._lock:
-            if self._is_over or self._is_closing:
-                self._is_over = True
-                return
-            self._is_over = True
+            is_known = bool(self._ended_by) or self._is_closing
+            self._ended_by = self._ended_by or reason
+            self._is_over |= reason in FINAL_STATES
             self._lock.notify()
-        self._call_soon(self._on_over, state)
+        if not is_known:
+            self._call_soon(self._on_over, reason)
 
 
 def host_name() -> str:

@@ -267,12 +267,17 @@ class FleetScheduler(BaseScheduler):
 
     def _over(self, state: str) -> None:
         self._is_over = True
-        log.info("crawl is over run_id=%s state=%s", self._run, state)
+        if state in FINAL_STATES:
+            log.info("crawl is over run_id=%s state=%s", self._run, state)
+        else:
+            log.info("this process is put out by an operator run_id=%s order=%s", self._run, state)
         if state != "success":
+            # What was not begun is given back, unless the run is over.
             self._ready.clear()
+            reason = f"webloom_run_{state}" if state in FINAL_STATES else f"webloom_{state}"
             engine = self.crawler.engine
             if engine.spider is not None:
-                asyncio.ensure_future(engine.close_spider_async(reason=f"webloom_run_{state}"))  # noqa: RUF006, the engine keeps it
+                asyncio.ensure_future(engine.close_spider_async(reason=reason))  # noqa: RUF006, the engine keeps it
         self._wake()
 
     def _tick(self) -> None:
@@ -297,7 +302,7 @@ class FleetScheduler(BaseScheduler):
         opening = self._seen.open()
         if opening is not None:
             await maybe_deferred_to_future(opening)
-        self._run, group, state = await asyncio.to_thread(self._join)
+        self._run, properties, state = await asyncio.to_thread(self._join)
         log.info("crawl has a run run_id=%s broker=%s", self._run, self._settings.brokers[0])
         self.crawler.stats.set_value("webloom/run", self._run)
 
@@ -308,7 +313,8 @@ class FleetScheduler(BaseScheduler):
         self._link = Link(
             self._settings,
             self._run,
-            group,
+            properties["NodeGroup"],
+            properties["FullClassName"],
             f"scrapy {self.spider.name} {host_name()}"[:100],
             -(-self._at_once // 4),
             call_soon,
@@ -327,8 +333,8 @@ class FleetScheduler(BaseScheduler):
         self._link.start()
         self._tick()
 
-    def _join(self) -> tuple[str, str, str]:
-        """The run of the crawl, the group of its nodes, and its state."""
+    def _join(self) -> tuple[str, dict[str, str], str]:
+        """The run of the crawl, the properties of its job, and its state."""
         name = f"scrapy {self.spider.name} {self._crawl}".strip()[:50]
         with Client(self._settings.brokers, token=self._settings.token, ca_file=self._settings.ca_file) as client:
             # Under one key a job makes one run, so a named crawl is not begun again.
@@ -340,19 +346,18 @@ class FleetScheduler(BaseScheduler):
                         job = client.create_job(self._job(name))
                 if job is None:
                     continue
-                group = job.properties["NodeGroup"]
-                self._clear(client, group)
+                self._clear(client, job.properties["NodeGroup"])
                 with _if_not("still-running"):
                     run = client.trigger_job(job.id)
-                    return run.identity, group, run.state
+                    return run.identity, job.properties, run.state
                 for run in client.all(client.list_runs, job_id=job.id):
                     if run.state not in FINAL_STATES:
-                        return run.identity, group, run.state
+                        return run.identity, job.properties, run.state
                 time.sleep(0.1)
 
     def _job(self, name: str) -> dict[str, Any]:
         properties = {
-            "FullClassName": f"scrapy:{self.spider.name}"[:100],
+            "FullClassName": f"scrapy:{self.spider.name[:80]}:{uuid.uuid4().hex[:8]}",
             "NodeGroup": f"scrapy-{uuid.uuid4().hex[:16]}",
             "NoWorker": "wait",
             "Overlap": "skip",
