@@ -153,7 +153,12 @@ class Fleet:
     def wait_for_questions(self, program: Program) -> None:
         """Returns when the process has asked for work several times more."""
         client, name = self.broker.client, f" {program.process.pid}"
-        node = next(node.node_id for node in client.list_nodes().items if (node.name or "").endswith(name))
+
+        def nodes() -> list[str]:
+            return [node.node_id for node in client.list_nodes().items if (node.name or "").endswith(name)]
+
+        node = wait_until(nodes, "the first question for work")[0]
+        wait_until(lambda: client.list_node_statuses(node).items, "the first heartbeat")
         before = client.list_node_statuses(node, limit=1).items[0].creation_time
         wait_until(lambda: len(client.list_node_statuses(node, from_=before, limit=1000).items) > 12, "questions for work")
 
