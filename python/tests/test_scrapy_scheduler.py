@@ -156,10 +156,10 @@ def test_what_was_not_begun_is_there_for_the_next_one(broker: Broker, request: p
 def test_a_request_that_the_broker_refuses_stays_here(broker: Broker, request: pytest.FixtureRequest) -> None:
     async def main() -> None:
         async with opened(broker, request.node.name[:30]) as scheduler:
-            for url in ("data:text/plain,local", "http://foo.test/taken", "http://foo.test/" + 9000 * "x"):
-                assert scheduler.enqueue_request(Request(url))
-            found = sorted(await take(scheduler, 3), key=len)
-            assert [path[:6] for path in found] == ["taken", "plain,", "xxxxxx"]
+            urls = ["http://foo.test/1", "http://foo.test:99999/no-port", "http://foo.test/2", "http://[::1/no-host"]
+            for url in urls:
+                assert scheduler.enqueue_request(Request(url, meta={"verbatim_url": True}))
+            assert sorted(await take(scheduler, 4)) == ["1", "2", "no-host", "no-port"]
             stats = scheduler.crawler.stats
             assert stats.get_value("scheduler/unserializable") == 2
 
@@ -217,6 +217,9 @@ def test_what_cannot_be_sent_says_so() -> None:
         Request("http://foo.test/", meta={"x": float("nan")}),
         Request("http://foo.test/", cb_kwargs={"x": "\ud800"}),
         Hidden("http://foo.test/"),
+        Request("data:text/plain,local"),
+        Request("http://foo.test/" + 9000 * "x"),
+        Request("http://foo.test/", method="POST", body=(1 << 20) * b"x"),
     ):
         with pytest.raises(Unserializable):
             to_message(request, SPIDER, "key")

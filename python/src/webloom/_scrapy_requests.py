@@ -17,6 +17,8 @@ from scrapy.utils.request import request_from_dict
 
 #: The range of priorities of the broker.
 MOST_PRIORITY = 100
+#: The most bytes of a URL and of a request in the broker.
+_MOST_URL, _MOST = 8_192, 1 << 20
 #: Marks a value that JSON does not have. Its value is the kind: bytes, tuple, dict, item, int.
 _TAG = "$"
 _DEFAULTS: dict[str, Any] = {
@@ -41,7 +43,8 @@ def to_message(request: Request, spider: Spider, key: str, more: dict[str, Any] 
     """The request as the broker takes it; `more` comes back from `extras_of`.
 
     Raises:
-        Unserializable: a value is of a type that JSON cannot hold, or a callback is no method of the spider.
+        Unserializable: a value is of a type that JSON cannot hold, a callback is no method of the spider, or the broker does not
+            take such a request.
     """
     try:
         data = request.to_dict(spider=spider)
@@ -49,6 +52,8 @@ def to_message(request: Request, spider: Spider, key: str, more: dict[str, Any] 
         raise Unserializable(str(error)) from None
     if not _is_known(data.get("_class")):
         raise Unserializable(f"the class `{data['_class']}` cannot be found by its name")
+    if not request.url.startswith(("http://", "https://")) or len(request.url) > _MOST_URL:
+        raise Unserializable(f"the broker takes URLs of http and https of at most {_MOST_URL} bytes")
     url, method, priority = data.pop("url"), data.pop("method"), data.pop("priority")
     kept = {}
     for name, value in data.items():
@@ -68,9 +73,12 @@ def to_message(request: Request, spider: Spider, key: str, more: dict[str, Any] 
     if priority:
         message["priority"] = priority
     try:
-        return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
         raise Unserializable(f"a text is no Unicode: {error}") from None
+    if len(text) > _MOST:
+        raise Unserializable(f"it has {len(text)} bytes, and the broker takes {_MOST}")
+    return text
 
 
 def priority_of(message: dict[str, Any]) -> int:
