@@ -8,11 +8,13 @@ exec </dev/null
 # What the tests on real input compare with: a web server, another crawler, a documentation tree; a place for Schemathesis; and
 # the browser that opens the portal; what finds out which libraries a Debian package needs; and the other database.
 packages=(nginx wget python3 python3-doc python3-venv chromium chromium-driver dpkg-dev postgresql)
+# Runs examples/node; one that did not come by apt will do.
+command -v node >/dev/null || packages+=(nodejs)
 # Every one of these is there when the packages are; a container image may have been told to leave out /usr/share/doc.
 there() {
     local path
     PATH="$PATH:/usr/sbin"
-    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql; do command -v "$path" >/dev/null || return 1; done
+    for path in nginx wget python3 chromium chromedriver dpkg-shlibdeps psql node; do command -v "$path" >/dev/null || return 1; done
     python3 -c "import ensurepip, venv" 2>/dev/null || return 1
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || return 1
     [[ -e /usr/share/doc/python3-doc/html/index.html ]]

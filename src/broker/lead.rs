@@ -41,7 +41,7 @@ type LeftOpen = (Vec<Identity>, Vec<(JobId, Option<Identity>)>, Before);
 
 impl Leader {
     pub(super) async fn start(config: &BrokerConfig, door: &http::Listener, me: Member, leadership: Leadership) -> Result<Self, BootError> {
-        let failed = |e| BootError::Store(config.database.clone(), e);
+        let failed = |e| BootError::Store(config.database.to_string(), e);
         let store = Store::lead(&store_config(config), leadership.clone()).map_err(failed)?;
         let role = Role::Leader { term: leadership.term };
         let (is_cut_off, mut cut_off) = watch::channel(false);

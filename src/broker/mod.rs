@@ -10,7 +10,6 @@ mod wire;
 
 use crate::actors::supervision::log_panics;
 use crate::config::broker::BrokerConfig;
-use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::BrokerId;
 use crate::domain::leader::Reason;
 use crate::domain::time::Timestamp;
@@ -28,13 +27,13 @@ const WRITE_QUEUE: usize = 10_000;
 pub enum BootError {
     /// The database failed.
     #[error("the database {0} cannot be used: {1}")]
-    Store(DatabaseAddress, StoreError),
+    Store(String, StoreError),
     /// The database file is unusable; the error is a complete sentence.
     #[error("{0}")]
     File(StoreError),
     /// Another broker is the leader, and this one must not be a standby.
     #[error("another broker has {0} open")]
-    Taken(DatabaseAddress),
+    Taken(String),
     /// The listen address failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
@@ -88,7 +87,7 @@ impl Broker {
         log_panics();
         let failed = |e| match e {
             StoreError::Unusable(_) => BootError::File(e),
-            e => BootError::Store(config.database.clone(), e),
+            e => BootError::Store(config.database.to_string(), e),
         };
         let deaf = |e| BootError::Listen(config.listen, e);
         let door = Listener::open(config).await?;
@@ -102,7 +101,7 @@ impl Broker {
                 broker.part = Part::StandsBy(Standby::start(config, &broker.door, broker.me.clone(), candidate)?);
                 log::info!("broker stands by address={address} database={}", config.database);
             }
-            Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.clone())),
+            Ok(Look::StandsBy(_)) => return Err(BootError::Taken(config.database.to_string())),
             Err(error) => return Err(failed(error)),
         }
         Ok(broker)
@@ -140,7 +139,7 @@ impl Broker {
                         () = &mut stop => return Ok(()),
                         won = standby.won() => won,
                     };
-                    let (leadership, reason) = won.map_err(|e| BootError::Store(self.config.database.clone(), e))?;
+                    let (leadership, reason) = won.map_err(|e| BootError::Store(self.config.database.to_string(), e))?;
                     let Part::StandsBy(standby) = std::mem::replace(&mut self.part, Part::None) else { return Ok(()) };
                     self.lead(leadership, reason).await?;
                     standby.make_way();

@@ -57,7 +57,7 @@ impl Candidate {
 
 impl Standby {
     pub(super) fn start(config: &BrokerConfig, door: &http::Listener, me: Member, candidate: Candidate) -> Result<Self, BootError> {
-        let store = Store::stand_by(&store_config(config)).map_err(|e| BootError::Store(config.database.clone(), e))?;
+        let store = Store::stand_by(&store_config(config)).map_err(|e| BootError::Store(config.database.to_string(), e))?;
         let role = Role::Standby { leader: None, term: 0, can_read: false };
         let context = context(config, store, Brokers::new(me, role));
         let brokers = Arc::clone(&context.brokers);
@@ -73,7 +73,7 @@ impl Standby {
             every: if config.database.file().is_some() { LOOK } else { LOOK_AT_SERVER },
         };
         let thread = std::thread::Builder::new().name("standby".to_owned()).spawn(move || vigil.watch(tell));
-        let thread = thread.map_err(|e| BootError::Store(config.database.clone(), e.into()))?;
+        let thread = thread.map_err(|e| BootError::Store(config.database.to_string(), e.into()))?;
         let server = http::serve_standby(door, edge(config, Service::new(context))).map_err(|e| BootError::Listen(config.listen, e))?;
         Ok(Self { server, brokers, is_stopped, thread, won })
     }

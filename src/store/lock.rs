@@ -15,14 +15,14 @@ pub enum LeaderLock {
     /// Of an SQLite file.
     File(DatabaseLock),
     /// Of a PostgreSQL database.
-    Session(SessionLock),
+    Session(Box<SessionLock>),
 }
 
 impl LeaderLock {
     pub(super) fn of(address: &DatabaseAddress) -> Self {
         match address {
             DatabaseAddress::File(path) => Self::File(DatabaseLock::of(path)),
-            DatabaseAddress::Server(url) => Self::Session(SessionLock { url: url.clone(), session: Mutex::default() }),
+            DatabaseAddress::Server(url) => Self::Session(Box::new(SessionLock { url: url.clone(), session: Mutex::default() })),
         }
     }
 

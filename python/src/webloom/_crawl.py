@@ -313,7 +313,8 @@ class Crawl:
             except BrokerUnavailable as error:
                 log.warning("broker is away run_id=%s error=%s", self.run.identity, error)
             except ApiError as error:
-                if error.status in (429, 500, 503):
+                # A token that was withdrawn may come back.
+                if error.status in (401, 429, 500, 503):
                     log.warning("broker is busy run_id=%s error=%s", self.run.identity, error)
                 elif error.type in ("run-over", "not-found", "no-queue"):
                     raise RunOver from None

@@ -8,6 +8,12 @@ DOWNLOAD_HANDLERS = {
 }
 ```
 
+or with the whole scheduling of the fleet: all processes of a spider share one crawl.
+
+```python
+SCHEDULER = "webloom.scrapy.FleetScheduler"
+```
+
 Install it with `pip install webloom[scrapy]`.
 """
 
@@ -39,6 +45,7 @@ from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 
 from ._bulk import MEDIA_TYPE, Result, read_deliveries
+from ._scrapy_scheduler import FleetScheduler
 from ._settings import Backoff
 from .client import FINAL_STATES, AsyncClient
 from .errors import ApiError, BrokerUnavailable, ProtocolError
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from typing_extensions import Self
+
+__all__ = ["FleetDownloadHandler", "FleetScheduler"]
 
 log = logging.getLogger("webloom.scrapy")
 

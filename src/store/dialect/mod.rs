@@ -22,6 +22,7 @@ use std::path::Path;
 
 /// The connection that all statements are written for.
 #[derive(diesel::MultiConnection)]
+#[expect(clippy::large_enum_variant, reason = "a broker has four of them")]
 pub(in crate::store) enum Conn {
     /// A file.
     Sqlite(SqliteConnection),

@@ -35,7 +35,7 @@ const WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET tcp_ke
 const READER: &str = "SET default_transaction_read_only = on; SET client_min_messages = warning;";
 const SEAT: &str = "SET lock_timeout = '200ms'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning;";
 /// The key of the leader's lock among the advisory locks of the database: `webloom` in ASCII.
-const LOCK: i64 = 0x7765_626c_6f6f_6d;
+const LOCK: i64 = 0x0077_6562_6c6f_6f6d;
 
 /// See the module documentation.
 pub(in crate::store) struct PgConn {

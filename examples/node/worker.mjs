@@ -1,0 +1,267 @@
+#!/usr/bin/env node
+// A worker of tasks for Node.js 18 and later, without any package: docs/protocol.md, "Tasks by plain HTTP".
+//
+//     node examples/node/worker.mjs [BROKER [TOKEN]]
+//
+// Both may also stand in the environment, as WEBLOOM_BROKER and WEBLOOM_TOKEN.
+//
+// A task is an async function of its arguments and a context. A last report is sent until the broker has settled it, so no result
+// is lost while the broker is away. A task is told to end before its lease may be over, since another worker gets it then.
+// @ts-check
+
+import { randomUUID } from "node:crypto";
+
+const BROKER = (process.argv[2] ?? process.env.WEBLOOM_BROKER ?? "http://127.0.0.1:55626").replace(/\/$/, "");
+const TOKEN = process.argv[3] ?? process.env.WEBLOOM_TOKEN;
+const SLOTS = 4;
+const PROCESS = randomUUID().replaceAll("-", "");
+
+/** It would fail again, so no other attempt is made. */
+class Permanent extends Error {}
+
+/** @type {Record<string, (argument: any, task: Task) => any>} */
+const HANDLERS = {
+  /** `[1, 2, 3]` brings 6. */
+  "node.sum": (numbers) => {
+    if (!Array.isArray(numbers)) throw new Permanent("a list of numbers is expected");
+    return numbers.reduce((sum, number) => sum + number, 0);
+  },
+  /** `{"steps": 60, "pause": 1000}` takes a minute and says where it is. */
+  "node.walk": async ({ steps, pause = 1000 }, task) => {
+    for (let step = 1; step <= steps; step++) {
+      await task.sleep(pause);
+      task.progress(Math.floor((step * 100) / steps), `step ${step} of ${steps}`);
+    }
+  },
+  /** Counts its runs in the data of the job. */
+  "node.count": (_, task) => {
+    const runs = (task.data ?? 0) + 1;
+    task.log(`run number ${runs}`);
+    task.after.data = runs;
+    return runs;
+  },
+};
+
+const now = () => performance.now(); // a clock that is never set
+const pause = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const ref = ({ identity, instance = 0, attempt }) => ({ identity, instance, attempt });
+const key = (task) => `${task.identity}/${task.instance ?? 0}/${task.attempt}`;
+
+/** One attempt, as its function sees it. */
+class Task {
+  constructor(order, say) {
+    this.order = order;
+    this.say = say;
+    this.data = order.data;
+    this.after = {}; // goes with the last report: data, nextAt
+    this.until = 0; // the end of its lease
+    this.hasBegun = false;
+    this.told = new AbortController(); // for the function: fetch(url, { signal: task.signal })
+  }
+  get signal() {
+    return this.told.signal;
+  }
+  cancel(reason) {
+    this.told.abort(new Error(reason));
+  }
+  async sleep(ms) {
+    this.signal.throwIfAborted();
+    await new Promise((resolve, reject) => {
+      const timer = setTimeout(resolve, ms);
+      this.signal.addEventListener("abort", () => (clearTimeout(timer), reject(this.signal.reason)), { once: true });
+    });
+  }
+  progress(percent, text) {
+    this.say({ ...ref(this.order), state: "running", progress: percent, text });
+  }
+  log(text, level = "info") {
+    this.say({ ...ref(this.order), state: "running", logs: [{ text, level, at: new Date().toISOString() }] });
+  }
+}
+
+/** One call: its status, 0 if the broker is away, and the JSON of its answer. */
+async function call(method, path, body, timeout = 10_000) {
+  const headers = { "Content-Type": "application/json", Accept: "application/json", ...(TOKEN && { Token: TOKEN }) };
+  try {
+    const signal = AbortSignal.timeout(timeout);
+    const answer = await fetch(BROKER + path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    const text = await answer.text();
+    return { status: answer.status, value: text ? JSON.parse(text) : null };
+  } catch {
+    return { status: 0, value: null };
+  }
+}
+
+class Worker {
+  id = "";
+  beatMs = 3000;
+  beatenAt = 0;
+  isDraining = false;
+  wasThere = false;
+  /** @type {Map<string, Task>} */
+  tasks = new Map();
+  /** Last reports that are not settled, by task. @type {Map<string, any>} */
+  outbox = new Map();
+  /** What tasks say before their end. @type {any[]} */
+  said = [];
+  wake = () => {};
+
+  inHand() {
+    return [...[...this.tasks.values()].map((task) => ref(task.order)), ...[...this.outbox.values()].map(ref)];
+  }
+
+  /** Says what is watched and what is in hand; again whenever the broker has forgotten this worker. */
+  async register() {
+    // What has not begun is not claimed: the broker may have given it away, and sends it again if it has not.
+    for (const [name, task] of this.tasks) if (!task.hasBegun) this.tasks.delete(name);
+    const worker = { name: "node", version: "1", tags: ["node"], slots: this.isDraining ? 0 : SLOTS, process: PROCESS };
+    const body = { classNames: Object.keys(HANDLERS), tasks: this.inHand(), worker, ...(this.id && { workerId: this.id }) };
+    const { status, value } = await call("POST", "/api/v1/workers", body);
+    // A token that was right before may come back; an operator may have put this worker out.
+    if (status === 403 || (status >= 400 && status < 500 && status !== 429 && !this.wasThere)) {
+      throw new Error(`the broker does not want this worker: ${JSON.stringify(value)}`);
+    }
+    if (status !== 200) return false;
+    [this.id, this.beatMs, this.wasThere] = [value.workerId, value.heartbeat, true];
+    return true;
+  }
+
+  say(report) {
+    if (report.state === "running") this.said.push(report);
+    else {
+      this.tasks.delete(key(report));
+      this.outbox.set(key(report), report);
+    }
+    this.wake();
+  }
+
+  /** An order. It begins when `beginNew` has found out that enough of its lease is left. */
+  take(order) {
+    const name = key(order);
+    if (this.tasks.has(name) || this.outbox.has(name)) return; // at work, or its last report is on its way
+    const isFull = this.tasks.size >= SLOTS;
+    if (!HANDLERS[order.handler] || isFull || this.isDraining) {
+      const message = this.isDraining ? "draining" : isFull ? "all slots are taken" : "not watched here";
+      this.say({ ...ref(order), state: "refused", error: { message } });
+    } else this.tasks.set(name, new Task(order, (report) => this.say(report)));
+  }
+
+  hear({ t, v }) {
+    if (t === "tasks") v.forEach((order) => this.take(order));
+    else if (t === "settled") v.forEach((task) => this.outbox.delete(key(task)));
+    else if (t === "drain") this.isDraining = true;
+    else if (t === "kicked") throw new Error(`put out: ${v.reason}`);
+    else if (t === "cancel") {
+      const task = this.tasks.get(key(v.task));
+      task?.cancel(v.reason);
+      if (task && !task.hasBegun) this.say({ ...ref(task.order), state: "cancelled", error: { message: v.reason } });
+    }
+  }
+
+  /** Fetches messages; false: this worker is forgotten, or the broker is away. */
+  async poll(wait) {
+    const { status, value } = await call("GET", `/api/v1/workers/${this.id}/messages?wait=${wait}`, undefined, 10_000 + wait * 1000);
+    if (status === 200) for (const message of value) this.hear(message);
+    return status === 200 || status === 204;
+  }
+
+  /** Renews the leases of what it names, from when it is sent, once it is answered. Returns what it named. */
+  async heartbeat() {
+    const named = [...this.tasks.values()].filter((task) => !task.signal.aborted);
+    const sentAt = (this.beatenAt = now());
+    const { status } = await call("POST", `/api/v1/workers/${this.id}/heartbeat`, { tasks: this.inHand() });
+    if (status !== 204 && status !== 200) return [];
+    for (const task of named) if (!task.signal.aborted) task.until = Math.max(task.until, sentAt + task.order.lease);
+    return named;
+  }
+
+  /** Begins what a heartbeat has named, unless the messages after it say that it is not ours any more. */
+  async beginNew() {
+    const named = await this.heartbeat();
+    if (!(await this.poll(0))) return; // a `cancel` may be lost with it
+    for (const task of named) {
+      if (task.hasBegun || task.signal.aborted || now() >= task.until || !this.tasks.has(key(task.order))) continue;
+      task.hasBegun = true;
+      this.carryOut(task);
+    }
+  }
+
+  async carryOut(task) {
+    const { handler, arguments: argument } = task.order;
+    let end;
+    try {
+      const result = await HANDLERS[handler](argument, task);
+      end = { state: "success", ...(result !== undefined && { result }) };
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (task.signal.aborted) end = { state: "cancelled", error: { message } };
+      else end = { state: "failed", error: { message, stack: error?.stack, permanent: error instanceof Permanent } };
+    }
+    console.log(`${handler} ended: ${end.state}`);
+    this.say({ ...ref(task.order), ...end, ...task.after });
+  }
+
+  /** Sends what tasks said, and all last reports that are not settled. */
+  async report() {
+    const reports = [...this.said.splice(0, 100), ...[...this.outbox.values()].slice(0, 100)];
+    if (!reports.length) return;
+    const { status, value } = await call("POST", `/api/v1/workers/${this.id}/reports`, reports);
+    if (status === 200) for (const task of value ?? []) this.outbox.delete(key(task));
+  }
+
+  /** Sends reports and heartbeats, and ends tasks whose lease may be over. */
+  async talk() {
+    for (;;) {
+      const leases = [...this.tasks.values()].map((task) => task.order.lease);
+      const beatAt = this.beatenAt + Math.min(this.beatMs, ...leases.map((lease) => lease / 3));
+      if (this.id && now() >= beatAt) await this.heartbeat();
+      for (const task of this.tasks.values()) {
+        if (task.hasBegun && now() > task.until - task.order.lease / 5) task.cancel("its lease runs out");
+      }
+      const before = this.outbox.size;
+      if (this.id) await this.report();
+      // What is not settled is sent again after a second; what comes up wakes this loop.
+      const rest = Math.min(beatAt - now(), before && this.outbox.size ? 1000 : Infinity, ...leases.map((lease) => lease / 20));
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, Math.max(rest, 10));
+        this.wake = () => (clearTimeout(timer), setTimeout(resolve, 5)); // what ends at the same time goes together
+        if (this.said.length) this.wake();
+      });
+    }
+  }
+
+  async run() {
+    this.talk();
+    for (let tries = 0; ; tries++) {
+      if (await this.register()) {
+        console.log(`worker ${this.id} watches ${Object.keys(HANDLERS).join(", ")}`);
+        tries = 0;
+        while (await this.poll([...this.tasks.values()].some((task) => !task.hasBegun) || this.isDraining ? 0 : 20)) {
+          if ([...this.tasks.values()].some((task) => !task.hasBegun)) await this.beginNew();
+          if (this.isDraining) {
+            if (!this.tasks.size && !this.outbox.size) return;
+            await pause(100);
+          }
+        }
+      }
+      await pause(Math.min(300 * 2 ** tries, 30_000) * (0.5 + Math.random() / 2));
+    }
+  }
+}
+
+const worker = new Worker();
+for (const signal of ["SIGTERM", "SIGINT"]) {
+  process.on(signal, async () => {
+    if (worker.isDraining) process.exit(1);
+    worker.isDraining = true;
+    await worker.register(); // with no slots; the poll that is open ends with the next message
+    if (!worker.tasks.size && !worker.outbox.size) process.exit(0);
+  });
+}
+worker.run().then(
+  () => process.exit(0),
+  (error) => {
+    console.error(error.message);
+    process.exit(1);
+  },
+);
