@@ -34,7 +34,7 @@ impl LoadedJob {
         let context = self.context.clone();
         // Its actor may still be starting. If there is no actor, the decision stays.
         match context.registry().start_run(identity).wait().await {
-            Ok(at_work) if at_work.withdraw().await => {}
+            Ok(at_work) if at_work.withdraw().wait().await.unwrap_or(false) => {}
             _ => return Ok(()),
         }
         let _held = Held { context: &context, identity };

@@ -44,24 +44,24 @@ impl RunActor {
             self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
             return;
         }
-        let properties = Properties(self.properties.as_ref().clone());
+        let properties = Properties(self.kind.properties.as_ref().clone());
         let waits = properties.no_worker().unwrap_or_default() == NoWorker::Wait;
         let may_fail = self.run.state == RunState::Pending && !waits;
         // Errors in these properties were reported when the job was created.
         let Some((job, wait)) = properties.worker_job().ok().flatten() else {
             if may_fail {
                 // Fail visibly instead of waiting silently.
-                self.end(RunState::Failed, Some(reason), ctx, drop);
+                self.end(RunState::Failed, Some(reason), ctx);
             } else if waits {
                 self.run.reason = Some(format!("waits for a worker: {reason}"));
             }
             return;
         };
         let now = Timestamp::steady();
-        let made = match &mut self.called {
+        let made = match &mut self.kind.called {
             Some(call) if now >= call.until && may_fail => {
                 let reason = format!("{reason}, {wait} ms after the job `{job}` was called for one");
-                return self.end(RunState::Failed, Some(reason), ctx, drop);
+                return self.end(RunState::Failed, Some(reason), ctx);
             }
             Some(call) if now < call.look_at => return,
             // A run that had a worker before must not lose its work: it requests another worker and waits.
@@ -81,7 +81,7 @@ impl RunActor {
     fn call_worker(&mut self, job: String, made: Option<Identity>, reason: String, ctx: &mut Context<Self>) {
         let called = wrap_future(call(self.context.clone(), job.clone(), made, self.run.trace_id.clone()));
         ctx.spawn(called.map(move |called, this: &mut Self, ctx: &mut Context<Self>| {
-            let Some(call) = this.called.as_mut().filter(|_| this.worker.is_none() && !this.ending) else { return };
+            let Some(call) = this.kind.called.as_mut().filter(|_| this.kind.worker.is_none() && !this.life.is_ending()) else { return };
             match called {
                 Ok(Answer::Made(identity)) => {
                     call.made = Some(identity);
@@ -93,7 +93,7 @@ impl RunActor {
                 // The next check retries. The same applies if the job may be enabled again and the run had a worker before.
                 Err(problem) if problem.status < 500 && this.run.state == RunState::Pending => {
                     let reason = format!("{reason}, and the job `{job}` cannot start one: {}", problem.detail);
-                    this.end(RunState::Failed, Some(reason), ctx, drop);
+                    this.end(RunState::Failed, Some(reason), ctx);
                 }
                 Err(problem) => {
                     this.run.reason = Some(format!("{reason}, and the job `{job}` does not start one now: {}", problem.detail));
