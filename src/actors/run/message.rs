@@ -1,6 +1,7 @@
 //! Messages to the actor of a run, and its handle.
 
 use super::RunHandle;
+use super::helper::Called;
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
@@ -17,6 +18,7 @@ use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::Requeued;
 use crate::protocol::node::{Block, Reported};
 use crate::protocol::pack::Index;
+use crate::protocol::problem::Problem;
 use crate::protocol::push::Pushed;
 use crate::protocol::sites::RunSiteOutput;
 use actix::Message;
@@ -265,6 +267,20 @@ pub struct SiteHeld(pub Arc<str>);
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct SiteFreed(pub Arc<str>);
+
+/// The messages in the form of the shell.
+#[derive(Debug)]
+pub enum BlocksEvent {
+    /// From the job that should start a worker: its answer.
+    WorkerCalled {
+        /// The job, as the run's job names it.
+        job: String,
+        /// Why there is no worker.
+        reason: String,
+        /// The answer.
+        answer: Result<Called, Problem>,
+    },
+}
 
 impl RunHandle {
     /// See [`Push`].

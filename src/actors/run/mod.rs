@@ -26,8 +26,8 @@ mod turns;
 mod workers;
 
 pub use message::{
-    BlockPlace, Delivered, DeliveredBlock, Discard, EndPolls, Grant, HandOver, ListLeases, NodeHolds, NodeLost, NodeNews, Poll, Push,
-    ReannounceRun, Report, Requeue, SetPaused, StartReturned, Undelivered, WorkerNews,
+    BlockPlace, BlocksEvent, Delivered, DeliveredBlock, Discard, EndPolls, Grant, HandOver, ListLeases, NodeHolds, NodeLost, NodeNews,
+    Poll, Push, ReannounceRun, Report, Requeue, SetPaused, StartReturned, Undelivered, WorkerNews,
 };
 
 pub use requests::text_of;
@@ -48,7 +48,6 @@ use crate::store::{LoadFrontier, SetRunState, StoreError};
 use actix::{AsyncContext, Context, Handler, SpawnHandle};
 use cache::Cache;
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -301,7 +300,7 @@ pub fn stored_output(run: &Run) -> RunOutput {
 impl Kind for Blocks {
     const KIND: JobKind = JobKind::Block;
     type Stored = StoredBlocks;
-    type Event = Infallible;
+    type Event = BlocksEvent;
 
     async fn load(context: &BrokerContext, run: &mut Run) -> Result<StoredBlocks, StoreError> {
         let (blocks, seen) = context.store.read(LoadFrontier { no: run.no }).await?;
@@ -340,12 +339,16 @@ impl Kind for Blocks {
         AtWork::Run(link)
     }
 
-    fn place(event: &Infallible) -> &'static str {
-        match *event {}
+    fn place(event: &BlocksEvent) -> &'static str {
+        match event {
+            BlocksEvent::WorkerCalled { .. } => "run.worker_called",
+        }
     }
 
-    fn handle(_: &mut RunShell<Self>, event: Infallible, _: &mut Ctx<Self>) {
-        match event {}
+    fn handle(run: &mut RunShell<Self>, event: BlocksEvent, ctx: &mut Ctx<Self>) {
+        match event {
+            BlocksEvent::WorkerCalled { job, reason, answer } => run.worker_called(&job, &reason, answer, ctx),
+        }
     }
 
     fn started(run: &mut RunShell<Self>, ctx: &mut Ctx<Self>) {

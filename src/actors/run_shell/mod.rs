@@ -274,3 +274,6 @@ impl<K: Kind> Handler<Event<K>> for RunShell<K> {
         K::handle(self, event, ctx);
     }
 }
+
+#[cfg(test)]
+mod tests;

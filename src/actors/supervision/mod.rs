@@ -191,13 +191,24 @@ impl ActorStats {
 
 /// An actor's address, and its message counters.
 pub struct Link<A: Actor> {
-    addr: Addr<A>,
+    to: To<A>,
     stats: Arc<Stats>,
+}
+
+enum To<A: Actor> {
+    Actor(Addr<A>),
+    #[cfg(test)]
+    Recording(Recording),
 }
 
 impl<A: Actor> Clone for Link<A> {
     fn clone(&self) -> Self {
-        Self { addr: self.addr.clone(), stats: Arc::clone(&self.stats) }
+        let to = match &self.to {
+            To::Actor(addr) => To::Actor(addr.clone()),
+            #[cfg(test)]
+            To::Recording(recording) => To::Recording(recording.clone()),
+        };
+        Self { to, stats: Arc::clone(&self.stats) }
     }
 }
 
@@ -205,19 +216,48 @@ impl<A: Actor> Link<A> {
     /// A link to a started actor.
     #[must_use]
     pub fn new(addr: Addr<A>, stats: Arc<Stats>) -> Self {
-        Self { addr, stats }
+        Self { to: To::Actor(addr), stats }
     }
 
     /// Sends without waiting. A message to an ended actor is lost; a [`super::reply::Reply`] in it returns an error.
     pub fn tell<M>(&self, message: M)
     where
-        M: Message + Send + 'static,
+        M: Message + Send + std::fmt::Debug + 'static,
         M::Result: Send,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
     {
         self.stats.told();
-        self.addr.do_send(message);
+        match &self.to {
+            To::Actor(addr) => addr.do_send(message),
+            #[cfg(test)]
+            To::Recording(recording) => recording.push(format!("{message:?}")),
+        }
+    }
+}
+
+/// The messages that a test sent, in order: links of a test record them instead of sending them to an actor.
+#[cfg(test)]
+#[derive(Debug, Clone, Default)]
+pub struct Recording(Arc<Mutex<Vec<String>>>);
+
+#[cfg(test)]
+impl Recording {
+    /// A link that records.
+    pub fn link<A: Actor>(&self, key: ChildKey) -> Link<A> {
+        let (kind, name) = key.names();
+        Link { to: To::Recording(self.clone()), stats: Stats::new(kind, name, None) }
+    }
+
+    /// Adds something.
+    pub fn push(&self, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What was recorded since the last call: the names of the messages.
+    pub fn names(&self) -> Vec<String> {
+        let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        texts.iter().map(|text| text.chars().take_while(|c| c.is_alphanumeric()).collect()).collect()
     }
 }
 
