@@ -3,9 +3,8 @@
 use super::address_map::AddressMap;
 use super::alerts::AlertsHandle;
 use super::allocator::AllocatorHandle;
-use super::application::ApplicationHandle;
 use super::brokers::Brokers;
-use super::callback::{CallbackHandle, Outbound};
+use super::callback::Outbound;
 use super::dispatcher::DispatcherHandle;
 use super::fleet::Fleet;
 use super::followers::Followers;
@@ -15,12 +14,12 @@ use super::lateness::Lateness;
 use super::node::NodeHandle;
 use super::packages::Packages;
 use super::registry::RegistryHandle;
-use super::reply::{Answer, problem_of};
+use super::reply::problem_of;
 use super::run::RunHandle;
+use super::run_shell::AtWork;
 use super::scheduler::SchedulerHandle;
 use super::sites::Sites;
-use super::supervision::{ActorStats, ChildKey};
-use super::task::TaskHandle;
+use super::supervision::ActorStats;
 use super::worker::WorkerHandle;
 use crate::config::alerts::AlertConfig;
 use crate::config::keep::KeepConfig;
@@ -140,6 +139,25 @@ impl AddressBook {
         *self.scheduler.write().unwrap_or_else(PoisonError::into_inner) = Some(handle);
     }
 
+    /// The actor of an active run.
+    #[must_use]
+    pub fn run(&self, identity: Identity) -> Option<AtWork> {
+        self.runs.get(identity).map(AtWork::Run).or_else(|| self.others.get(identity))
+    }
+
+    /// Adds the actor of an active run.
+    pub fn put_run(&self, identity: Identity, at_work: AtWork) {
+        match at_work {
+            AtWork::Run(run) => self.runs.put(identity, run),
+            other => self.others.put(identity, other),
+        }
+    }
+
+    /// Removes the actor of a run, and returns it.
+    pub fn take_run(&self, identity: Identity) -> Option<AtWork> {
+        self.runs.take(identity).map(AtWork::Run).or_else(|| self.others.take(identity))
+    }
+
     /// The scheduler, if it is running.
     #[must_use]
     pub fn scheduler(&self) -> Option<SchedulerHandle> {
@@ -155,64 +173,6 @@ impl AddressBook {
     #[must_use]
     pub fn alerts(&self) -> Option<AlertsHandle> {
         self.alerts.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// The actor of an active run, by job type.
-#[derive(Debug, Clone)]
-pub enum AtWork {
-    /// A run of a block job.
-    Run(RunHandle),
-    /// A run that sends an HTTP request.
-    Callback(CallbackHandle),
-    /// A run that starts programs on nodes.
-    Application(ApplicationHandle),
-    /// A run of a task on a worker.
-    Task(TaskHandle),
-}
-
-impl AtWork {
-    /// The key of the actor in the registry.
-    #[must_use]
-    pub fn key(&self, identity: Identity) -> ChildKey {
-        match self {
-            Self::Run(_) => ChildKey::Run(identity),
-            Self::Callback(_) => ChildKey::Callback(identity),
-            Self::Application(_) => ChildKey::Application(identity),
-            Self::Task(_) => ChildKey::Task(identity),
-        }
-    }
-
-    /// Stops the run and stores the caller.
-    #[must_use]
-    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
-        match self {
-            Self::Run(run) => run.stop(reason, by),
-            Self::Callback(callback) => callback.stop(reason, by),
-            Self::Application(application) => application.stop(reason, by),
-            Self::Task(task) => task.stop(reason, by),
-        }
-    }
-
-    /// Withdraws a run that was created ahead of its scheduled time and has not begun. Returns whether it was withdrawn.
-    pub async fn withdraw(&self) -> bool {
-        let answer = match self {
-            Self::Run(run) => run.withdraw(),
-            Self::Task(task) => task.withdraw(),
-            // These runs are never created ahead of their scheduled time.
-            Self::Callback(_) | Self::Application(_) => return false,
-        };
-        answer.wait().await.unwrap_or(false)
-    }
-
-    /// Makes a queued run check whether it may begin.
-    pub fn check_queue(&self) {
-        match self {
-            Self::Run(run) => run.check_queue(),
-            Self::Callback(callback) => callback.check_queue(),
-            Self::Application(application) => application.check_queue(),
-            Self::Task(task) => task.check_queue(),
-        }
     }
 }
 
@@ -428,10 +388,7 @@ impl BrokerContext {
     /// # Errors
     /// The run does not exist, has ended, or its actor is being built.
     pub async fn at_work(&self, identity: Identity) -> Result<AtWork, Problem> {
-        if let Some(handle) = self.addresses.runs.get(identity) {
-            return Ok(AtWork::Run(handle));
-        }
-        if let Some(at_work) = self.addresses.others.get(identity) {
+        if let Some(at_work) = self.addresses.run(identity) {
             return Ok(at_work);
         }
         if self.addresses.building.get(identity).is_some() {

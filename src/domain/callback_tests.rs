@@ -1,40 +1,17 @@
-use super::super::ids::{Identity, JobId};
 use super::super::job::JobKind;
-use super::super::run::{Counters, RunRules, RunState};
+use super::super::run::RunState;
 use super::super::time::Timestamp;
 use super::*;
 
 fn run(arguments: &str) -> Run {
     Run {
-        identity: Identity::random(),
-        no: 1,
-        job_id: JobId::random(),
         job_name: "a \"job\"\r\n".to_owned(),
-        class_name: String::new(),
         arguments: Some(arguments.to_owned()),
         state: RunState::Running,
-        reason: None,
-        priority: 0,
-        download: Default::default(),
-        queue: Default::default(),
-        start_returned: false,
-        block_times: 0,
-        counters: Counters::default(),
-        kind: JobKind::Callback,
-        rules: RunRules::default(),
         attempt: 3,
-        not_before: None,
-        queued: false,
-        result: None,
-        follow: false,
-        retry_of: None,
         trace_id: Some("ab".repeat(16)),
         planned_at: Some(Timestamp(0)),
-        start_time: None,
-        creation_time: Timestamp(5),
-        finish_time: None,
-        update_by: None,
-        worker_id: None,
+        ..Run::sample(JobKind::Callback, Timestamp(5))
     }
 }
 

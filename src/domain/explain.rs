@@ -305,41 +305,10 @@ fn over(run: &Run) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::JobId;
     use crate::domain::run::{Counters, RunRules};
 
     fn run(state: RunState) -> Run {
-        Run {
-            identity: Identity::random(),
-            no: 1,
-            job_id: JobId::random(),
-            job_name: "j".into(),
-            class_name: "a.B".into(),
-            arguments: None,
-            state,
-            reason: None,
-            priority: 0,
-            download: Default::default(),
-            queue: Default::default(),
-            start_returned: false,
-            block_times: 0,
-            counters: Counters::default(),
-            kind: JobKind::Block,
-            rules: RunRules::default(),
-            attempt: 1,
-            not_before: None,
-            queued: false,
-            result: None,
-            follow: false,
-            retry_of: None,
-            trace_id: None,
-            planned_at: None,
-            start_time: None,
-            creation_time: Timestamp(0),
-            finish_time: None,
-            update_by: None,
-            worker_id: None,
-        }
+        Run { job_name: "j".into(), class_name: "a.B".into(), state, ..Run::sample(JobKind::Block, Timestamp(0)) }
     }
 
     fn rule(run: &Run, ahead: &[Identity], worker: Option<WorkerId>, watched: &[&str]) -> (String, String) {

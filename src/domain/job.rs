@@ -34,6 +34,9 @@ pub enum JobKind {
 }
 
 impl JobKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Block, Self::Application, Self::Callback, Self::Task];
+
     /// The name as stored and sent.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -49,7 +52,7 @@ impl JobKind {
 impl FromStr for JobKind {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Block, Self::Application, Self::Callback, Self::Task]
+        Self::ALL
             .into_iter()
             .find(|kind| kind.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| format!("unknown job kind `{text}`: expected block, task, application or callback"))

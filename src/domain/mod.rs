@@ -29,6 +29,8 @@ pub mod ids;
 pub mod job;
 #[cfg(feature = "broker")]
 pub mod leader;
+#[cfg(feature = "broker")]
+pub mod lifecycle;
 pub mod matchmaker;
 pub mod node;
 pub mod origin;

@@ -311,3 +311,41 @@ impl Run {
         self.planned_at.map_or(self.creation_time, |planned| planned.max(self.creation_time))
     }
 }
+
+#[cfg(all(test, feature = "broker"))]
+impl Run {
+    /// A run of this kind that was created now, for tests.
+    pub(crate) fn sample(kind: JobKind, now: Timestamp) -> Self {
+        Self {
+            identity: Identity::random(),
+            no: 1,
+            job_id: JobId::random(),
+            job_name: "a job".to_owned(),
+            class_name: String::new(),
+            arguments: None,
+            state: RunState::Pending,
+            reason: None,
+            priority: 0,
+            download: DownloadSettings::default(),
+            queue: QueueSettings::default(),
+            start_returned: false,
+            block_times: 0,
+            counters: Counters::default(),
+            kind,
+            rules: RunRules::default(),
+            attempt: 1,
+            not_before: None,
+            queued: false,
+            result: None,
+            follow: false,
+            retry_of: None,
+            trace_id: None,
+            planned_at: None,
+            start_time: None,
+            creation_time: now,
+            finish_time: None,
+            update_by: None,
+            worker_id: None,
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! Runs: described by their actors while they are active, and read from the store afterwards.
 
 use super::Service;
-use crate::actors::context::AtWork;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::{BlockId, IdPart, Identity, JobId, NodeId, Seq, TraceId};
@@ -102,15 +101,7 @@ impl Service {
 
     /// The description from the actor of an active run.
     pub(super) async fn described(&self, identity: Identity) -> Option<RunOutput> {
-        if let Some(run) = self.context.addresses.runs.get(identity) {
-            return run.describe().wait().await.ok().map(|description| description.output);
-        }
-        match self.context.addresses.others.get(identity)? {
-            AtWork::Task(task) => task.describe().wait().await.ok(),
-            AtWork::Application(application) => application.describe().wait().await.ok(),
-            AtWork::Callback(callback) => callback.describe().wait().await.ok(),
-            AtWork::Run(run) => run.describe().wait().await.ok().map(|description| description.output),
-        }
+        self.context.addresses.run(identity)?.describe().wait().await.ok()
     }
 
     /// Lists runs, newest first unless the filter has another order.
@@ -181,7 +172,7 @@ impl Service {
             cursor.map(|text| text.parse().map_err(|_| Problem::invalid("cursor", "not a cursor of this list"))).transpose()?;
         let run = self.stored_run(identity).await?;
         let leases: HashMap<Seq, _> = match self.context.addresses.runs.get(identity) {
-            Some(handle) => handle.describe().wait().await.map(|d| d.leases).unwrap_or_default(),
+            Some(handle) => handle.leases().wait().await.unwrap_or_default(),
             None => Vec::new(),
         }
         .into_iter()

@@ -1,8 +1,8 @@
 //! Explains why a scheduled time has a run or none, and why a run is in its state, from the ledger, the changes and the plan.
 
 use super::Service;
-use crate::actors::context::AtWork;
 use crate::actors::reply::problem_of;
+use crate::actors::run_shell::AtWork;
 use crate::actors::task::TaskDescription;
 use crate::domain::explain::{Part, Place, RunView, explain_run};
 use crate::domain::ids::{Identity, JobId, NodeId};

@@ -119,7 +119,7 @@ pub struct WorkerPermit {
 }
 
 impl WorkerPermit {
-    pub(super) fn new(worker: WorkerId, life: u64, allocator: AllocatorHandle) -> Self {
+    pub(in crate::actors) fn new(worker: WorkerId, life: u64, allocator: AllocatorHandle) -> Self {
         Self { worker, life, allocator }
     }
 

@@ -10,7 +10,7 @@ pub use message::{
 };
 
 use super::supervision::{ExitGuard, Link};
-use super::task::TaskHandle;
+use super::task::{TaskEvent, TaskHandle};
 use crate::domain::task::worker_pool::{Asked, Asker, Grant, WorkerPool};
 use crate::domain::worker::NotEligible;
 use actix::{Actor, AsyncContext, Context, Handler};
@@ -43,7 +43,7 @@ impl Allocator {
             let permit = self.permit(grant, ctx);
             // If the request was withdrawn, dropping the permit frees the slot.
             if let Some(task) = self.askers.remove(&grant.asker) {
-                task.granted(grant.asker.1, permit);
+                task.tell(TaskEvent::Granted(grant.asker.1, permit));
             }
         }
     }
@@ -63,10 +63,10 @@ impl Handler<AskPlace> for Allocator {
         self.guard.message("allocator.ask");
         let asker = ask.asker;
         match self.worker_pool.ask(*ask) {
-            Asked::Granted(grant) => task.granted(asker.1, self.permit(grant, ctx)),
+            Asked::Granted(grant) => task.tell(TaskEvent::Granted(asker.1, self.permit(grant, ctx))),
             Asked::Waits => drop(self.askers.insert(asker, task)),
             Asked::NoWorker(why) => {
-                task.no_worker(asker.1, why);
+                task.tell(TaskEvent::NoEligibleWorker(asker.1, why));
                 self.askers.insert(asker, task);
             }
         }
@@ -88,7 +88,7 @@ impl Handler<OccupyPlace> for Allocator {
         self.guard.message("allocator.occupy");
         if let Some(life) = self.worker_pool.occupy(worker) {
             let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
-            task.occupied(instance, WorkerPermit::new(worker, life, this));
+            task.tell(TaskEvent::Occupied(instance, WorkerPermit::new(worker, life, this)));
         }
     }
 }
@@ -137,7 +137,7 @@ impl Handler<HandGone> for Allocator {
         self.tell(grants, ctx);
         for asker in orphans {
             if let Some(task) = self.askers.get(&asker) {
-                task.no_worker(asker.1, NotEligible::Unsuitable);
+                task.tell(TaskEvent::NoEligibleWorker(asker.1, NotEligible::Unsuitable));
             }
         }
     }

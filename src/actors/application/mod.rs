@@ -10,28 +10,22 @@ mod orders;
 mod output;
 mod reports;
 
-pub use message::{
-    ApplicationHandle, CheckQueue, DescribeApplication, NodeLost, ProgramOutputCame, ProgramReported, ProgramsListed, StopApplication,
-};
+pub use message::ProgramEvent;
 
 use super::context::BrokerContext;
 use super::followers::Size;
-use super::reply::Reply;
-use super::run::stored_output;
-use super::supervision::ExitGuard;
+use super::run_shell::{AtWork, Ctx, Kind, RunLink, RunShell, Totals};
 use crate::domain::application::ApplicationSettings;
 use crate::domain::application::choice::Chosen;
 use crate::domain::application::state_machine::{Effect, Event, Phase, Rules, StateMachine};
 use crate::domain::ids::NodeId;
-use crate::domain::run::{Pause, Run, RunState};
+use crate::domain::job::JobKind;
+use crate::domain::run::{Run, RunState};
 use crate::domain::time::Timestamp;
-use crate::protocol::api::RunOutput;
 use crate::protocol::application::ProgramRef;
 use crate::protocol::node::ToNode;
-use crate::protocol::problem::Problem;
-use crate::store::{AskExit, GetRun, InstanceRow, ListInstances, LogSize, MoveInstance, PlaceRun, StoreError};
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
-use std::future::Future;
+use crate::store::{AskExit, InstanceRow, ListInstances, LogSize, MoveInstance, PlaceRun, StoreError};
+use actix::AsyncContext;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,11 +40,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct ApplicationActor {
-    guard: ExitGuard,
-    context: BrokerContext,
-    run: Run,
-    epoch: i64,
+pub struct Application {
     settings: Option<Arc<ApplicationSettings>>,
     /// Its arguments, before placeholders are replaced.
     words: Vec<String>,
@@ -62,15 +52,16 @@ pub struct ApplicationActor {
     waits_since: Option<Timestamp>,
     /// Effects to carry out first.
     first: Vec<Effect>,
-    /// The reason of a stop that arrived while the placement was being written.
+    /// The placement is being written: no other decision is made until it is on disk.
+    is_placing: bool,
+    /// The reason of a stop that arrived meanwhile.
     stop_reason: Option<String>,
-    /// Callers that wait for the end.
-    stops: Vec<Reply<RunOutput>>,
-    /// The end is decided and is being written.
-    ending: bool,
-    /// The next attempt is being written.
-    again: bool,
 }
+
+/// The actor of a run of an application.
+pub type ApplicationActor = RunShell<Application>;
+/// Handle to a run of an application for other modules.
+pub type ApplicationHandle = RunLink<Application>;
 
 /// The stored values of an instance besides its placement.
 #[derive(Debug, Clone, Default)]
@@ -81,81 +72,19 @@ struct Place {
     next_line: u64,
 }
 
-/// The stored state of a run that an actor takes over.
-#[derive(Debug)]
-pub struct LoadedApplication {
-    run: Run,
-    epoch: i64,
-    instances: Vec<InstanceRow>,
-}
-
-impl LoadedApplication {
-    /// A run that was stored just now.
-    #[must_use]
-    pub fn new(run: Run) -> Self {
-        Self { run, epoch: Run::FIRST_EPOCH, instances: Vec::new() }
-    }
-
-    /// Reads the rest of a run that is owned under this epoch.
-    ///
-    /// # Errors
-    /// The store fails.
-    pub async fn load(context: &BrokerContext, run: Run, epoch: i64) -> Result<Self, StoreError> {
-        let mut instances = context.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
-        // The instances of a failed attempt stay readable until the next attempt has its nodes.
-        instances.retain(|row| row.attempt == run.attempt);
-        let (lines, bytes) = context.store.read(LogSize { run_no: run.no }).await?;
-        context.followers.learn(run.no, Size::read(lines, bytes));
-        Ok(Self { run, epoch, instances })
-    }
-
-    /// Its id.
-    #[must_use]
-    pub fn identity(&self) -> crate::domain::ids::Identity {
-        self.run.identity
-    }
-}
-
-impl ApplicationActor {
-    /// The actor of a run.
-    #[must_use]
-    pub fn new(guard: ExitGuard, context: BrokerContext, loaded: LoadedApplication) -> Self {
-        let LoadedApplication { run, epoch, instances: rows } = loaded;
-        let settings = run.rules.application.clone();
-        let instances = rows.iter().map(|row| Place { result: row.result.clone(), start_time: row.start_time, next_line: row.lines });
-        let mut this = Self {
-            guard,
-            context,
-            run,
-            epoch,
-            settings,
-            words: Vec::new(),
-            machine: None,
-            instances: instances.collect(),
-            ticks: 0,
-            waits_since: None,
-            first: Vec::new(),
-            stop_reason: None,
-            stops: Vec::new(),
-            ending: false,
-            again: false,
-        };
-        this.first = this.restore(rows);
-        this
-    }
-
-    fn rules(&self) -> Rules {
+impl Application {
+    fn rules(&self, context: &BrokerContext, run: &Run) -> Rules {
         Rules {
             grace: self.settings.as_ref().map_or(0, |settings| settings.grace),
-            timeout: self.run.rules.timeout,
-            liveness: self.context.times.node_offline,
+            timeout: run.rules.timeout,
+            liveness: context.times.node_offline,
         }
     }
 
     /// Continues with the stored instances.
-    fn restore(&mut self, rows: Vec<InstanceRow>) -> Vec<Effect> {
+    fn restore(&mut self, context: &BrokerContext, run: &Run, rows: Vec<InstanceRow>) {
         if rows.is_empty() {
-            return Vec::new();
+            return;
         }
         let (now, wall) = (Timestamp::steady(), Timestamp::now());
         let stop = rows.iter().find_map(|row| row.exit_reason.clone());
@@ -170,47 +99,35 @@ impl ApplicationActor {
             };
             (NodeId(row.peer.unwrap_or_default()), phase, row.reason)
         });
-        let (machine, effects) = StateMachine::restore(stored.collect(), self.rules(), began, stop, now);
+        let (machine, effects) = StateMachine::restore(stored.collect(), self.rules(context, run), began, stop, now);
         for (nth, instance) in machine.instances().iter().enumerate() {
             if !matches!(instance.phase, Phase::Over(_)) {
-                self.context.fleet.take(instance.node, self.program(nth));
+                context.fleet.take(instance.node, program(run, nth));
             }
         }
-        self.machine = Some(machine);
-        effects
+        (self.machine, self.first) = (Some(machine), effects);
     }
+}
 
+fn program(run: &Run, nth: usize) -> ProgramRef {
+    ProgramRef { identity: run.identity, instance: nth as u32, attempt: run.attempt }
+}
+
+impl ApplicationActor {
     fn program(&self, nth: usize) -> ProgramRef {
-        ProgramRef { identity: self.run.identity, instance: nth as u32, attempt: self.run.attempt }
-    }
-
-    /// Sends a write and continues when it is committed. If it fails, this actor ends, and the next one starts from the stored
-    /// state.
-    fn then<T: 'static>(
-        ctx: &mut Context<Self>,
-        write: impl Future<Output = Result<T, StoreError>> + 'static,
-        done: impl FnOnce(&mut Self, T, &mut Context<Self>) + 'static,
-    ) {
-        ctx.spawn(wrap_future(write).map(move |result, this: &mut Self, ctx: &mut Context<Self>| match result {
-            Ok(value) => done(this, value, ctx),
-            Err(error) => {
-                log::error!("application actor failed and is rebuilt run_id={}: store error: {error}", this.run.identity);
-                this.guard.stats().set_error(format!("store error: {error}"));
-                ctx.stop();
-            }
-        }));
+        program(&self.run, nth)
     }
 
     /// Begins the attempt: chooses nodes and stores the placement.
-    fn begin(&mut self, ctx: &mut Context<Self>) {
-        if self.ending || self.machine.is_some() {
+    fn place(&mut self, ctx: &mut Ctx<Application>) {
+        if self.life.is_ending() || self.kind.is_placing || self.kind.machine.is_some() {
             return;
         }
-        let Some(settings) = self.settings.clone() else {
+        let Some(settings) = self.kind.settings.clone() else {
             return self.end(RunState::Failed, Some("the job has no program".to_owned()), ctx);
         };
         match settings.words(settings.said(self.run.arguments.as_deref())) {
-            Ok(words) => self.words = words,
+            Ok(words) => self.kind.words = words,
             Err(detail) => return self.end(RunState::Failed, Some(format!("invalid arguments: {detail}")), ctx),
         }
         let now = Timestamp::now();
@@ -219,32 +136,29 @@ impl ApplicationActor {
         if chosen.is_partial() && self.waits_for_nodes(&chosen) {
             self.context.fleet.leave(self.run.identity);
             self.run.reason = remark.map(|remark| format!("waits for nodes that are about to connect: {remark}"));
-            ctx.run_later(LOOK_AGAIN, Self::begin);
+            ctx.run_later(LOOK_AGAIN, Self::place);
             return;
         }
         self.run.reason = None;
         if chosen.nodes.is_empty() {
             return self.end(RunState::Failed, remark, ctx);
         }
-        if self.run.start_time.is_none() {
-            self.run.start_time = Some(now);
-            self.context.lateness.sent(now.since_ms(self.run.wanted_at()));
-        }
+        self.note_start(now);
         (self.run.state, self.run.reason, self.run.not_before) = (RunState::Scheduled, remark.clone(), None);
         let (no, epoch, attempt) = (self.run.no, self.epoch, self.run.attempt);
         let peers = chosen.nodes.iter().map(|node| node.0).collect();
         let write = PlaceRun { no, epoch, attempt, peers, reason: remark, now };
-        self.ending = true; // Make no other decision until this is on disk.
+        self.kind.is_placing = true;
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
             crate::fault::point("application.placed");
-            this.ending = false;
-            this.instances = vec![Place::default(); chosen.nodes.len()];
-            let (machine, effects) = StateMachine::begin(&chosen.nodes, this.rules(), Timestamp::steady());
-            this.machine = Some(machine);
+            this.kind.is_placing = false;
+            this.kind.instances = vec![Place::default(); chosen.nodes.len()];
+            let (machine, effects) = StateMachine::begin(&chosen.nodes, this.kind.rules(&this.context, &this.run), Timestamp::steady());
+            this.kind.machine = Some(machine);
             this.carry_out(effects, ctx);
             this.remind();
             this.context.followers.ring(this.run.identity);
-            if let Some(stop) = this.stop_reason.take() {
+            if let Some(stop) = this.kind.stop_reason.take() {
                 this.stop_all(stop, ctx);
             }
         });
@@ -253,35 +167,36 @@ impl ApplicationActor {
     /// Whether nodes may still reconnect after a broker restart, or have connected and not sent a heartbeat yet.
     fn waits_for_nodes(&mut self, chosen: &Chosen) -> bool {
         let now = Timestamp::steady();
-        let waited = now.since_ms(*self.waits_since.get_or_insert(now));
+        let waited = now.since_ms(*self.kind.waits_since.get_or_insert(now));
         let is_greeting = chosen.left_out.unknown > 0 && waited < NODES_RETURN_MS;
         let is_older = self.epoch > Run::FIRST_EPOCH;
         let is_missing = is_older || self.context.addresses.nodes.count() < self.context.before.nodes;
         is_greeting || is_missing && now.since_ms(self.context.began) < NODES_RETURN_MS
     }
 
-    fn happens(&mut self, event: Event, ctx: &mut Context<Self>) {
-        if let Some(machine) = &mut self.machine {
+    fn happens(&mut self, event: Event, ctx: &mut Ctx<Application>) {
+        if let Some(machine) = &mut self.kind.machine {
             let effects = machine.handle(event, Timestamp::steady());
             self.carry_out(effects, ctx);
         }
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>, ctx: &mut Context<Self>) {
+    fn carry_out(&mut self, effects: Vec<Effect>, ctx: &mut Ctx<Application>) {
         for effect in effects {
             match effect {
                 Effect::Start(nth) => self.start_program(nth),
                 Effect::Exit(nth, reason) => self.exit_program(nth, reason),
                 Effect::Store(nth) => self.store(nth, ctx),
                 Effect::Settle(nth) => self.send(nth, &ToNode::ProgramsSettled(vec![self.program(nth)])),
-                Effect::End(state, reason) => self.end(state, reason, ctx),
+                // Report that the run had fewer nodes than requested even if it succeeded on them.
+                Effect::End(state, reason) => self.end(state, reason.or_else(|| self.run.reason.clone()), ctx),
             }
         }
     }
 
     /// Stores the current state of an instance.
-    fn store(&mut self, nth: usize, ctx: &mut Context<Self>) {
-        let Some(instance) = self.machine.as_ref().and_then(|machine| machine.instances().get(nth)) else { return };
+    fn store(&mut self, nth: usize, ctx: &mut Ctx<Application>) {
+        let Some(instance) = self.kind.machine.as_ref().and_then(|machine| machine.instances().get(nth)) else { return };
         let now = Timestamp::now();
         let (state, is_over) = match instance.phase {
             Phase::Over(state) => (state, true),
@@ -293,7 +208,7 @@ impl ApplicationActor {
         } else if state == RunState::Running {
             self.run.state = RunState::Running;
         }
-        let place = &self.instances[nth];
+        let place = &self.kind.instances[nth];
         let write = MoveInstance {
             no: self.run.no,
             epoch: self.epoch,
@@ -313,84 +228,108 @@ impl ApplicationActor {
     }
 
     /// Stops all programs. The stop is stored first, so that it also takes effect after a crash.
-    fn stop_all(&mut self, reason: String, ctx: &mut Context<Self>) {
+    fn stop_all(&mut self, reason: String, ctx: &mut Ctx<Application>) {
         let write = AskExit { no: self.run.no, epoch: self.epoch, reason: reason.clone(), by: self.run.update_by.clone() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| this.happens(Event::Stop(reason), ctx));
     }
 
-    fn tick(&mut self, ctx: &mut Context<Self>) {
-        let Some(machine) = &self.machine else { return };
+    fn tick(&mut self, ctx: &mut Ctx<Application>) {
+        let Some(machine) = &self.kind.machine else { return };
         let is_there = |node: &NodeId| self.context.addresses.nodes.get(*node).is_some();
         let here = machine.instances().iter().map(|instance| instance.node).filter(is_there).collect();
         self.happens(Event::Tick(here), ctx);
-        self.ticks += 1;
-        if self.ticks.is_multiple_of(REMIND) {
+        self.kind.ticks += 1;
+        if self.kind.ticks.is_multiple_of(REMIND) {
             self.remind();
         }
     }
 }
 
-impl Actor for ApplicationActor {
-    type Context = Context<Self>;
+impl Kind for Application {
+    const KIND: JobKind = JobKind::Application;
+    type Stored = Vec<InstanceRow>;
+    type Event = ProgramEvent;
 
-    fn started(&mut self, ctx: &mut Self::Context) {
+    async fn load(context: &BrokerContext, run: &mut Run) -> Result<Vec<InstanceRow>, StoreError> {
+        let mut instances = context.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
+        // The instances of a failed attempt stay readable until the next attempt has its nodes.
+        instances.retain(|row| row.attempt == run.attempt);
+        let (lines, bytes) = context.store.read(LogSize { run_no: run.no }).await?;
+        context.followers.learn(run.no, Size::read(lines, bytes));
+        Ok(instances)
+    }
+
+    fn new(context: &BrokerContext, run: &Run, _: i64, rows: Vec<InstanceRow>) -> Self {
+        let instances = rows.iter().map(|row| Place { result: row.result.clone(), start_time: row.start_time, next_line: row.lines });
+        let mut this = Self {
+            settings: run.rules.application.clone(),
+            words: Vec::new(),
+            machine: None,
+            instances: instances.collect(),
+            ticks: 0,
+            waits_since: None,
+            first: Vec::new(),
+            is_placing: false,
+            stop_reason: None,
+        };
+        this.restore(context, run, rows);
+        this
+    }
+
+    fn at_work(link: RunLink<Self>) -> AtWork {
+        AtWork::Application(link)
+    }
+
+    fn place(event: &ProgramEvent) -> &'static str {
+        match event {
+            ProgramEvent::Reported { .. } => "application.report",
+            ProgramEvent::Output { .. } => "application.output",
+            ProgramEvent::Listed { .. } => "application.listed",
+            ProgramEvent::NodeLost { .. } => "application.node_lost",
+        }
+    }
+
+    fn started(run: &mut RunShell<Self>, ctx: &mut Ctx<Self>) {
         ctx.set_mailbox_capacity(1 << 12);
-        ctx.run_interval(TICK, Self::tick);
-        let first = std::mem::take(&mut self.first);
-        self.carry_out(first, ctx);
-        match self.run.pause(Timestamp::now()) {
-            // Its job starts another actor when the run leaves the queue.
-            _ if self.run.queued => {}
-            Pause::For(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
-            Pause::None | Pause::FromLater => self.begin(ctx),
-        }
-        self.remind();
+        ctx.run_interval(TICK, RunShell::<Self>::tick);
+        let first = std::mem::take(&mut run.kind.first);
+        run.carry_out(first, ctx);
+        run.wait_or_begin(ctx);
+        run.remind();
     }
-}
 
-impl Handler<CheckQueue> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, _: CheckQueue, ctx: &mut Self::Context) {
-        self.guard.message("application.check_queue");
-        if self.run.queued {
-            Self::then(ctx, self.context.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
-                if this.run.queued && stored.is_some_and(|run| !run.queued) {
-                    (this.run.queued, this.run.not_before) = (false, None);
-                    this.begin(ctx);
-                }
-            });
+    fn begin(run: &mut RunShell<Self>, ctx: &mut Ctx<Self>) {
+        run.place(ctx);
+    }
+
+    fn handle(run: &mut RunShell<Self>, event: ProgramEvent, ctx: &mut Ctx<Self>) {
+        match event {
+            ProgramEvent::Reported { node, report } => run.reported(node, &report, ctx),
+            ProgramEvent::Output { node, output } => run.keep_output(node, output, ctx),
+            ProgramEvent::Listed { node, programs } => run.listed(node, programs, ctx),
+            ProgramEvent::NodeLost { node, last_heard } => run.happens(Event::NodeGone(node, last_heard), ctx),
         }
     }
-}
 
-impl Handler<StopApplication> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, StopApplication { reason, by, reply }: StopApplication, ctx: &mut Self::Context) {
-        self.guard.message("application.stop");
-        let is_placing = self.ending && self.machine.is_none() && self.run.state == RunState::Scheduled;
-        if self.again {
-            return reply.send(Err(Problem::busy("the run is about to be retried")));
+    fn stop(run: &mut RunShell<Self>, reason: String, by: Option<String>, ctx: &mut Ctx<Self>) {
+        let is_first = run.waiting() == 1;
+        if is_first && run.run.update_by.is_none() {
+            run.run.update_by = by;
         }
-        if self.ending && !is_placing {
-            return reply.send(Err(self.over()));
-        }
-        if self.stops.is_empty() && self.run.update_by.is_none() {
-            self.run.update_by = by;
-        }
-        self.stops.push(reply);
-        match &self.machine {
-            None if is_placing => drop(self.stop_reason.get_or_insert(reason)),
-            None => self.end(RunState::Stopped, Some(reason), ctx),
-            Some(_) if self.stops.len() == 1 => self.stop_all(reason, ctx),
+        match &run.kind.machine {
+            None if run.kind.is_placing => drop(run.kind.stop_reason.get_or_insert(reason)),
+            None => run.end(RunState::Stopped, Some(reason), ctx),
+            Some(_) if is_first => run.stop_all(reason, ctx),
             Some(_) => {}
         }
     }
-}
 
-impl Handler<DescribeApplication> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, DescribeApplication(reply): DescribeApplication, _: &mut Self::Context) {
-        self.guard.message("application.describe");
-        reply.send(Ok(stored_output(&self.run)));
+    fn ending(run: &mut RunShell<Self>, _: &mut Ctx<Self>) {
+        run.remind();
+    }
+
+    fn totals(run: &mut RunShell<Self>, _: RunState) -> Totals {
+        crate::fault::point("application.end");
+        Totals { result: Some(run.result()), ..Totals::default() }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 impl ApplicationActor {
     /// Sends a message to the node of an instance. Lost messages are repeated.
     pub(super) fn send(&self, nth: usize, message: &ToNode) {
-        if let Some(instance) = self.machine.as_ref().and_then(|life| life.instances().get(nth)) {
+        if let Some(instance) = self.kind.machine.as_ref().and_then(|life| life.instances().get(nth)) {
             self.tell_node(instance.node, message);
         }
     }
@@ -30,17 +30,17 @@ impl ApplicationActor {
     }
 
     pub(super) fn exit_program(&self, nth: usize, reason: String) {
-        let grace = self.settings.as_ref().map_or(0, |settings| settings.grace);
+        let grace = self.kind.settings.as_ref().map_or(0, |settings| settings.grace);
         self.send(nth, &ToNode::Exit { program: self.program(nth), grace, reason });
     }
 
     /// Sends each node the programs that it should have, so that it reports which of them it has.
     pub(super) fn remind(&self) {
-        let Some(life) = &self.machine else { return };
+        let Some(life) = &self.kind.machine else { return };
         let mut expected: BTreeMap<NodeId, Vec<ProgramRef>> = BTreeMap::new();
         for (nth, instance) in life.instances().iter().enumerate() {
             let programs = expected.entry(instance.node).or_default();
-            if !self.ending && !matches!(instance.phase, Phase::Over(_)) {
+            if !self.life.is_ending() && !matches!(instance.phase, Phase::Over(_)) {
                 programs.push(self.program(nth));
             }
         }
@@ -52,11 +52,11 @@ impl ApplicationActor {
     }
 
     fn order(&mut self, nth: usize) -> Option<ProgramOrder> {
-        let settings = self.settings.clone()?;
+        let settings = self.kind.settings.clone()?;
         let said = settings.said(self.run.arguments.as_deref());
-        if self.words.is_empty() {
+        if self.kind.words.is_empty() {
             // After a restart. The same arguments were parsed without an error before.
-            self.words = settings.words(said).unwrap_or_default();
+            self.kind.words = settings.words(said).unwrap_or_default();
         }
         let run = &self.run;
         let fire_time = run.planned_at.unwrap_or(run.creation_time);
@@ -66,7 +66,7 @@ impl ApplicationActor {
             job_name: &run.job_name,
             trace_id: run.trace_id.as_deref().unwrap_or_default(),
             index: nth as u32,
-            count: self.instances.len() as u32,
+            count: self.kind.instances.len() as u32,
             fire_time,
             attempt: run.attempt,
             arguments: said.unwrap_or_default(),
@@ -74,12 +74,12 @@ impl ApplicationActor {
         let package = settings.package.clone().map(|url| Package { url, sha256: settings.sha256.clone() });
         Some(ProgramOrder {
             program: self.program(nth),
-            instances: self.instances.len() as u32,
+            instances: self.kind.instances.len() as u32,
             job_id: run.job_id,
             job_name: run.job_name.clone(),
             package,
             application: settings.application.clone(),
-            arguments: self.words.iter().map(|word| expand(word, &place)).collect(),
+            arguments: self.kind.words.iter().map(|word| expand(word, &place)).collect(),
             environment: settings.environment.clone(),
             files: settings.files.clone(),
             timeout: run.rules.timeout,

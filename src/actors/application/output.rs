@@ -1,11 +1,13 @@
 //! Stores the output lines of the programs in the log of the run, each once.
 
-use super::{ApplicationActor, ProgramOutputCame};
+use super::{Application, ApplicationActor};
+use crate::actors::run_shell::Ctx;
+use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
+use crate::protocol::application::ProgramOutput;
 use crate::protocol::log::LogInput;
 use crate::protocol::node::ToNode;
 use crate::store::{NewLine, TakeOutput};
-use actix::Handler;
 
 /// Maximum bytes of a line.
 const MOST_IN_LINE: usize = 8_192;
@@ -22,22 +24,20 @@ fn kept(instance: u32, mut line: LogInput, now: Timestamp) -> NewLine {
     NewLine { at: line.at.unwrap_or(now), level, source: format!("{instance}:{name}"), text: line.text }
 }
 
-impl Handler<ProgramOutputCame> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, ProgramOutputCame { node, output }: ProgramOutputCame, ctx: &mut Self::Context) {
-        self.guard.message("application.output");
+impl ApplicationActor {
+    pub(super) fn keep_output(&mut self, node: NodeId, output: ProgramOutput, ctx: &mut Ctx<Application>) {
         let (program, end) = (output.program, output.first.saturating_add(output.lines.len() as u64));
         let Some(nth) = self.meant(node, program) else {
             // The run does not expect this program. Acknowledge the lines, so that the node does not wait forever.
             self.tell_node(node, &ToNode::OutputTaken { program, next: end });
             return self.dismiss(node, program);
         };
-        let next = self.instances[nth].next_line;
+        let next = self.kind.instances[nth].next_line;
         if output.first > next || end <= next {
             // A gap or a repeat: acknowledge what was stored so far.
             return self.tell_node(node, &ToNode::OutputTaken { program, next });
         }
-        self.instances[nth].next_line = end;
+        self.kind.instances[nth].next_line = end;
         let now = Timestamp::now();
         let new = output.lines.into_iter().skip((next - output.first) as usize);
         let mut lines: Vec<NewLine> = new.map(|line| kept(program.instance, line, now)).collect();

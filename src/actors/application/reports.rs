@@ -1,32 +1,79 @@
 //! Handles messages from the nodes.
 
-use super::{ApplicationActor, NodeLost, ProgramReported, ProgramsListed};
+use super::{Application, ApplicationActor};
+use crate::actors::run_shell::Ctx;
 use crate::domain::application::state_machine::{Event, InstanceReport, Phase};
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
 use crate::protocol::application::{ProgramRef, ProgramReport, ProgramState};
 use crate::protocol::node::ToNode;
-use actix::Handler;
 use serde_json::json;
 
 impl ApplicationActor {
     /// The instance that a node refers to; `None` if the run does not expect that program there.
     pub(super) fn meant(&self, node: NodeId, program: ProgramRef) -> Option<usize> {
         let nth = program.instance as usize;
-        let instance = self.machine.as_ref()?.instances().get(nth)?;
+        let instance = self.kind.machine.as_ref()?.instances().get(nth)?;
         (program == self.program(nth) && instance.node == node).then_some(nth)
     }
 
     /// Dismisses a program that the run does not expect: it must end, and its node may discard it.
     pub(super) fn dismiss(&self, node: NodeId, program: ProgramRef) {
-        let grace = self.settings.as_ref().map_or(0, |settings| settings.grace);
+        let grace = self.kind.settings.as_ref().map_or(0, |settings| settings.grace);
         let reason = "the run no longer counts on it".to_owned();
         self.tell_node(node, &ToNode::Exit { program, grace, reason });
         self.tell_node(node, &ToNode::ProgramsSettled(vec![program]));
     }
 
     fn is_over(&self, nth: usize) -> bool {
-        self.machine.as_ref().is_some_and(|life| matches!(life.instances()[nth].phase, Phase::Over(_)))
+        self.kind.machine.as_ref().is_some_and(|life| matches!(life.instances()[nth].phase, Phase::Over(_)))
+    }
+
+    pub(super) fn reported(&mut self, node: NodeId, report: &ProgramReport, ctx: &mut Ctx<Application>) {
+        let Some(nth) = self.meant(node, report.program) else {
+            let is_over = !matches!(report.state, ProgramState::Accepted | ProgramState::Running);
+            // The program has already ended, so the node only needs the acknowledgement.
+            let settled = ToNode::ProgramsSettled(vec![report.program]);
+            return if is_over { self.tell_node(node, &settled) } else { self.dismiss(node, report.program) };
+        };
+        let state = match report.state {
+            ProgramState::Accepted => InstanceReport::Accepted,
+            ProgramState::Running => InstanceReport::Running,
+            ProgramState::Exited => InstanceReport::Over(failure(report)),
+            ProgramState::Refused | ProgramState::Lost => {
+                InstanceReport::Over(Some(failure(report).unwrap_or_else(|| "its node rejected it".to_owned())))
+            }
+        };
+        if !self.is_over(nth) {
+            let now = Timestamp::now();
+            let is_first = self.kind.instances.iter().all(|place| place.start_time.is_none());
+            let place = &mut self.kind.instances[nth];
+            if state != InstanceReport::Accepted {
+                place.result = Some(result(report));
+            }
+            if matches!(report.state, ProgramState::Running | ProgramState::Exited) && place.start_time.is_none() {
+                let wall = report.exit.as_ref().map_or(0, |exit| i64::try_from(exit.wall_ms).unwrap_or(0));
+                place.start_time = Some(now.plus_ms(-wall));
+                if is_first && self.run.attempt == 1 {
+                    self.context.lateness.started(now.since_ms(self.run.wanted_at()) - wall);
+                }
+            }
+        }
+        self.happens(Event::Reported(nth, state), ctx);
+    }
+
+    pub(super) fn listed(&mut self, node: NodeId, programs: Vec<ProgramRef>, ctx: &mut Ctx<Application>) {
+        if self.life.is_ending() || self.kind.is_placing {
+            return;
+        }
+        let mut listed = Vec::with_capacity(programs.len());
+        for program in programs {
+            match self.meant(node, program) {
+                Some(nth) => listed.push(nth),
+                None => self.dismiss(node, program),
+            }
+        }
+        self.happens(Event::Listed(node, listed), ctx);
     }
 }
 
@@ -56,69 +103,6 @@ fn result(report: &ProgramReport) -> String {
         out["error"] = json!(error);
     }
     out.to_string()
-}
-
-impl Handler<ProgramReported> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, ProgramReported { node, report }: ProgramReported, ctx: &mut Self::Context) {
-        self.guard.message("application.report");
-        let Some(nth) = self.meant(node, report.program) else {
-            let is_over = !matches!(report.state, ProgramState::Accepted | ProgramState::Running);
-            // The program has already ended, so the node only needs the acknowledgement.
-            let settled = ToNode::ProgramsSettled(vec![report.program]);
-            return if is_over { self.tell_node(node, &settled) } else { self.dismiss(node, report.program) };
-        };
-        let state = match report.state {
-            ProgramState::Accepted => InstanceReport::Accepted,
-            ProgramState::Running => InstanceReport::Running,
-            ProgramState::Exited => InstanceReport::Over(failure(&report)),
-            ProgramState::Refused | ProgramState::Lost => {
-                InstanceReport::Over(Some(failure(&report).unwrap_or_else(|| "its node rejected it".to_owned())))
-            }
-        };
-        if !self.is_over(nth) {
-            let now = Timestamp::now();
-            let is_first = self.instances.iter().all(|place| place.start_time.is_none());
-            let place = &mut self.instances[nth];
-            if state != InstanceReport::Accepted {
-                place.result = Some(result(&report));
-            }
-            if matches!(report.state, ProgramState::Running | ProgramState::Exited) && place.start_time.is_none() {
-                let wall = report.exit.as_ref().map_or(0, |exit| i64::try_from(exit.wall_ms).unwrap_or(0));
-                place.start_time = Some(now.plus_ms(-wall));
-                if is_first && self.run.attempt == 1 {
-                    self.context.lateness.started(now.since_ms(self.run.wanted_at()) - wall);
-                }
-            }
-        }
-        self.happens(Event::Reported(nth, state), ctx);
-    }
-}
-
-impl Handler<ProgramsListed> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, ProgramsListed { node, programs }: ProgramsListed, ctx: &mut Self::Context) {
-        self.guard.message("application.listed");
-        if self.ending {
-            return;
-        }
-        let mut listed = Vec::with_capacity(programs.len());
-        for program in programs {
-            match self.meant(node, program) {
-                Some(nth) => listed.push(nth),
-                None => self.dismiss(node, program),
-            }
-        }
-        self.happens(Event::Listed(node, listed), ctx);
-    }
-}
-
-impl Handler<NodeLost> for ApplicationActor {
-    type Result = ();
-    fn handle(&mut self, NodeLost { node, last_heard }: NodeLost, ctx: &mut Self::Context) {
-        self.guard.message("application.node_lost");
-        self.happens(Event::NodeGone(node, last_heard), ctx);
-    }
 }
 
 #[cfg(test)]

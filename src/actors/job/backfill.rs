@@ -5,7 +5,7 @@ use super::loaded::LoadedJob;
 use super::message::TriggerOrder;
 use crate::actors::reply::problem_of;
 use crate::domain::run::Run;
-use crate::domain::schedule::{Kind, Overlap};
+use crate::domain::schedule::{Kind, Overlap, job_core};
 use crate::domain::time::Timestamp;
 use crate::protocol::api::TriggerInput;
 use crate::protocol::management::{BackfillFire, BackfillInput, BackfillOutput, RedriveJobInput, RedriveOutput};
@@ -38,15 +38,15 @@ impl LoadedJob {
         if input.to < input.from {
             return Err(Problem::invalid("to", format!("must not be before `from`: {} is earlier than {}", input.to, input.from)));
         }
-        self.settle_due(now).await?;
+        job_core::settle_due(self, now).await?;
         let id = self.id;
         let known = self.living().await?;
         // The plan itself fires the times that are not decided yet.
-        let to = input.to.min(known.stored.state.decided_until).min(now);
+        let to = input.to.min(known.core.state.decided_until).min(now);
         let allows = known.overlap() == Overlap::Allow;
         let mut instants = Vec::new();
         let mut cursor = input.from.plus_ms(-1);
-        while let Some(next) = known.plan.named_after(cursor).filter(|next| next.at <= to && instants.len() < MOST_INSTANTS) {
+        while let Some(next) = known.core.plan.named_after(cursor).filter(|next| next.at <= to && instants.len() < MOST_INSTANTS) {
             cursor = next.at;
             instants.push(next.at);
         }

@@ -7,8 +7,7 @@ use super::message::JobChange;
 use super::successors::flow_problem;
 use crate::actors::reply::problem_of;
 use crate::domain::job::Job;
-use crate::domain::schedule::{Schedule, changed};
-use crate::domain::time::Timestamp;
+use crate::domain::schedule::{Schedule, changed, job_core};
 use crate::protocol::problem::Problem;
 use crate::store::{Action, FlowFault, StoreError, UpdateJob};
 
@@ -23,13 +22,7 @@ impl LoadedJob {
                 Problem::not_found(format!("there is no job {}", self.id))
             });
         }
-        self.withdraw().await?;
-        // If the clock went back, use the current time and not the time at which the plan was decided.
-        self.settle_due(Timestamp::now()).await?;
-        let now = Timestamp::now().max(self.known().await?.stored.state.decided_until);
-        self.settle_due(now).await?;
-        // The next scheduled time may depend on a run whose end caused no message.
-        self.look_again().await?;
+        let now = job_core::prepare_change(self).await?;
         let known = self.known().await?;
         let old = known.job.clone();
         let mut job = old.clone();
@@ -68,7 +61,7 @@ impl LoadedJob {
         };
         job.update_time = now;
         job.update_by = by;
-        let was = known.stored.state;
+        let was = known.core.state;
         let state = changed(&was, now, job.is_enabled && !old.is_enabled, job.schedule != old.schedule);
         let plan = job.schedule.as_ref().unwrap_or(&Schedule::default()).compile().map_err(super::input::of_schedule)?;
         let comes = job.is_enabled && !job.is_deleted;

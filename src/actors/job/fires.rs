@@ -3,161 +3,34 @@
 use super::input::arguments_text;
 use super::loaded::{Known, LoadedJob, Texts, of_property};
 use super::message::{TriggerOrder, Triggered};
+use super::ports::REPLACED;
 use crate::actors::context::BrokerContext;
 use crate::actors::reply::problem_of;
 use crate::actors::run::stored_output;
 use crate::domain::ids::Identity;
 use crate::domain::job::{Job, JobKind};
 use crate::domain::run::{BROKER, Run, RunRules, RunState};
-use crate::domain::schedule::{
-    AHEAD_MS, Circumstances, FireOutcome, Kind, Overlap, Policies, Row, SMALL_STEP_MS, Step, decide, decide_ahead, may_be_ahead,
-};
+use crate::domain::schedule::{FireOutcome, JobPorts, Kind, Overlap, Policies, Row, job_core};
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{
-    FireOf, InsertRun, Inserted, ListFires, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoreError, StoredPlan, WriteFires,
-};
+use crate::store::{FireOf, InsertRun, Inserted, NewFire, NewRun, OpenRun, Outcome, RecordSkip, RunOfKey, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// The stop reason of a run that another run replaces.
-const REPLACED: &str = "another run of the job replaces it";
 
 impl LoadedJob {
     /// Processes everything that is due or almost due, and announces the next scheduled time.
     pub(super) async fn due(&mut self) {
-        let mut result = self.settle_soon(Timestamp::now()).await;
+        let mut result = job_core::due(self, Timestamp::now()).await;
         if result.as_ref().is_err_and(|problem| problem.status == 503) {
             // The cached state was outdated; the second attempt uses the stored state.
-            result = self.settle_soon(Timestamp::now()).await;
+            result = job_core::due(self, Timestamp::now()).await;
         }
         match result {
-            Ok(Soon::Waits) => self.announce_next(true),
-            Ok(Soon::Settled) => self.announce(),
+            Ok(waits) => self.announce(waits),
             // The scheduler sends `Due` again soon.
             Err(problem) => log::error!("failed to process due fires job_id={}: {problem}", self.id),
         }
-    }
-
-    /// Decides what is due at `now`, and also the next fire if its time is near and nothing can change it any more.
-    async fn settle_soon(&mut self, now: Timestamp) -> Result<Soon, Problem> {
-        let is_near = |known: &Known| known.stored.next_at.filter(|at| *at > now && at.since_ms(now) <= AHEAD_MS);
-        let known = self.known().await?;
-        // After a step of the clock, the plan is reset first, even if the next scheduled time is near.
-        if is_near(known).is_none() || known.stored.state.is_from_later(now) {
-            self.settle_due(now).await?;
-        }
-        let known = self.known().await?;
-        if !known.job.is_enabled || known.job.is_deleted {
-            known.stored.next_at = None;
-        }
-        let Some(at) = is_near(known) else { return Ok(Soon::Settled) };
-        let known = self.known.as_ref().expect("the job was loaded above");
-        // A task may leave data for the next one.
-        let may_leave = known.job.job_type == JobKind::Task && known.open_counts().any();
-        if may_leave || !known.may_be_ahead() {
-            return Ok(Soon::Waits);
-        }
-        let fired_ahead = fired_ahead(&self.context, known).await?;
-        let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
-        match decide_ahead(&known.plan, &known.rules, &known.stored.state, &given, at) {
-            Some(step) => self.write(step, now).await.map(|()| Soon::Settled),
-            None => Ok(Soon::Waits),
-        }
-    }
-
-    /// Decides until nothing is due at `until`.
-    pub(super) async fn settle_due(&mut self, until: Timestamp) -> Result<(), Problem> {
-        loop {
-            // There may be much to decide, and the clock may go back in the meantime.
-            let clock = Timestamp::now();
-            let now = if until.since_ms(clock) > SMALL_STEP_MS { clock } else { until };
-            let known = self.known().await?;
-            // Reset the plan of a disabled job too after the clock went back: the job may be enabled later.
-            if (!known.job.is_enabled || known.job.is_deleted) && !known.stored.state.is_from_later(now) {
-                known.stored.next_at = None;
-                return Ok(());
-            }
-            if known.open_counts().any() && known.stored.next_at.is_some_and(|at| at <= now) {
-                self.look_again().await?;
-            }
-            self.known().await?;
-            let known = self.known.as_ref().expect("the job was loaded above");
-            let was = known.stored.state;
-            let fired_ahead = fired_ahead(&self.context, known).await?;
-            let given = Circumstances { open: known.open_counts(), fired_ahead: &fired_ahead };
-            let mut step = decide(&known.plan, &known.rules, &was, &given, now);
-            if let Some(after) = step.rewind {
-                log::info!("plan is decided again because the clock went back job_id={} from={} to={after}", known.job.id, was.latest());
-                let before = ListFires { job_id: known.job.id, from: None, to: Some(after), verdict: None, ascending: false, limit: 1 };
-                let row = self.context.store.read(before).await.map_err(|e| problem_of(&e))?.pop();
-                if let Some(row) = row.filter(|row| row.planned_until > after) {
-                    step.rewind_around(row.planned_at);
-                }
-            }
-            if step.is_empty() {
-                // A newer run may have delayed the plan. Without this update, `Due` would be repeated forever.
-                let next_at = known.next_at(&was, known.open_counts().any());
-                self.known().await?.stored.next_at = next_at;
-                return Ok(());
-            }
-            let more = step.more || step.rewind.is_some();
-            let changes_again = step.rewind.is_some_and(|to| known.job.update_time > to);
-            self.write(step, now).await?;
-            if changes_again {
-                // The changes that were made during the repeated time now apply again, and the stored row contains them.
-                self.known = None;
-            }
-            if !more {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn write(&mut self, step: Step, now: Timestamp) -> Result<(), Problem> {
-        let Self { context, known, .. } = self;
-        let known = known.as_mut().expect("the decision needs a loaded job");
-        let stopped = if step.replace { stop_all(context, &known.open.all(), REPLACED, Some(BROKER)).await } else { Vec::new() };
-        let (rows, starting) = known.new_fires(&step.rows, now)?;
-        let is_open = known.open.len() > stopped.len() || starting > 0;
-        let next_at = known.next_at(&step.state, is_open);
-        let missed: u64 = rows.iter().filter(|row| matches!(row.outcome, Outcome::Missed)).map(|row| row.instants).sum();
-        let verdicts: Vec<_> = rows.iter().map(|row| (row.outcome.verdict(), row.instants)).collect();
-        let mut events = Vec::new();
-        if missed > 0 {
-            events.push(known.event("missed", None, now, &format!("{missed} planned runs were missed")));
-        }
-        let write = WriteFires {
-            job_id: known.job.id,
-            version: known.job.version,
-            rows,
-            was: known.stored.state,
-            state: step.state,
-            next_at,
-            rewind: step.rewind,
-            events,
-            now,
-        };
-        let written = self.context.store.write_unbounded(write).await;
-        let runs = match written {
-            Ok(runs) => runs,
-            Err(error) => return Err(self.forget(&error)),
-        };
-        for (verdict, instants) in verdicts {
-            self.context.counts.fired(verdict, instants);
-        }
-        let known = self.known.as_mut().expect("the job is still loaded");
-        known.stored = StoredPlan { state: step.state, next_at };
-        stopped.into_iter().for_each(|run| known.open.remove(run));
-        let properties = known.properties();
-        for run in runs {
-            self.begin(run, &properties, now);
-        }
-        if missed > 0 {
-            self.context.alarm();
-        }
-        Ok(())
     }
 
     /// Starts the actor of a new run, unless the run is queued.
@@ -199,7 +72,7 @@ impl LoadedJob {
         }
         if order.alone || self.living().await?.overlap() != Overlap::Allow {
             // A trigger takes precedence over a run that was created ahead of its time.
-            self.withdraw().await?;
+            job_core::withdraw(self).await?;
         }
         let verdict = self.admit(&order, now).await?;
         let version = self.living().await?.job.version;
@@ -298,27 +171,6 @@ impl LoadedJob {
     }
 }
 
-/// Repeated scheduled times that already have a run. There are some only if the clock went back.
-async fn fired_ahead(context: &BrokerContext, known: &Known) -> Result<Vec<Timestamp>, Problem> {
-    if !known.stored.state.may_have_fired_ahead() {
-        return Ok(Vec::new());
-    }
-    let decided = known.stored.state.decided_until;
-    let from = Some(decided.plus_ms(1));
-    let verdict = Some("fired".to_owned());
-    let ahead = ListFires { job_id: known.job.id, from, to: None, verdict, ascending: true, limit: 100_000 };
-    let rows = context.store.read(ahead).await.map_err(|e| problem_of(&e))?;
-    Ok(rows.into_iter().map(|row| row.planned_at).collect())
-}
-
-/// The result of looking at the next fire.
-enum Soon {
-    /// The fire is decided, or its time is not near.
-    Settled,
-    /// The fire must be decided at its scheduled time.
-    Waits,
-}
-
 enum Admission {
     Now,
     Queued,
@@ -341,25 +193,13 @@ pub(super) async fn stop_all(context: &BrokerContext, open: &[Identity], reason:
 }
 
 impl Known {
-    /// The static part of the check: whether the kind and the policies of this job permit deciding a fire early.
-    pub(super) fn may_be_ahead(&self) -> bool {
-        let is_kind = match self.job.job_type {
-            JobKind::Block => true,
-            // After a crash it is unknown whether such a task was sent, so without a second attempt it would be given up.
-            JobKind::Task => self.task.lost_attempts != Some(0),
-            // Nodes are chosen and requests sent at the scheduled time: there is little to prepare.
-            JobKind::Callback | JobKind::Application => false,
-        };
-        is_kind && may_be_ahead(&self.rules)
-    }
-
     /// The policy for a fire while another run of the job is active.
     pub(super) fn overlap(&self) -> Overlap {
-        self.rules.overlap.unwrap_or(if self.plan.is_empty() { Overlap::Allow } else { Overlap::Skip })
+        self.core.rules.overlap.unwrap_or(if self.core.plan.is_empty() { Overlap::Allow } else { Overlap::Skip })
     }
 
-    /// The rows of a decision, and the number of runs that begin with them.
-    fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<(Vec<NewFire>, usize), Problem> {
+    /// The rows of a decision, with the runs that begin with them.
+    pub(super) fn new_fires(&self, rows: &[Row], now: Timestamp) -> Result<Vec<NewFire>, Problem> {
         // Few rows, and nearly always one.
         let mut runs: Vec<(Timestamp, Box<NewRun>)> = Vec::new();
         for row in rows {
@@ -388,7 +228,7 @@ impl Known {
             rule: row.rule,
             reason: row.reason.clone(),
         });
-        Ok((fires.collect(), starting))
+        Ok(fires.collect())
     }
 
     /// A run for the plan. If the definition of the job is invalid, this creates a failed run with the reason, because a plan
@@ -452,9 +292,9 @@ impl Known {
             queue: QueueSettings::default(),
             kind: job.job_type,
             rules: RunRules {
-                timeout: self.rules.timeout,
-                late_after: self.rules.late_after,
-                retry: (self.rules.retry.limit > 0).then(|| self.rules.retry.clone()),
+                timeout: self.core.rules.timeout,
+                late_after: self.core.rules.late_after,
+                retry: (self.core.rules.retry.limit > 0).then(|| self.core.rules.retry.clone()),
                 callback: job.callback.clone(),
                 by: None,
                 task: (job.job_type == JobKind::Task).then(|| self.task.clone()),
@@ -475,13 +315,13 @@ impl Known {
 
     /// Whether the job must process the end of a run even if the run succeeds.
     fn follows(&self) -> bool {
-        let Policies { max_failures, silent_after, .. } = &self.rules;
-        self.plan.has_rests()
+        let Policies { max_failures, silent_after, .. } = &self.core.rules;
+        self.core.plan.has_rests()
             || self.job.schedule.as_ref().is_some_and(crate::domain::schedule::Schedule::is_once)
             || matches!(self.overlap(), Overlap::QueueOne | Overlap::QueueAll)
             || max_failures.is_some()
             || silent_after.is_some()
-            || self.stored.state.failures > 0
+            || self.core.state.failures > 0
             || !self.job.successors.is_empty()
     }
 }

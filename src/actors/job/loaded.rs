@@ -5,7 +5,7 @@ use crate::actors::context::BrokerContext;
 use crate::actors::reply::problem_of;
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::job::{InvalidProperty, Job, JobKind};
-use crate::domain::schedule::{Open, Plan, Policies, Schedule};
+use crate::domain::schedule::{JobCore, Open, Schedule, may_be_ahead};
 use crate::domain::settings::{DownloadSettings, QueueSettings};
 use crate::domain::task::TaskSettings;
 use crate::domain::time::Timestamp;
@@ -40,9 +40,7 @@ pub struct Loaded {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) job: Job,
-    pub(super) rules: Policies,
-    pub(super) plan: Plan,
-    pub(super) stored: StoredPlan,
+    pub(super) core: JobCore,
     pub(super) open: OpenRuns,
     /// Data that the last run left for the next one.
     pub(super) data: Option<Arc<str>>,
@@ -78,7 +76,17 @@ impl Known {
             _ => job.properties.get("Arguments").map(str::to_owned),
         };
         let (open, settings) = (open.into_iter().collect(), OnceCell::new());
-        Ok(Self { job, rules, plan: compiled, stored: plan, open, data, arguments, task, settings })
+        let core = JobCore {
+            may_be_ahead: may_be_ahead(&rules) && kind_may_be_ahead(job.job_type, &task),
+            rules,
+            plan: compiled,
+            state: plan.state,
+            next_at: plan.next_at,
+            is_on: job.is_enabled && !job.is_deleted,
+            changed_at: job.update_time,
+            leaves_data: job.job_type == JobKind::Task,
+        };
+        Ok(Self { job, core, open, data, arguments, task, settings })
     }
 
     /// The parsed properties of the job. Download settings are read only for block jobs.
@@ -103,14 +111,6 @@ impl Known {
     /// Counts of the active runs.
     pub(super) fn open_counts(&self) -> Open {
         self.open.counts()
-    }
-
-    /// The next scheduled time in the current state.
-    pub(super) fn next_at(&self, state: &crate::domain::schedule::PlanState, is_open: bool) -> Option<Timestamp> {
-        if !self.job.is_enabled || self.job.is_deleted {
-            return None;
-        }
-        self.plan.next(state, is_open).map(|next| next.at)
     }
 
     /// An event of the job, for alerts.
@@ -158,15 +158,6 @@ impl LoadedJob {
         if known.job.is_deleted { Err(Problem::not_found(format!("there is no job {id}"))) } else { Ok(known) }
     }
 
-    /// Reads the active runs again, before one of them causes a rejection.
-    pub(super) async fn look_again(&mut self) -> Result<(), Problem> {
-        let open = self.context.store.read(OpenRunsOf(vec![self.id])).await.map_err(|e| problem_of(&e))?;
-        if let Some(known) = &mut self.known {
-            known.open = open.into_iter().map(|(_, run)| run).collect();
-        }
-        Ok(())
-    }
-
     /// Discards the cached state after a rejected or failed write; the next call reads it again.
     pub(super) fn forget(&mut self, error: &StoreError) -> Problem {
         self.known = None;
@@ -175,21 +166,16 @@ impl LoadedJob {
             other => problem_of(other),
         }
     }
+}
 
-    /// Sends the scheduler the next scheduled time of the job.
-    pub(super) fn announce(&self) {
-        self.announce_next(self.known.as_ref().is_some_and(|known| !known.may_be_ahead()));
-    }
-
-    /// The same; with `at_its_time` the scheduler must not send `Due` before that time.
-    pub(super) fn announce_next(&self, at_its_time: bool) {
-        if let (Some(scheduler), Some(known)) = (self.context.scheduler(), &self.known) {
-            // A clock that went back in the meantime is detected here: at that event the scheduler reads only the stored state.
-            let on = known.job.is_enabled && !known.job.is_deleted;
-            let now = Timestamp::now();
-            let at = if on && known.stored.state.is_from_later(now) { Some(now) } else { known.stored.next_at };
-            if at_its_time { scheduler.planned_not_before(self.id, at) } else { scheduler.planned(self.id, at) }
-        }
+/// Whether runs of this kind may be created ahead of their time.
+fn kind_may_be_ahead(kind: JobKind, task: &TaskSettings) -> bool {
+    match kind {
+        JobKind::Block => true,
+        // After a crash it is unknown whether such a task was sent, so without a second attempt it would be given up.
+        JobKind::Task => task.lost_attempts != Some(0),
+        // Nodes are chosen and requests sent at the scheduled time: there is little to prepare.
+        JobKind::Callback | JobKind::Application => false,
     }
 }
 

@@ -12,9 +12,9 @@ mod input;
 mod loaded;
 mod message;
 mod open;
+mod ports;
 mod settling;
 mod successors;
-mod withdrawal;
 
 pub use backfill::redriven;
 pub use changes::conflict;
@@ -30,6 +30,7 @@ use super::context::BrokerContext;
 use super::reply::Reply;
 use super::supervision::ExitGuard;
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::schedule::job_core;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
 use crate::store::{InsertRuns, StoreError};
@@ -307,7 +308,7 @@ impl Handler<Invalidate> for JobActor {
         let work = async move |room: &mut LoadedJob| {
             // Withdraw the run created ahead of its time, because it was based on the old state.
             if room.known.is_some()
-                && let Err(problem) = room.withdraw().await
+                && let Err(problem) = job_core::withdraw(room).await
             {
                 log::warn!("failed to withdraw a fire job_id={}: {problem}", room.id);
             }

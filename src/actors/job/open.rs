@@ -16,10 +16,6 @@ pub(super) struct OpenRuns {
 }
 
 impl OpenRuns {
-    pub(super) fn len(&self) -> usize {
-        self.runs.len()
-    }
-
     pub(super) fn counts(&self) -> Open {
         Open { at_work: self.runs.len() - self.queued, queued: self.queued }
     }

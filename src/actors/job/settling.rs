@@ -7,10 +7,18 @@ use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::job::JobKind;
 use crate::domain::run::{BROKER, Run, RunState};
-use crate::domain::schedule::{Schedule, settle};
+use crate::domain::schedule::{RunEnd, Schedule, job_core};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{DataOf, GetRun, NewLine, NextAsked, NextOf, SettleRun, StoredPlan};
+use crate::store::{DataOf, GetRun, NewLine, NextAsked, NextOf};
+
+/// What is stored with the effects of an end.
+pub(super) struct Ending {
+    /// The run that ended, if its end has effects.
+    pub(super) ended: Option<Run>,
+    /// Lines for its log.
+    pub(super) lines: Vec<NewLine>,
+}
 
 impl LoadedJob {
     /// Processes the end of a run of the job. If it returns successors, the end stays open until they have begun.
@@ -63,11 +71,8 @@ impl LoadedJob {
         }
         let known = self.known().await?;
         identity.into_iter().for_each(|identity| known.open.remove(identity));
-        let waiting = known.open.first_queued();
-        let release = waiting.filter(|_| known.open_counts().at_work == 0);
         let ended = ended.filter(|run| run.follow);
-        let is_planned = known.stored.next_at == known.next_at(&known.stored.state, known.open_counts().any());
-        if ended.is_none() && release.is_none() && is_planned {
+        if job_core::is_settled(self, ended.is_some()).await? {
             return Ok(None);
         }
         if ended.as_ref().is_some_and(|run| run.kind == JobKind::Task) {
@@ -82,59 +87,23 @@ impl LoadedJob {
                 return Ok(Some(succession));
             }
         }
-        let lines = begun.unwrap_or_default();
-        let has_lines = !lines.is_empty();
         let asked = match ended.as_ref().filter(|run| matches!(run.kind, JobKind::Task | JobKind::Callback)) {
             Some(run) => self.context.store.read(NextOf(run.no)).await.map_err(|e| problem_of(&e))?,
             None => None,
         };
-        if asked.is_some() {
-            self.withdraw().await?;
-        }
-        let known = self.known().await?;
-        let was = known.stored.state;
-        let how = ended.as_ref().map(|run| (run.state, run.finish_time.unwrap_or(run.creation_time)));
-        let aftermath = settle(&was, how, known.open_counts());
-        let now = Timestamp::now();
-        let mut state = aftermath.state;
         if let (Some(asked), Some(run)) = (asked, &ended) {
-            if known.job.is_enabled && !known.job.is_deleted {
-                log::info!("run requested the next time of its job job_id={} run_id={} at={}", known.job.id, run.identity, asked.at);
-                state.ask(asked.at, asked.from, now);
+            if self.known().await?.core.is_on {
+                log::info!("run requested the next time of its job job_id={} run_id={} at={}", self.id, run.identity, asked.at);
             } else {
-                log::warn!("run requested the next time of a disabled job job_id={} run_id={}", known.job.id, run.identity);
+                log::warn!("run requested the next time of a disabled job job_id={} run_id={}", self.id, run.identity);
             }
         }
-        let mut events = Vec::new();
-        if let (Some(run), Some((_, finish))) = (&ended, how) {
-            let event = |name, reason: &str| known.event(name, Some(run.identity), finish, reason);
-            if aftermath.failed {
-                events.push(event("failed", run.reason.as_deref().unwrap_or_default()));
-            }
-            if let Some(failures) = aftermath.recovered_after {
-                events.push(event("recovered", &format!("after {failures} failures")));
-            }
-        }
-        let next_at = known.next_at(&state, known.open_counts().any());
-        let alarm = !events.is_empty();
-        let ended = ended.map(|run| run.identity);
-        let settle = SettleRun { ended, job_id: known.job.id, was, state, next_at, release, events, lines, now };
-        if let Err(error) = self.context.store.write_unbounded(settle).await {
-            return Err(self.forget(&error));
-        }
-        let known = self.known().await?;
-        known.stored = StoredPlan { state, next_at };
-        if let Some(identity) = release {
-            known.open.release(identity);
-            drop(self.context.registry().start_run(identity));
-        }
-        if alarm {
-            self.context.alarm();
-        }
-        if let Some(identity) = ended.filter(|_| has_lines) {
-            self.context.followers.ring(identity);
-        }
-        self.announce();
+        let end = ended.as_ref().map(|run| RunEnd {
+            state: run.state,
+            at: run.finish_time.unwrap_or(run.creation_time),
+            asked: asked.map(|asked| (asked.at, asked.from)),
+        });
+        job_core::settle_end(self, end, Ending { ended, lines: begun.unwrap_or_default() }).await?;
         Ok(None)
     }
 
@@ -145,8 +114,8 @@ impl LoadedJob {
         if !known.job.is_enabled || known.job.is_deleted {
             return Ok(());
         }
-        let failures = known.stored.state.failures + u32::from(run.state == RunState::Failed);
-        let too_many = known.rules.max_failures.filter(|most| run.state == RunState::Failed && failures >= *most);
+        let failures = known.core.state.failures + u32::from(run.state == RunState::Failed);
+        let too_many = known.core.rules.max_failures.filter(|most| run.state == RunState::Failed && failures >= *most);
         let is_once = known.job.schedule.as_ref().is_some_and(Schedule::is_once) && run.planned_at.is_some();
         let change = if let Some(most) = too_many {
             JobChange::GiveUp { reason: format!("{most} runs failed one after the other") }
@@ -166,19 +135,7 @@ impl LoadedJob {
         if !known.job.is_enabled {
             return Err(Problem::conflict("job-disabled", format!("the job `{}` is disabled", known.job.name)));
         }
-        self.withdraw().await?;
-        let known = self.living().await?;
-        let was = known.stored.state;
-        let mut state = was;
-        state.ask(next.at, next.from, Timestamp::now());
-        let next_at = known.next_at(&state, known.open_counts().any());
-        let asked = crate::store::MovePlan { job_id: known.job.id, was, state, next_at };
         log::info!("run requested the next time of its job job_id={} run_id={identity} at={}", self.id, next.at);
-        if let Err(error) = self.context.store.write_unbounded(asked).await {
-            return Err(self.forget(&error));
-        }
-        self.known().await?.stored = StoredPlan { state, next_at };
-        self.announce();
-        Ok(next_at)
+        job_core::ask(self, next.at, next.from).await
     }
 }

@@ -1,8 +1,8 @@
 //! Programs on a node: passes messages between runs and programs. It keeps only the list of programs that runs expect.
 
 use super::{Command, ExpectPrograms, NodeActor, OutputCame, ProgramsCame};
-use crate::actors::application::ApplicationHandle;
-use crate::actors::context::AtWork;
+use crate::actors::application::{ApplicationHandle, ProgramEvent};
+use crate::actors::run_shell::AtWork;
 use crate::domain::application::choice::Candidate;
 use crate::domain::ids::Identity;
 use crate::domain::node::NodeWork;
@@ -61,7 +61,7 @@ impl NodeActor {
         }
         for (identity, programs) in by_run {
             match self.concerned(identity) {
-                Concerned::Application(application) => application.listed(self.id(), programs),
+                Concerned::Application(application) => application.tell(ProgramEvent::Listed { node: self.id(), programs }),
                 Concerned::Building => {}
                 Concerned::NoRun => {
                     self.expected.remove(&identity);
@@ -86,7 +86,7 @@ impl NodeActor {
         self.context.fleet.forget(self.id());
         for (identity, _) in std::mem::take(&mut self.expected) {
             if let Concerned::Application(application) = self.concerned(identity) {
-                application.node_lost(self.id(), self.last_heard);
+                application.tell(ProgramEvent::NodeLost { node: self.id(), last_heard: self.last_heard });
             }
         }
     }
@@ -118,7 +118,9 @@ impl Handler<ProgramsCame> for NodeActor {
         self.guard.message("node.programs");
         for report in reports {
             match self.concerned(report.program.identity) {
-                Concerned::Application(application) => application.reported(self.id(), report),
+                Concerned::Application(application) => {
+                    application.tell(ProgramEvent::Reported { node: self.id(), report: Box::new(report) })
+                }
                 Concerned::Building => {}
                 Concerned::NoRun if matches!(report.state, ProgramState::Accepted | ProgramState::Running) => {
                     self.dismiss(&[report.program]);
@@ -135,7 +137,7 @@ impl Handler<OutputCame> for NodeActor {
         self.guard.message("node.output");
         let program = output.program;
         match self.concerned(program.identity) {
-            Concerned::Application(application) => application.output(self.id(), output),
+            Concerned::Application(application) => application.tell(ProgramEvent::Output { node: self.id(), output }),
             // The node does not send it again, so it waits here until the run's actor is ready.
             Concerned::Building => {
                 ctx.notify_later(OutputCame(output), std::time::Duration::from_millis(100));

@@ -1,10 +1,10 @@
 //! Messages to the registry, and its handle.
 
 use super::Registry;
-use crate::actors::context::AtWork;
 use crate::actors::job::{JobHandle, Loaded};
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
+use crate::actors::run_shell::AtWork;
 use crate::actors::session_sender::SessionSender;
 use crate::actors::supervision::{Death, Link};
 use crate::actors::worker::WorkerHandle;

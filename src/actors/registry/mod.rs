@@ -14,8 +14,9 @@ pub use message::{
     Shutdown, StartNewRun, StartRunActor, WorkerConnected, WorkerLeft, WorkerOpen, WorkerWatches,
 };
 
-use super::context::{AtWork, BrokerContext};
+use super::context::BrokerContext;
 use super::reply::Reply;
+use super::run_shell::AtWork;
 use super::session_sender::SessionSender;
 use super::supervision::{Budget, ChildKey, ExitGuard, Link, Stats};
 use crate::domain::ids::{Identity, NodeId, WorkerId};

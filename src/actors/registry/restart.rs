@@ -1,11 +1,12 @@
 //! Handles the end of children: rebuilds them with growing delays, or gives them up after too many crashes.
 
 use super::{ChildDied, ChildKey, NodeLeft, Registry, Shutdown, WorkerLeft};
-use crate::actors::context::AtWork;
 use crate::actors::run::RunHandle;
+use crate::actors::run_shell::AtWork;
 use crate::actors::session_sender::Frame;
-use crate::actors::task::TaskHandle;
+use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
+use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
 use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
@@ -52,15 +53,13 @@ impl Registry {
                     worker.announce_hand();
                 }
                 for task in self.tasks() {
-                    task.ask_again();
+                    task.tell(TaskEvent::AskAgain);
                 }
             }
             ChildKey::Scheduler => self.start_scheduler(),
             ChildKey::Alerts => self.start_alerts(),
             ChildKey::Janitor => self.start_janitor(),
-            ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
-                self.start_run(identity, ctx)
-            }
+            ChildKey::Run(_, identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
                 // The registry has its watches; the runs repeat their messages to it.
@@ -75,7 +74,7 @@ impl Registry {
                     if let Some(run) = self.context.addresses.runs.get(identity) {
                         run.worker_back(id);
                     } else if let Some(task) = self.task(identity) {
-                        task.worker_back(id);
+                        task.tell(TaskEvent::WorkerBack(id));
                     }
                 }
             }
@@ -105,7 +104,7 @@ impl Registry {
 
     /// Gives up a child that crashed too often, and notifies its dependants.
     fn give_up(&mut self, key: ChildKey, error: &str, ctx: &mut Context<Self>) {
-        log::error!("{key:?} crashed too often and is given up: {error}");
+        log::error!("{} crashed too often and is given up: {error}", key.label());
         match key {
             ChildKey::Dispatcher | ChildKey::Scheduler | ChildKey::Allocator => {
                 log::error!("the broker cannot run without it, the process ends");
@@ -115,7 +114,7 @@ impl Registry {
             ChildKey::Alerts | ChildKey::Janitor => {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
-            ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
+            ChildKey::Run(_, identity) => {
                 let context = self.context.clone();
                 let reason = format!("its actor crashed too often, last error: {error}");
                 ctx.spawn(wrap_future(async move { fail_run(context, identity, reason).await }).map(move |done, this: &mut Self, _| {
@@ -160,7 +159,7 @@ impl Registry {
             if let Some(run) = self.context.addresses.runs.get(identity) {
                 run.worker_gone(id);
             } else if let Some(task) = self.task(identity) {
-                task.lease_over(id, None, heard, "its worker is gone");
+                task.tell(TaskEvent::LeaseOver { worker: id, task: None, heard, why: "its worker is gone" });
             }
         }
     }
@@ -198,16 +197,12 @@ impl Handler<ChildDied> for Registry {
         let Some(child) = self.children.get_mut(&death.key).filter(|child| child.generation == death.generation) else { return };
         // Remove the ended actor; until it is rebuilt, callers get 503.
         match death.key {
-            ChildKey::Run(id) => {
+            ChildKey::Run(kind, id) => {
                 self.context.addresses.building.put(id, ());
-                self.context.addresses.runs.remove(id);
-                if let Some(dispatcher) = self.context.addresses.dispatcher() {
+                self.context.addresses.take_run(id);
+                if let Some(dispatcher) = self.context.addresses.dispatcher().filter(|_| kind == JobKind::Block) {
                     dispatcher.run_gone(id);
                 }
-            }
-            ChildKey::Callback(id) | ChildKey::Task(id) | ChildKey::Application(id) => {
-                self.context.addresses.building.put(id, ());
-                self.context.addresses.others.remove(id);
             }
             ChildKey::Node(id) => {
                 self.context.addresses.nodes.remove(id);
@@ -221,7 +216,7 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
-        log::warn!("{:?} crashed and restarts in {pause} ms: {}", death.key, death.error);
+        log::warn!("{} crashed and restarts in {pause} ms: {}", death.key.label(), death.error);
         child.stats.restarted();
         child.stats.set_state("restarting");
         ctx.run_later(Duration::from_millis(pause), move |this, ctx| {

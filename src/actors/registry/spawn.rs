@@ -6,18 +6,19 @@ use super::{
 };
 use crate::actors::alerts::{AlertActor, AlertsHandle};
 use crate::actors::allocator::{Allocator, AllocatorHandle};
-use crate::actors::application::{ApplicationActor, ApplicationHandle, LoadedApplication};
-use crate::actors::callback::{CallbackActor, CallbackHandle};
-use crate::actors::context::{AtWork, BrokerContext};
+use crate::actors::application::Application;
+use crate::actors::callback::Callback;
+use crate::actors::context::BrokerContext;
 use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
 use crate::actors::reply::{Reply, problem_of};
-use crate::actors::run::{Choice, LoadedRun, RunActor, RunHandle};
+use crate::actors::run::{Blocks, Choice, StoredBlocks};
+use crate::actors::run_shell::{AtWork, Kind, RunLink, RunShell};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
 use crate::actors::supervision::Link;
-use crate::actors::task::{TaskActor, TaskHandle};
+use crate::actors::task::Task;
 use crate::actors::worker::{WorkerActor, WorkerHandle};
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
@@ -25,33 +26,28 @@ use crate::domain::node::NodeRecord;
 use crate::domain::run::Run;
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
-use crate::store::{AdoptRun, InstanceRow, ListInstances, StoreError, UpsertNode};
+use crate::store::{AdoptRun, StoreError, UpsertNode};
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
 
-/// The initial state of a run's actor, by job type.
-enum Adopted {
-    /// The run has ended and needs no actor.
-    Over,
-    Run(Box<LoadedRun>),
-    Callback(Box<Run>, i64),
-    Application(Box<LoadedApplication>),
-    Task(Box<Run>, i64, Vec<InstanceRow>),
-}
+/// Starts the actor of a run that was loaded from the store.
+type StartActor = Box<dyn FnOnce(&mut Registry) -> AtWork>;
 
-/// Takes over a run: increases the epoch and loads the stored state.
-async fn adopt(context: BrokerContext, identity: Identity) -> Result<Adopted, StoreError> {
+/// Takes over a run: increases the epoch and loads the stored state. `None`: the run has ended and needs no actor.
+async fn adopt(context: BrokerContext, identity: Identity) -> Result<Option<StartActor>, StoreError> {
     let (run, epoch) = context.store.write_unbounded(AdoptRun { identity }).await?;
     Ok(match run.kind {
-        _ if run.state.is_final() => Adopted::Over,
-        JobKind::Callback => Adopted::Callback(Box::new(run), epoch),
-        JobKind::Application => Adopted::Application(Box::new(LoadedApplication::load(&context, run, epoch).await?)),
-        JobKind::Task => {
-            let instances = context.store.read(ListInstances { no: run.no, from: 0, limit: usize::MAX }).await?;
-            Adopted::Task(Box::new(run), epoch, instances)
-        }
-        JobKind::Block => Adopted::Run(Box::new(RunActor::load(context, run, epoch).await?)),
+        _ if run.state.is_final() => None,
+        JobKind::Callback => Some(load::<Callback>(context, run, epoch).await?),
+        JobKind::Application => Some(load::<Application>(context, run, epoch).await?),
+        JobKind::Task => Some(load::<Task>(context, run, epoch).await?),
+        JobKind::Block => Some(load::<Blocks>(context, run, epoch).await?),
     })
+}
+
+async fn load<K: Kind>(context: BrokerContext, mut run: Run, epoch: i64) -> Result<StartActor, StoreError> {
+    let stored = K::load(&context, &mut run).await?;
+    Ok(Box::new(move |registry| registry.enter_run::<K>(Box::new(run), epoch, stored)))
 }
 
 impl Registry {
@@ -99,65 +95,31 @@ impl Registry {
         })
     }
 
-    /// Starts the actor of a loaded run.
-    fn enter_run(&mut self, loaded: LoadedRun) -> RunHandle {
-        let identity = loaded.identity();
-        let guard = self.enter(ChildKey::Run(identity));
-        let stats = Arc::clone(guard.stats());
-        let context = self.context.clone();
-        let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(guard, context, loaded)), stats));
-        self.context.addresses.runs.put(identity, handle.clone());
-        handle
-    }
-
-    /// Starts the actor of a callback that is owned under this epoch.
-    fn enter_callback(&mut self, run: Run, epoch: i64) -> AtWork {
+    /// Starts the actor of a run that is owned under this epoch.
+    fn enter_run<K: Kind>(&mut self, run: Box<Run>, epoch: i64, stored: K::Stored) -> AtWork {
         let identity = run.identity;
-        let guard = self.enter(ChildKey::Callback(identity));
+        let guard = self.enter(ChildKey::Run(K::KIND, identity));
         let stats = Arc::clone(guard.stats());
-        let actor = CallbackActor::new(guard, self.context.clone(), run, epoch);
-        let at_work = AtWork::Callback(CallbackHandle(Link::new(actor.start(), stats)));
-        self.context.addresses.others.put(identity, at_work.clone());
-        at_work
-    }
-
-    /// Starts the actor of a run of an application.
-    fn enter_application(&mut self, loaded: LoadedApplication) -> AtWork {
-        let identity = loaded.identity();
-        let guard = self.enter(ChildKey::Application(identity));
-        let stats = Arc::clone(guard.stats());
-        let actor = ApplicationActor::new(guard, self.context.clone(), loaded);
-        let at_work = AtWork::Application(ApplicationHandle(Link::new(actor.start(), stats)));
-        self.context.addresses.others.put(identity, at_work.clone());
-        at_work
-    }
-
-    /// Starts the actor of a task that is owned under this epoch.
-    fn enter_task(&mut self, run: Run, epoch: i64, instances: Vec<InstanceRow>) -> AtWork {
-        let identity = run.identity;
-        let guard = self.enter(ChildKey::Task(identity));
-        let stats = Arc::clone(guard.stats());
-        let actor = TaskActor::new(guard, self.context.clone(), run, epoch, instances);
-        let at_work = AtWork::Task(TaskHandle(Link::new(actor.start(), stats)));
-        self.context.addresses.others.put(identity, at_work.clone());
+        let actor = RunShell::<K>::new(guard, self.context.clone(), run, epoch, stored);
+        let at_work = K::at_work(RunLink(Link::new(actor.start(), stats)));
+        self.context.addresses.put_run(identity, at_work.clone());
         at_work
     }
 
     /// Removes the actor of a run that has ended or restarts from the address book.
     pub(super) fn leave_run(&mut self, identity: Identity) {
         self.unserved.leave(identity);
-        match self.context.addresses.others.take(identity) {
+        match self.context.addresses.take_run(identity) {
             Some(at_work) => {
                 if matches!(at_work, AtWork::Application(_)) {
                     self.context.fleet.leave(identity);
                 }
                 self.leave(at_work.key(identity));
             }
+            // The actor crashed after the end of the run, and is not in the address book.
             None => {
-                self.context.addresses.runs.remove(identity);
-                // The actor crashed after the end of the run, and is not in the address book.
-                for key in [ChildKey::Run, ChildKey::Callback, ChildKey::Task, ChildKey::Application] {
-                    self.leave(key(identity));
+                for kind in JobKind::ALL {
+                    self.leave(ChildKey::Run(kind, identity));
                 }
             }
         }
@@ -170,7 +132,7 @@ impl Registry {
         ctx.spawn(wrap_future(adopted).map(move |adopted, this: &mut Self, ctx: &mut Context<Self>| {
             let waiting = this.awaited_runs.remove(&identity).unwrap_or_default();
             let at_work = match adopted {
-                Ok(Adopted::Over) => {
+                Ok(None) => {
                     // Its last actor crashed after the end was on disk.
                     this.context.addresses.building.remove(identity);
                     this.leave_run(identity);
@@ -179,10 +141,7 @@ impl Registry {
                     }
                     return;
                 }
-                Ok(Adopted::Run(loaded)) => AtWork::Run(this.enter_run(*loaded)),
-                Ok(Adopted::Callback(run, epoch)) => this.enter_callback(*run, epoch),
-                Ok(Adopted::Application(loaded)) => this.enter_application(*loaded),
-                Ok(Adopted::Task(run, epoch, instances)) => this.enter_task(*run, epoch, instances),
+                Ok(Some(start)) => start(this),
                 Err(StoreError::NotFound) => {
                     this.context.addresses.building.remove(identity);
                     for reply in waiting {
@@ -318,8 +277,7 @@ impl Handler<StartRunActor> for Registry {
     type Result = ();
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
         self.message("registry.start_run");
-        let addresses = &self.context.addresses;
-        if let Some(at_work) = addresses.runs.get(identity).map(AtWork::Run).or_else(|| addresses.others.get(identity)) {
+        if let Some(at_work) = self.context.addresses.run(identity) {
             // The requested run may be queued, and may begin now.
             at_work.check_queue();
             return reply.send(Ok(at_work));
@@ -358,20 +316,20 @@ impl Handler<StartNewRun> for Registry {
     fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
         self.message("registry.start_new_run");
         let addresses = &self.context.addresses;
-        let is_at_work = addresses.runs.get(run.identity).is_some() || addresses.others.get(run.identity).is_some();
         // Another caller may have found the run in the store and requested its actor already.
-        if is_at_work || addresses.building.get(run.identity).is_some() {
+        if addresses.run(run.identity).is_some() || addresses.building.get(run.identity).is_some() {
             return;
         }
+        let epoch = Run::FIRST_EPOCH;
         match run.kind {
-            JobKind::Application => drop(self.enter_application(LoadedApplication::new(*run))),
-            JobKind::Task => drop(self.enter_task(*run, Run::FIRST_EPOCH, Vec::new())),
-            JobKind::Callback => drop(self.enter_callback(*run, Run::FIRST_EPOCH)),
+            JobKind::Application => drop(self.enter_run::<Application>(run, epoch, Vec::new())),
+            JobKind::Task => drop(self.enter_run::<Task>(run, epoch, Vec::new())),
+            JobKind::Callback => drop(self.enter_run::<Callback>(run, epoch, ())),
             JobKind::Block => {
-                let mut loaded = LoadedRun::new(run, properties);
-                let worker = self.choose_for(loaded.identity(), loaded.class_name());
-                loaded.chosen = Some(Choice { watches: self.context.addresses.watches(), worker });
-                self.enter_run(loaded);
+                let worker = self.choose_for(run.identity, &run.class_name);
+                let chosen = Choice { watches: self.context.addresses.watches(), worker };
+                let stored = StoredBlocks::new(&run, properties, chosen);
+                drop(self.enter_run::<Blocks>(run, epoch, stored));
             }
         }
     }

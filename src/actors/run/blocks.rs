@@ -36,7 +36,7 @@ impl RunActor {
             identity: self.identity(),
             epoch: self.epoch,
             attempt: lease.attempt,
-            lost: Some(self.frontier.losses(seq, lease.attempt - 1)),
+            lost: Some(self.kind.frontier.losses(seq, lease.attempt - 1)),
             parts: true,
             elsewhere: self.may_move(seq),
             pace: None,
@@ -52,11 +52,11 @@ impl RunActor {
         ctx: &mut Context<Self>,
         then: impl FnOnce(&mut Self, Payload, &mut Context<Self>) + 'static,
     ) {
-        if let Some(payload) = self.cache.take_ready(seq).or_else(|| self.cache.leased(seq).cloned()) {
+        if let Some(payload) = self.kind.cache.take_ready(seq).or_else(|| self.kind.cache.leased(seq).cloned()) {
             return then(self, payload, ctx);
         }
         let mut seqs = vec![seq];
-        seqs.extend(self.frontier.upcoming(READ_AHEAD).filter(|next| !self.cache.has_ready(*next)));
+        seqs.extend(self.kind.frontier.upcoming(READ_AHEAD).filter(|next| !self.kind.cache.has_ready(*next)));
         let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs });
         Self::then(ctx, read, move |this, payloads, ctx| {
             let mut wanted = None;
@@ -64,13 +64,13 @@ impl RunActor {
                 let payload = Payload { requests: found.payload, raw_length: found.raw_length, prints: found.prints };
                 if found.seq == seq {
                     wanted = Some(payload);
-                } else if matches!(this.frontier.phase(found.seq), Some(Phase::Ready | Phase::Retry)) {
+                } else if matches!(this.kind.frontier.phase(found.seq), Some(Phase::Ready | Phase::Retry)) {
                     // A block that was dispatched in the meantime would stay in the cache forever.
-                    this.cache.put_ready(found.seq, payload);
+                    this.kind.cache.put_ready(found.seq, payload);
                 }
             }
             // Some of its requests may have received results in the meantime.
-            match this.cache.leased(seq).cloned().or(wanted) {
+            match this.kind.cache.leased(seq).cloned().or(wanted) {
                 Some(payload) => then(this, payload, ctx),
                 None => this.die(&format!("the requests of block {} are not stored", this.block_id(seq)), ctx),
             }
@@ -81,10 +81,10 @@ impl RunActor {
     fn send_again(&mut self, seq: Seq, to: NodeHandle, ctx: &mut Context<Self>) {
         self.with_payload(seq, ctx, move |this, payload, _| {
             // The lease may have ended since the read began.
-            let Some(lease) = this.frontier.lease_of(seq).copied() else { return };
+            let Some(lease) = this.kind.frontier.lease_of(seq).copied() else { return };
             let (block, requests) = (Block { pace: this.pace_again(seq), ..this.block(seq, &lease) }, payload.requests.clone());
             to.send_block(SendBlock { block, requests, raw_length: payload.raw_length, permit: None });
-            this.cache.put_leased(seq, payload);
+            this.kind.cache.put_leased(seq, payload);
         });
     }
 
@@ -96,54 +96,54 @@ impl RunActor {
 
     /// A node has a block that is waiting here. The node may keep it, unless another holder may use its site now.
     fn adopt(&mut self, seq: Seq, node: NodeId, attempt: u32, now: Timestamp) -> bool {
-        let site = self.frontier.site_of(seq).filter(|site| !self.frontier.is_free(*site));
-        let waits = matches!(self.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
+        let site = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_free(*site));
+        let waits = matches!(self.kind.frontier.phase(seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
         let is_paced = site.is_some_and(|site| self.pace(site) != Pace::FREE);
         if waits && self.is_held(seq) {
             // Its node will receive the order to drop it.
             return false;
         }
         if let Some(site) = site.filter(|_| waits && is_paced) {
-            let (name, until) = (self.frontier.site_name(site), now.plus_ms(self.frontier.settings().lease as i64));
-            if self.frontier.is_out(site) || !self.context.sites.board().renew(&name, self.identity(), until, now) {
+            let (name, until) = (self.kind.frontier.site_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
+            if self.kind.frontier.is_out(site) || !self.context.sites.board().renew(&name, self.identity(), until, now) {
                 return false;
             }
         }
-        let is_adopted = self.frontier.adopt(seq, node, attempt, now);
+        let is_adopted = self.kind.frontier.adopt(seq, node, attempt, now);
         if is_adopted {
-            self.involved.add_node(node);
+            self.kind.involved.add_node(node);
             if !is_paced {
-                self.frontier.let_others_pass(seq);
+                self.kind.frontier.let_others_pass(seq);
             }
         }
         is_adopted
     }
 
     fn lease(&mut self, node: NodeId) -> Option<(Seq, Lease)> {
-        if self.ending || self.dispatches_nothing() {
+        if self.life.is_ending() || self.dispatches_nothing() {
             return None;
         }
-        let leased = self.frontier.lease(node, Timestamp::steady())?;
-        self.involved.add_node(node);
-        self.announced = self.announced.saturating_sub(1);
+        let leased = self.kind.frontier.lease(node, Timestamp::steady())?;
+        self.kind.involved.add_node(node);
+        self.kind.announced = self.kind.announced.saturating_sub(1);
         Some(leased)
     }
 
     /// Leases of a node have ended. If none is left, events of the node no longer concern this run.
     pub(super) fn note_leases_of(&mut self, node: NodeId) {
-        if !self.frontier.has_leases(node) && self.probes_at(node).is_empty() {
-            self.involved.remove_node(node);
+        if !self.kind.frontier.has_leases(node) && self.probes_at(node).is_empty() {
+            self.kind.involved.remove_node(node);
         }
     }
 
     /// A block is no longer at a node, and its results have not arrived.
     pub(super) fn block_lost(&mut self, seq: Seq, node: NodeId, attempt: u32, why: &str, ctx: &mut Context<Self>) {
-        if self.ending {
+        if self.life.is_ending() {
             return; // nothing is written after the end
         }
-        let lost = self.frontier.lost(seq, node, attempt);
+        let lost = self.kind.frontier.lost(seq, node, attempt);
         self.note_leases_of(node);
-        if let Some(site) = self.frontier.site_of(seq).filter(|_| lost.is_some()) {
+        if let Some(site) = self.kind.frontier.site_of(seq).filter(|_| lost.is_some()) {
             // Its node may continue for as long as its right lasts.
             let wait_ms = self.wait_after_loss(site);
             self.turn_over(site, wait_ms, ctx);
@@ -151,11 +151,11 @@ impl RunActor {
         match lost {
             None => {}
             Some(Lost::Retry(attempt)) => {
-                if let Some(payload) = self.cache.take_leased(seq) {
-                    self.cache.put_ready(seq, payload);
+                if let Some(payload) = self.kind.cache.take_leased(seq) {
+                    self.kind.cache.put_ready(seq, payload);
                 }
                 // After a restart, attempts that were given back are no longer known.
-                let (no, epoch, attempt) = (self.run.no, self.epoch, self.frontier.losses(seq, attempt));
+                let (no, epoch, attempt) = (self.run.no, self.epoch, self.kind.frontier.losses(seq, attempt));
                 let write = MarkRetry { no, epoch, seq, attempt, node: Some(node), exception: Some(why.to_owned()) };
                 Self::then(ctx, self.context.store.write_unbounded(write), |_, _, _| {});
                 self.announce(ctx);
@@ -180,7 +180,7 @@ impl RunActor {
         (kind, exception): (FetchErrorKind, String),
         ctx: &mut Context<Self>,
     ) {
-        if self.ending {
+        if self.life.is_ending() {
             return; // the run ended during the read of the requests
         }
         let index = Index {
@@ -195,17 +195,17 @@ impl RunActor {
     }
 
     fn report(&mut self, index: Index, pack: Bytes, reply: Reply<Reported>, ctx: &mut Context<Self>) {
-        if self.ending {
+        if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }
         let block_id = index.block_id;
         let Some(seq) = block_id.seq_in(self.identity()) else {
             return reply.send(Err(Problem::not_found(format!("{block_id} is not a block of run {}", self.identity())).at("blockId")));
         };
-        if self.turns.probes.contains_key(&seq) {
+        if self.kind.turns.probes.contains_key(&seq) {
             return self.robots_came(seq, &index, &pack, reply, ctx);
         }
-        match self.frontier.check_report(seq, index.node_id, index.attempt) {
+        match self.kind.frontier.check_report(seq, index.node_id, index.attempt) {
             ReportVerdict::Current => {}
             ReportVerdict::Late => {
                 let (node, attempt) = (index.node_id, index.attempt);
@@ -227,17 +227,17 @@ impl RunActor {
         }
         self.with_payload(seq, ctx, move |this, payload, ctx| {
             // Two reports of the same block may both have waited for the requests.
-            if this.ending || this.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
+            if this.life.is_ending() || this.kind.frontier.check_report(seq, index.node_id, index.attempt) != ReportVerdict::Current {
                 return reply.send(Err(Problem::conflict("block-finished", format!("{block_id} already has its results"))));
             }
             let node = index.node_id;
             if !this.context.store.has_room(pack.len()) {
-                this.cache.put_leased(seq, payload);
+                this.kind.cache.put_leased(seq, payload);
                 return reply.send(Err(Problem::busy("write queue is full; retry later")));
             }
             let meaning = meaning(index, pack, &payload);
             if let (Some(site), Ok(Meaning::Whole { index, .. } | Meaning::Part { index, .. } | Meaning::Back { index, .. })) =
-                (this.frontier.site_of(seq), &meaning)
+                (this.kind.frontier.site_of(seq), &meaning)
             {
                 this.learn(site, index, ctx);
             }
@@ -247,7 +247,7 @@ impl RunActor {
                 Ok(Meaning::Part { index, pack, parted, stays }) => this.store_part(seq, (index, pack), (parted, stays), reply, ctx),
                 Ok(Meaning::Back { index, pack, done, back }) => this.store_back(seq, (index, pack), (done, back), reply, ctx),
                 Err(problem) => {
-                    this.cache.put_leased(seq, payload);
+                    this.kind.cache.put_leased(seq, payload);
                     this.refused(seq, node, &problem, ctx);
                     reply.send(Err(problem));
                 }
@@ -258,7 +258,7 @@ impl RunActor {
     /// A node drops a block whose report is rejected permanently. Sent again to this node, the block would fail in the same way
     /// forever. So it counts as a lost attempt, and another node may succeed.
     fn refused(&mut self, seq: Seq, node: NodeId, problem: &Problem, ctx: &mut Context<Self>) {
-        let Some(lease) = self.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
+        let Some(lease) = self.kind.frontier.lease_of(seq).copied().filter(|lease| lease.node == node) else { return };
         if let Some(to) = self.context.addresses.nodes.get(node) {
             to.block_done(self.block_id(seq), lease.attempt, false);
         }
@@ -267,10 +267,10 @@ impl RunActor {
 
     /// The last report of a block has arrived and is being written.
     pub(super) fn leaves_node(&mut self, seq: Seq, ctx: &mut Context<Self>) {
-        let lease = self.frontier.begin_report(seq);
-        self.announced = self.announced.min(self.frontier.ready());
+        let lease = self.kind.frontier.begin_report(seq);
+        self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());
         // An earlier actor of the run may have begun the turn.
-        if let Some(site) = self.frontier.site_of(seq).filter(|site| !self.frontier.is_out(*site) && !self.is_probed(*site)) {
+        if let Some(site) = self.kind.frontier.site_of(seq).filter(|site| !self.kind.frontier.is_out(*site) && !self.is_probed(*site)) {
             self.turn_over(site, 0, ctx);
         }
         if let Some(lease) = lease {
@@ -280,12 +280,12 @@ impl RunActor {
                 node.block_done(self.block_id(seq), lease.attempt, false);
             }
         }
-        self.cache.take_leased(seq);
+        self.kind.cache.take_leased(seq);
     }
 
     /// The name of the site of a block's requests.
     pub(super) fn site_name_of(&self, seq: Seq) -> Option<Arc<str>> {
-        self.frontier.site_of(seq).map(|site| self.frontier.site_name(site))
+        self.kind.frontier.site_of(seq).map(|site| self.kind.frontier.site_name(site))
     }
 
     pub(super) fn store_report(
@@ -308,9 +308,9 @@ impl RunActor {
         let write = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error, bytes) = (write.success, write.error, write.bytes);
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
-            this.frontier.reported(seq, success, error);
-            this.frontier.count_bytes(bytes);
-            this.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
+            this.kind.frontier.reported(seq, success, error);
+            this.kind.frontier.count_bytes(bytes);
+            this.kind.cache.put_finished(seq, Finished { requests: payload.requests, raw_length: payload.raw_length, pack });
             if let Some(reply) = reply {
                 reply.send(Ok(Reported { success, error }));
             }
@@ -328,7 +328,7 @@ impl Handler<Grant> for RunActor {
         match permit.room() {
             Room::Block => self.begin_block(Sink::Node { to, permit }, ctx),
             Room::Site => {
-                self.turns.announced = self.turns.announced.saturating_sub(1);
+                self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);
                 self.begin_turn(Sink::Node { to, permit }, ctx);
             }
         }
@@ -345,7 +345,7 @@ impl Handler<HandOver> for RunActor {
         match room {
             Room::Block => self.begin_block(sink, ctx),
             Room::Site => {
-                self.turns.announced = self.turns.announced.saturating_sub(1);
+                self.kind.turns.announced = self.kind.turns.announced.saturating_sub(1);
                 self.begin_turn(sink, ctx);
             }
         }
@@ -371,20 +371,21 @@ impl Handler<NodeHolds> for RunActor {
             if self.is_probe(*seq, node) {
                 continue;
             }
-            let known = self.frontier.lease_of(*seq).is_some_and(|lease| lease.attempt == *attempt) && self.frontier.renew(*seq, node, now);
+            let known = self.kind.frontier.lease_of(*seq).is_some_and(|lease| lease.attempt == *attempt)
+                && self.kind.frontier.renew(*seq, node, now);
             let (identity, block_id) = (self.identity(), self.block_id(*seq));
-            if known && let Some(site) = self.frontier.site_of(*seq).filter(|site| !self.frontier.is_free(*site)) {
-                let (name, until) = (self.frontier.site_name(site), now.plus_ms(self.frontier.settings().lease as i64));
+            if known && let Some(site) = self.kind.frontier.site_of(*seq).filter(|site| !self.kind.frontier.is_free(*site)) {
+                let (name, until) = (self.kind.frontier.site_name(site), now.plus_ms(self.kind.frontier.settings().lease as i64));
                 self.context.sites.board().renew(&name, identity, until, now);
             }
-            if (known || self.adopt(*seq, node, *attempt, now)) && !self.ending {
-                let site = self.frontier.site_of(*seq).filter(|site| !self.frontier.is_free(*site));
+            if (known || self.adopt(*seq, node, *attempt, now)) && !self.life.is_ending() {
+                let site = self.kind.frontier.site_of(*seq).filter(|site| !self.kind.frontier.is_free(*site));
                 let is_bound = site.is_some_and(|site| self.pace(site) != Pace::FREE);
                 let room = if is_bound { Room::Site } else { Room::Block };
                 to.holds(Holds { identity, block_id, attempt: *attempt, room });
             } else {
                 // A block whose results are being written is done as well, but its node still waits for the answer.
-                to.block_done(block_id, *attempt, self.frontier.phase(*seq) != Some(Phase::Reporting));
+                to.block_done(block_id, *attempt, self.kind.frontier.phase(*seq) != Some(Phase::Reporting));
             }
         }
         for (seq, attempt) in unlisted {
@@ -395,11 +396,12 @@ impl Handler<NodeHolds> for RunActor {
                 continue;
             }
             // Dispatched by an earlier actor of this run and not at the node; only this frees its permit.
-            if self.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
+            if self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != node || lease.attempt != attempt) {
                 to.block_done(self.block_id(seq), attempt, false);
             }
         }
         let missing: Vec<Seq> = self
+            .kind
             .frontier
             .leases_of_node(node)
             .filter(|(seq, lease)| {
@@ -411,10 +413,10 @@ impl Handler<NodeHolds> for RunActor {
         for seq in missing {
             let name = self.context.addresses.node_name(node);
             log::info!("block did not arrive and is sent again block_id={} node_id={node} node={name}", self.block_id(seq));
-            self.frontier.sent_again(seq, now);
+            self.kind.frontier.sent_again(seq, now);
             self.send_again(seq, to.clone(), ctx);
         }
-        self.announced = self.announced.min(self.frontier.ready());
+        self.kind.announced = self.kind.announced.min(self.kind.frontier.ready());
     }
 }
 
@@ -438,7 +440,7 @@ impl Handler<NodeNews> for RunActor {
             NodeNews::Restarted(node) => (node, false),
             NodeNews::Vanished(node) => (node, true),
         };
-        let leases: Vec<(Seq, u32)> = self.frontier.leases_of_node(node).map(|(seq, l)| (seq, l.attempt)).collect();
+        let leases: Vec<(Seq, u32)> = self.kind.frontier.leases_of_node(node).map(|(seq, l)| (seq, l.attempt)).collect();
         for seq in self.probes_at(node) {
             self.probe_lost(seq, ctx);
         }

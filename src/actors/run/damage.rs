@@ -23,7 +23,7 @@ impl RunActor {
         });
         for &seq in asked {
             let is_told = results.iter().any(|result| result.seq == seq) || damaged.iter().any(|(other, _)| *other == seq);
-            if !is_told && self.frontier.phase(seq) == Some(Phase::Delivered) {
+            if !is_told && self.kind.frontier.phase(seq) == Some(Phase::Delivered) {
                 damaged.push((seq, "its results are not in the store".to_owned()));
             }
         }
@@ -35,7 +35,7 @@ impl RunActor {
 
     fn discard(&mut self, seq: Seq, why: String, ctx: &mut Context<Self>) {
         // The end, which is being written, gives up all results.
-        if self.ending || !self.frontier.begin_discard(seq) {
+        if self.life.is_ending() || !self.kind.frontier.begin_discard(seq) {
             return;
         }
         let block_id = self.block_id(seq);
@@ -44,10 +44,10 @@ impl RunActor {
         let exception = format!("its results were lost on the disk of the broker: {why}");
         let write = DiscardResults { no: self.run.no, epoch: self.epoch, seq, exception: exception.clone() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, had, ctx| {
-            if this.ending {
+            if this.life.is_ending() {
                 return;
             }
-            match this.frontier.discarded(seq, had.success, had.error, had.attempt) {
+            match this.kind.frontier.discarded(seq, had.success, had.error, had.attempt) {
                 Lost::Retry(_) => this.announce(ctx),
                 Lost::Exhausted(attempts) => {
                     let exception = format!("given up after {attempts} attempts: {exception}");

@@ -19,9 +19,9 @@ impl RunActor {
     /// Answers the waiting polls while there are finished blocks.
     pub(super) fn serve_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        while !self.ending
-            && self.frontier.has_answered()
-            && let Some(waiting) = self.pollers.pop_front()
+        while !self.life.is_ending()
+            && self.kind.frontier.has_answered()
+            && let Some(waiting) = self.kind.pollers.pop_front()
         {
             if !waiting.reply.is_abandoned() && waiting.until >= now {
                 self.deliver(waiting, now, ctx);
@@ -33,15 +33,15 @@ impl RunActor {
 
     fn deliver(&mut self, waiting: Waiting, now: Timestamp, ctx: &mut Context<Self>) {
         if let Some(worker) = waiting.worker {
-            self.involved.add_worker(worker);
+            self.kind.involved.add_worker(worker);
         }
         let (mut ready, mut cold, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let until = (!waiting.auto_ack).then(|| now.plus_ms(self.frontier.settings().ack_wait as i64));
+        let until = (!waiting.auto_ack).then(|| now.plus_ms(self.kind.frontier.settings().ack_wait as i64));
         while ready.len() + cold.len() < waiting.max
             && bytes < ANSWER_BYTES
-            && let Some(seq) = self.frontier.deliver(waiting.worker, now)
+            && let Some(seq) = self.kind.frontier.deliver(waiting.worker, now)
         {
-            match self.cache.take_finished(seq) {
+            match self.kind.cache.take_finished(seq) {
                 Some(f) => {
                     bytes += f.pack.len() + f.requests.len();
                     let block_id = self.block_id(seq);
@@ -66,7 +66,7 @@ impl RunActor {
                 ready.push((r.seq, DeliveredBlock { block_id, requests: r.payload, raw_length: r.raw_length, pack: r.pack, until }));
             }
             for seq in unread.iter().rev() {
-                this.frontier.take_back(*seq);
+                this.kind.frontier.take_back(*seq);
             }
             this.hand_out(waiting, ready, ctx);
             this.serve_pollers(ctx);
@@ -75,9 +75,9 @@ impl RunActor {
 
     fn hand_out(&mut self, waiting: Waiting, mut blocks: Vec<(Seq, DeliveredBlock)>, ctx: &mut Context<Self>) {
         // Other calls may have acknowledged them during the read.
-        blocks.retain(|(seq, _)| self.frontier.check_ack(*seq) == AckVerdict::Current);
+        blocks.retain(|(seq, _)| self.kind.frontier.check_ack(*seq) == AckVerdict::Current);
         let (seqs, blocks): (Vec<Seq>, Vec<DeliveredBlock>) = blocks.into_iter().unzip();
-        if self.ending || waiting.reply.is_abandoned() {
+        if self.life.is_ending() || waiting.reply.is_abandoned() {
             // The end, which is being written, gives up the blocks that are not acknowledged. A later acknowledgement would
             // subtract the same packs from their segment again.
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
@@ -86,7 +86,7 @@ impl RunActor {
         if blocks.is_empty() && waiting.until > Timestamp::steady() {
             // All blocks for this poll were damaged, or acknowledged in the meantime: it continues to wait.
             self.wake_pollers_at(waiting.until, ctx);
-            self.pollers.push_front(waiting);
+            self.kind.pollers.push_front(waiting);
             return self.serve_pollers(ctx);
         }
         let delivered = Delivered { state: self.run.state, blocks };
@@ -97,12 +97,12 @@ impl RunActor {
             return;
         }
         for seq in &seqs {
-            self.frontier.begin_ack(*seq);
+            self.kind.frontier.begin_ack(*seq);
         }
         let write = Ack { no: self.run.no, epoch: self.epoch, seqs: seqs.clone(), push: Vec::new(), now: Timestamp::now() };
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
             for seq in seqs {
-                this.frontier.acked(seq);
+                this.kind.frontier.acked(seq);
             }
             // With automatic acknowledgement, a block that is lost on the way now stays lost; the caller accepts this risk.
             waiting.reply.send(Ok(delivered));
@@ -112,7 +112,7 @@ impl RunActor {
 
     fn not_taken(&mut self, seqs: &[Seq], ctx: &mut Context<Self>) {
         for seq in seqs.iter().rev() {
-            self.frontier.take_back(*seq);
+            self.kind.frontier.take_back(*seq);
         }
         self.serve_pollers(ctx);
     }
@@ -120,22 +120,22 @@ impl RunActor {
     /// Answers the polls whose time is over, and sets the timer for the next one.
     fn expire_pollers(&mut self, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        for waiting in std::mem::take(&mut self.pollers) {
+        for waiting in std::mem::take(&mut self.kind.pollers) {
             if waiting.until > now {
-                self.pollers.push_back(waiting);
+                self.kind.pollers.push_back(waiting);
             } else {
                 waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
             }
         }
-        self.poll_timer = None;
-        if let Some(next) = self.pollers.iter().map(|waiting| waiting.until).min() {
+        self.kind.poll_timer = None;
+        if let Some(next) = self.kind.pollers.iter().map(|waiting| waiting.until).min() {
             self.wake_pollers_at(next, ctx);
         }
     }
 
     /// One timer for all polls, because an actor's context checks all its timers whenever it wakes.
     fn wake_pollers_at(&mut self, until: Timestamp, ctx: &mut Context<Self>) {
-        if let Some((armed, handle)) = self.poll_timer {
+        if let Some((armed, handle)) = self.kind.poll_timer {
             if armed <= until {
                 return;
             }
@@ -143,7 +143,7 @@ impl RunActor {
         }
         let wait = u64::try_from(until.since_ms(Timestamp::steady())).unwrap_or(0);
         let handle = ctx.run_later(Duration::from_millis(wait + 1), |this, ctx| this.expire_pollers(ctx));
-        self.poll_timer = Some((until, handle));
+        self.kind.poll_timer = Some((until, handle));
     }
 }
 
@@ -156,12 +156,12 @@ impl Handler<Poll> for RunActor {
         let waiting = Waiting { worker: m.worker, max: m.max, until, auto_ack: m.auto_ack, reply: m.reply };
         if self.context.followers.is_closed() {
             waiting.reply.send(Err(Problem::ending()));
-        } else if self.frontier.has_answered() && !self.ending {
+        } else if self.kind.frontier.has_answered() && !self.life.is_ending() {
             self.deliver(waiting, now, ctx);
-        } else if m.wait.is_zero() || self.ending {
+        } else if m.wait.is_zero() || self.life.is_ending() {
             waiting.reply.send(Ok(Delivered { state: self.run.state, blocks: Vec::new() }));
         } else {
-            self.pollers.push_back(waiting);
+            self.kind.pollers.push_back(waiting);
             self.wake_pollers_at(until, ctx);
         }
     }
@@ -171,7 +171,7 @@ impl Handler<EndPolls> for RunActor {
     type Result = ();
     fn handle(&mut self, _: EndPolls, _: &mut Self::Context) {
         self.guard.message("run.end_polls");
-        for waiting in std::mem::take(&mut self.pollers) {
+        for waiting in std::mem::take(&mut self.kind.pollers) {
             waiting.reply.send(Err(Problem::ending()));
         }
     }
@@ -183,7 +183,7 @@ impl Handler<Undelivered> for RunActor {
         self.guard.message("run.undelivered");
         for (block_id, until) in blocks.into_iter().rev() {
             if let Some(seq) = block_id.seq_in(self.identity()) {
-                self.frontier.take_back_of(seq, until);
+                self.kind.frontier.take_back_of(seq, until);
             }
         }
         self.serve_pollers(ctx);

@@ -53,13 +53,13 @@ struct Cut {
 
 impl RunActor {
     fn discard_pending(&mut self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>, reply: Reply<u64>, ctx: &mut Context<Self>) {
-        if self.ending {
+        if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }
         if self.context.store.is_busy() {
             return reply.send(Err(Problem::busy("the write queue is full; retry later")));
         }
-        let waits = |seq: &Seq| matches!(self.frontier.phase(*seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
+        let waits = |seq: &Seq| matches!(self.kind.frontier.phase(*seq), Some(Phase::Ready | Phase::Retry | Phase::Queued));
         let seqs: Vec<Seq> = chosen.keys().copied().filter(waits).collect();
         let order = Order { chosen: Some(chosen), why: "discarded by an operator".to_owned(), reply: Some(reply) };
         self.take_and_discard(seqs, order, ctx);
@@ -67,10 +67,10 @@ impl RunActor {
 
     /// Discards what waits for a node, if the run has downloaded as many bytes as it may.
     pub(super) fn discard_over_bytes(&mut self, ctx: &mut Context<Self>) {
-        let Some((most, bytes)) = self.frontier.over_bytes().filter(|_| !self.ending && !self.discards) else { return };
-        let seqs = self.frontier.waiting(AT_ONCE);
+        let Some((most, bytes)) = self.kind.frontier.over_bytes().filter(|_| !self.life.is_ending() && !self.kind.discards) else { return };
+        let seqs = self.kind.frontier.waiting(AT_ONCE);
         if !seqs.is_empty() {
-            self.discards = true;
+            self.kind.discards = true;
             let why = super::end::over_bytes_text(most, bytes);
             self.take_and_discard(seqs, Order { chosen: None, why, reply: None }, ctx);
         }
@@ -78,8 +78,8 @@ impl RunActor {
 
     fn take_and_discard(&mut self, seqs: Vec<Seq>, order: Order, ctx: &mut Context<Self>) {
         for seq in &seqs {
-            self.frontier.begin_report(*seq);
-            self.cache.take_ready(*seq);
+            self.kind.frontier.begin_report(*seq);
+            self.kind.cache.take_ready(*seq);
         }
         // A split of a block may still be in the write queue, and a reader sees only what is committed.
         Self::then(ctx, self.context.store.write_unbounded(Barrier), move |this, (), ctx| this.cut_and_store(seqs, order, ctx));
@@ -88,7 +88,7 @@ impl RunActor {
     fn cut_and_store(&mut self, seqs: Vec<Seq>, order: Order, ctx: &mut Context<Self>) {
         let read = self.context.store.read(ReadPayloads { no: self.run.no, seqs: seqs.clone() });
         Self::then(ctx, read, move |this, payloads, ctx| {
-            if this.ending {
+            if this.life.is_ending() {
                 return order.refuse(this.over());
             }
             if payloads.len() != seqs.len() {
@@ -118,14 +118,14 @@ impl RunActor {
             let (out, others): (Vec<usize>, Vec<usize>) =
                 (0..payload.prints.len()).partition(|place| order.takes(seq, &payload.prints[*place]));
             if out.is_empty() {
-                self.frontier.wait_again(seq);
+                self.kind.frontier.wait_again(seq);
                 continue;
             }
             let (discarded, rest) = if others.is_empty() {
                 (payload, None)
             } else {
                 let [discarded, rest] = payload.cut([&out, &others], &HashMap::new())?;
-                (discarded, Some((self.frontier.begin_rest(seq, self.frontier.site_of(seq)), rest)))
+                (discarded, Some((self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq)), rest)))
             };
             let entry = |print: &Fingerprint| final_entry(failed(*print, FetchErrorKind::Discarded, &order.why));
             let results = discarded.prints.iter().map(entry).collect();
@@ -156,17 +156,17 @@ impl RunActor {
             let mut count = 0;
             for Cut { seq, discarded, pack, rest } in cuts {
                 count += discarded.prints.len() as u64;
-                this.frontier.reported(seq, 0, discarded.prints.len() as u32);
-                this.cache.put_finished(seq, Finished { requests: discarded.requests, raw_length: discarded.raw_length, pack });
+                this.kind.frontier.reported(seq, 0, discarded.prints.len() as u32);
+                this.kind.cache.put_finished(seq, Finished { requests: discarded.requests, raw_length: discarded.raw_length, pack });
                 if let Some((rest, payload)) = rest {
-                    this.frontier.stored(rest, 0);
-                    this.cache.put_ready(rest, payload);
+                    this.kind.frontier.stored(rest, 0);
+                    this.kind.cache.put_ready(rest, payload);
                 }
             }
             log::info!("pending requests discarded run_id={} requests={count}: {}", this.identity(), order.why);
             match order.reply {
                 Some(reply) => reply.send(Ok(count)),
-                None => this.discards = false,
+                None => this.kind.discards = false,
             }
             this.announce(ctx);
             this.discard_over_bytes(ctx);

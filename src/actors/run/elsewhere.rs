@@ -19,7 +19,7 @@ impl RunActor {
 
     /// Whether a block's node should give back what it finds no way to: there are other nodes, and the block does not come from one.
     pub(super) fn may_move(&self, seq: Seq) -> bool {
-        !self.frontier.is_moved(seq) && self.has_other_nodes()
+        !self.kind.frontier.is_moved(seq) && self.has_other_nodes()
     }
 
     /// Whether a report gives back a request that its node found no way to, while there are other nodes.
@@ -31,13 +31,13 @@ impl RunActor {
     /// A waiting block failed at this node.
     pub(super) fn prefer_another(&mut self, seq: Seq, node: NodeId) {
         log::debug!("requests that failed at a node wait for another one block_id={} node_id={node}", self.block_id(seq));
-        self.frontier.prefer_another(seq, node, Timestamp::steady());
+        self.kind.frontier.prefer_another(seq, node, Timestamp::steady());
     }
 
     /// Asks for nodes for the blocks that prefer another one.
     pub(super) fn ask_elsewhere(&mut self) {
-        let (blocks, sites) = self.frontier.avoided(Timestamp::steady());
-        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.ending && !self.dispatches_nothing()) else { return };
+        let (blocks, sites) = self.kind.frontier.avoided(Timestamp::steady());
+        let Some(dispatcher) = self.context.dispatcher().filter(|_| !self.life.is_ending() && !self.dispatches_nothing()) else { return };
         let identity = self.identity();
         for (room, nodes) in [(Room::Block, blocks), (Room::Site, sites)] {
             for not in nodes.into_iter().take(MOST_ASKED) {

@@ -68,7 +68,7 @@ fn add(
 impl RunActor {
     /// Whether the run begins with failed requests of another run, which are not in its queue yet.
     pub(super) fn wants_first_requests(&self) -> bool {
-        self.run.rules.requeues.is_some() && !self.frontier.start_returned()
+        self.run.rules.requeues.is_some() && !self.kind.frontier.start_returned()
     }
 
     /// Queues the first requests, then begins.
@@ -76,13 +76,13 @@ impl RunActor {
         let (Some(old), Some(blocks)) = (self.run.retry_of, self.run.rules.requeues) else { return };
         let read = first_requests(self.context.store.clone(), self.identity(), old, blocks);
         Self::then(ctx, read, move |this, batch, ctx| {
-            if this.ending {
+            if this.life.is_ending() {
                 return;
             }
             match batch {
                 Ok(batch) if batch.requests.is_empty() => {
                     let reason = format!("its first requests are failed requests of run {old}, which are no longer stored");
-                    this.end(RunState::Failed, Some(reason), ctx, drop);
+                    this.end(RunState::Failed, Some(reason), ctx);
                 }
                 Ok(batch) => this.store_first_requests(&batch, ctx),
                 Err(why) => this.die(&format!("the requests of run {old} are not readable: {why}"), ctx),
@@ -98,11 +98,11 @@ impl RunActor {
         log::info!("run begins with failed requests of another run run_id={} requests={}", self.identity(), pushed.accepted);
         let write = PushFirst { no: self.run.no, epoch: self.epoch, blocks: blocks.clone(), now: Timestamp::now() };
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
-            this.frontier.set_start_returned();
+            this.kind.frontier.set_start_returned();
             this.run.start_returned = true;
             for block in blocks {
-                this.frontier.stored(block.seq, block.requests);
-                this.cache.put_ready(block.seq, block.into());
+                this.kind.frontier.stored(block.seq, block.requests);
+                this.kind.cache.put_ready(block.seq, block.into());
             }
             this.begin(ctx);
         });

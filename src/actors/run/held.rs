@@ -45,7 +45,7 @@ impl RunActor {
 
     /// Dispatches a block that needs no turn, without its requests to held sites.
     pub(super) fn send_unheld(&mut self, seq: Seq, payload: Payload, sink: Sink, ctx: &mut Context<Self>) {
-        if self.ending || self.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+        if self.life.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
         }
         let HeldPart { site, held, others } = match self.first_held(seq, &payload) {
@@ -57,10 +57,10 @@ impl RunActor {
             }
         };
         if others.is_empty() {
-            if let Some(lease) = self.frontier.wait_for_site(seq, site) {
+            if let Some(lease) = self.kind.frontier.wait_for_site(seq, site) {
                 self.note_leases_of(lease.node);
             }
-            self.cache.put_ready(seq, payload);
+            self.kind.cache.put_ready(seq, payload);
             sink.nothing();
             return self.announce(ctx);
         }
@@ -68,24 +68,24 @@ impl RunActor {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        self.frontier.set_waiting(site);
-        let rest = self.frontier.begin_rest(seq, Some(site));
-        self.cache.put_leased(seq, stays.clone());
+        self.kind.frontier.set_waiting(site);
+        let rest = self.kind.frontier.begin_rest(seq, Some(site));
+        self.kind.cache.put_leased(seq, stays.clone());
         let write = self.split((seq, &stays), Some((rest, &held)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
-            this.frontier.stored(rest, 0);
-            this.cache.put_ready(rest, held);
+            this.kind.frontier.stored(rest, 0);
+            this.kind.cache.put_ready(rest, held);
             this.send_unheld(seq, stays, sink, ctx);
         });
     }
 
     fn send_block(&mut self, seq: Seq, payload: Payload, sink: Sink, ctx: &mut Context<Self>) {
-        if self.frontier.site_of(seq).is_some() {
+        if self.kind.frontier.site_of(seq).is_some() {
             return self.judge_block(seq, payload, None, sink, ctx);
         }
         // The lease may have ended since the read began.
-        if self.frontier.lease_of(seq).is_some() {
-            self.cache.put_leased(seq, payload.clone());
+        if self.kind.frontier.lease_of(seq).is_some() {
+            self.kind.cache.put_leased(seq, payload.clone());
         }
         self.send_leased(seq, &payload, None, sink, ctx);
     }
@@ -120,10 +120,10 @@ impl RunActor {
                 None => others.push(place),
             }
         }
-        let site = match (first, self.frontier.site_of(seq)) {
+        let site = match (first, self.kind.frontier.site_of(seq)) {
             (None, _) => return Ok(None),
             (Some(_), Some(own)) => own,
-            (Some(origin), None) => self.frontier.site_number(&origin),
+            (Some(origin), None) => self.kind.frontier.site_number(&origin),
         };
         Ok(Some(HeldPart { site, held, others }))
     }
@@ -155,10 +155,10 @@ impl Handler<DescribeSites> for RunActor {
     fn handle(&mut self, DescribeSites { from, limit, reply }: DescribeSites, _: &mut Self::Context) {
         self.guard.message("run.describe_sites");
         let mut rows: Vec<_> =
-            self.frontier.sites(from).take(limit + 1).map(|(no, name, queued, at)| (no, Arc::clone(name), queued, at)).collect();
+            self.kind.frontier.sites(from).take(limit + 1).map(|(no, name, queued, at)| (no, Arc::clone(name), queued, at)).collect();
         let next_cursor = (rows.len() > limit).then(|| rows.pop().map(|row| row.0.to_string())).flatten();
         let mut at_nodes: HashMap<SiteNo, usize> = HashMap::new();
-        for site in self.frontier.leases().filter_map(|(seq, _)| self.frontier.site_of(seq)) {
+        for site in self.kind.frontier.leases().filter_map(|(seq, _)| self.kind.frontier.site_of(seq)) {
             *at_nodes.entry(site).or_default() += 1;
         }
         let rows = rows.into_iter();
@@ -172,16 +172,16 @@ impl Handler<SiteHeld> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteHeld(name): SiteHeld, ctx: &mut Self::Context) {
         self.guard.message("run.site_held");
-        if self.ending {
+        if self.life.is_ending() {
             return;
         }
-        let of_site = |seq| self.frontier.site_of(seq).filter(|no| is_hold_of(&name, &self.frontier.site_name(*no)));
-        let leases: Vec<_> = self.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
+        let of_site = |seq| self.kind.frontier.site_of(seq).filter(|no| is_hold_of(&name, &self.kind.frontier.site_name(*no)));
+        let leases: Vec<_> = self.kind.frontier.leases().filter_map(|(seq, lease)| Some((seq, *lease, of_site(seq)?))).collect();
         for (seq, lease, site) in leases {
             // Results that the node has reported stay; the other requests are downloaded after the hold.
-            self.frontier.recall(seq);
-            if let Some(payload) = self.cache.take_leased(seq) {
-                self.cache.put_ready(seq, payload);
+            self.kind.frontier.recall(seq);
+            if let Some(payload) = self.kind.cache.take_leased(seq) {
+                self.kind.cache.put_ready(seq, payload);
             }
             self.note_leases_of(lease.node);
             if let Some(node) = self.context.addresses.nodes.get(lease.node) {
@@ -197,7 +197,7 @@ impl Handler<SiteFreed> for RunActor {
     type Result = ();
     fn handle(&mut self, SiteFreed(name): SiteFreed, ctx: &mut Self::Context) {
         self.guard.message("run.site_freed");
-        self.frontier.site_freed(&name, Timestamp::steady());
+        self.kind.frontier.site_freed(&name, Timestamp::steady());
         self.announce(ctx);
     }
 }

@@ -1,8 +1,8 @@
 //! A run without a worker requests one: its job may reference another job that starts a program with a worker.
 
-use super::RunActor;
+use super::{BlocksEvent, RunActor};
 use crate::actors::context::BrokerContext;
-use crate::actors::job::TriggerOrder;
+use crate::actors::job::{JobHandle, TriggerOrder};
 use crate::actors::reply::problem_of;
 use crate::domain::ids::Identity;
 use crate::domain::job::Properties;
@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::worker::NotEligible;
 use crate::protocol::problem::Problem;
 use crate::store::{FindJobs, GetRun};
-use actix::{ActorFutureExt, AsyncContext, Context, fut::wrap_future};
+use actix::{AsyncContext, Context, fut::wrap_future};
 
 /// Interval between two checks of a request, in milliseconds.
 const LOOK_MS: i64 = 5_000;
@@ -28,12 +28,21 @@ pub(super) struct Call {
     made: Option<Identity>,
 }
 
-/// The result of a request.
-enum Answer {
+/// The answer to a request.
+#[derive(Debug)]
+pub enum Called {
     /// This run starts a worker, or has started one.
     Made(Identity),
     /// A run from another request is active.
     Underway,
+}
+
+/// Where a request goes.
+enum Found {
+    /// Nowhere: the run that was created for it starts a worker, or has started one.
+    Made(Identity),
+    /// To this job.
+    Job(JobHandle),
 }
 
 impl RunActor {
@@ -44,24 +53,24 @@ impl RunActor {
             self.run.reason = Some(format!("{reason}: the broker has just started, and workers may be on their way back"));
             return;
         }
-        let properties = Properties(self.properties.as_ref().clone());
+        let properties = Properties(self.kind.properties.as_ref().clone());
         let waits = properties.no_worker().unwrap_or_default() == NoWorker::Wait;
         let may_fail = self.run.state == RunState::Pending && !waits;
         // Errors in these properties were reported when the job was created.
         let Some((job, wait)) = properties.worker_job().ok().flatten() else {
             if may_fail {
                 // Fail visibly instead of waiting silently.
-                self.end(RunState::Failed, Some(reason), ctx, drop);
+                self.end(RunState::Failed, Some(reason), ctx);
             } else if waits {
                 self.run.reason = Some(format!("waits for a worker: {reason}"));
             }
             return;
         };
         let now = Timestamp::steady();
-        let made = match &mut self.called {
+        let made = match &mut self.kind.called {
             Some(call) if now >= call.until && may_fail => {
                 let reason = format!("{reason}, {wait} ms after the job `{job}` was called for one");
-                return self.end(RunState::Failed, Some(reason), ctx, drop);
+                return self.end(RunState::Failed, Some(reason), ctx);
             }
             Some(call) if now < call.look_at => return,
             // A run that had a worker before must not lose its work: it requests another worker and waits.
@@ -78,46 +87,59 @@ impl RunActor {
         self.call_worker(job.to_owned(), made, reason, ctx);
     }
 
+    /// Requests a worker from the job. The run goes on meanwhile: the answer is a message, because a run waits for no job.
     fn call_worker(&mut self, job: String, made: Option<Identity>, reason: String, ctx: &mut Context<Self>) {
-        let called = wrap_future(call(self.context.clone(), job.clone(), made, self.run.trace_id.clone()));
-        ctx.spawn(called.map(move |called, this: &mut Self, ctx: &mut Context<Self>| {
-            let Some(call) = this.called.as_mut().filter(|_| this.worker.is_none() && !this.ending) else { return };
-            match called {
-                Ok(Answer::Made(identity)) => {
-                    call.made = Some(identity);
-                    this.run.reason = Some(format!("{reason}: run {identity} of the job `{job}` is to start one"));
+        let (context, link, trace_id) = (self.context.clone(), self.link(ctx), self.run.trace_id.clone());
+        ctx.spawn(wrap_future(async move {
+            let found = find(context, &job, made).await;
+            let tell = move |answer| link.tell(BlocksEvent::WorkerCalled { job, reason, answer });
+            match found {
+                Ok(Found::Made(identity)) => tell(Ok(Called::Made(identity))),
+                Ok(Found::Job(job)) => {
+                    let order = TriggerOrder { trace_id, by: Some(BROKER.to_owned()), alone: true, ..TriggerOrder::default() };
+                    job.trigger(order).then(move |made| match made {
+                        Ok(made) => tell(Ok(Called::Made(made.identity))),
+                        Err(problem) if problem.kind == "/problems/still-running" => tell(Ok(Called::Underway)),
+                        Err(problem) => tell(Err(problem)),
+                    });
                 }
-                Ok(Answer::Underway) => {
-                    this.run.reason = Some(format!("{reason}: a run of the job `{job}` is under way to start one"));
-                }
-                // The next check retries. The same applies if the job may be enabled again and the run had a worker before.
-                Err(problem) if problem.status < 500 && this.run.state == RunState::Pending => {
-                    let reason = format!("{reason}, and the job `{job}` cannot start one: {}", problem.detail);
-                    this.end(RunState::Failed, Some(reason), ctx, drop);
-                }
-                Err(problem) => {
-                    this.run.reason = Some(format!("{reason}, and the job `{job}` does not start one now: {}", problem.detail));
-                }
+                Err(problem) => tell(Err(problem)),
             }
         }));
     }
+
+    pub(super) fn worker_called(&mut self, job: &str, reason: &str, answer: Result<Called, Problem>, ctx: &mut Context<Self>) {
+        let Some(call) = self.kind.called.as_mut().filter(|_| self.kind.worker.is_none() && !self.life.is_ending()) else { return };
+        match answer {
+            Ok(Called::Made(identity)) => {
+                call.made = Some(identity);
+                self.run.reason = Some(format!("{reason}: run {identity} of the job `{job}` is to start one"));
+            }
+            Ok(Called::Underway) => {
+                self.run.reason = Some(format!("{reason}: a run of the job `{job}` is under way to start one"));
+            }
+            // The next check retries. The same applies if the job may be enabled again and the run had a worker before.
+            Err(problem) if problem.status < 500 && self.run.state == RunState::Pending => {
+                let reason = format!("{reason}, and the job `{job}` cannot start one: {}", problem.detail);
+                self.end(RunState::Failed, Some(reason), ctx);
+            }
+            Err(problem) => {
+                self.run.reason = Some(format!("{reason}, and the job `{job}` does not start one now: {}", problem.detail));
+            }
+        }
+    }
 }
 
-/// Starts a worker unless one is being started. Repeated calls, also after a crash in between, create one run.
-async fn call(context: BrokerContext, job: String, made: Option<Identity>, trace_id: Option<String>) -> Result<Answer, Problem> {
+/// The job that starts a worker, unless one is being started. Repeated calls, also after a crash in between, create one run.
+async fn find(context: BrokerContext, job: &str, made: Option<Identity>) -> Result<Found, Problem> {
     if let Some(identity) = made {
         let run = context.store.read(GetRun(identity)).await.map_err(|e| problem_of(&e))?;
         // A program that moves to the background succeeds before its worker connects.
         if run.is_some_and(|run| !run.state.is_final() || run.state == RunState::Success) {
-            return Ok(Answer::Made(identity));
+            return Ok(Found::Made(identity));
         }
     }
-    let found = context.store.read(FindJobs(vec![job])).await.map_err(|e| problem_of(&e))?.pop().flatten();
+    let found = context.store.read(FindJobs(vec![job.to_owned()])).await.map_err(|e| problem_of(&e))?.pop().flatten();
     let id = found.ok_or_else(|| Problem::not_found("there is no such job"))?;
-    let order = TriggerOrder { trace_id, by: Some(BROKER.to_owned()), alone: true, ..TriggerOrder::default() };
-    match context.registry().open_job(id).wait().await?.trigger(order).wait().await {
-        Ok(made) => Ok(Answer::Made(made.identity)),
-        Err(problem) if problem.kind == "/problems/still-running" => Ok(Answer::Underway),
-        Err(problem) => Err(problem),
-    }
+    context.registry().open_job(id).wait().await.map(Found::Job)
 }

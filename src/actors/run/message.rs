@@ -1,10 +1,10 @@
 //! Messages to the actor of a run, and its handle.
 
-use super::RunActor;
+use super::RunHandle;
+use super::helper::Called;
 use crate::actors::dispatcher::NodePermit;
 use crate::actors::node::NodeHandle;
 use crate::actors::reply::{Answer, Reply, reply};
-use crate::actors::supervision::Link;
 use crate::domain::block::{Lease, Phase};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::frontier::SiteNo;
@@ -18,6 +18,7 @@ use crate::protocol::api::{Page, RunOutput};
 use crate::protocol::failed::Requeued;
 use crate::protocol::node::{Block, Reported};
 use crate::protocol::pack::Index;
+use crate::protocol::problem::Problem;
 use crate::protocol::push::Pushed;
 use crate::protocol::sites::RunSiteOutput;
 use actix::Message;
@@ -174,18 +175,6 @@ pub struct StartReturned {
     pub reply: Reply<()>,
 }
 
-/// From the service: stop the run.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Stop {
-    /// The reason.
-    pub reason: String,
-    /// The caller, if known.
-    pub by: Option<String>,
-    /// Answered when the end is stored.
-    pub reply: Reply<RunOutput>,
-}
-
 /// From the service: stop or resume the dispatch of blocks. Blocks at nodes come back in any case.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -242,11 +231,6 @@ pub struct BlockPlace {
 #[rtype(result = "()")]
 pub struct ReannounceRun;
 
-/// From the registry: a queued run should check whether it may begin.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct CheckQueue;
-
 /// From the registry: the broker shuts down, so answer all polls now.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -257,19 +241,10 @@ pub struct EndPolls;
 #[rtype(result = "()")]
 pub struct Undelivered(pub Vec<(BlockId, Timestamp)>);
 
-/// From the service: the current state of the run.
+/// From the service: the blocks at nodes, each with its number, node, attempt, and the end of the lease.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct DescribeRun(pub Reply<RunDescription>);
-
-/// The answer to [`DescribeRun`].
-#[derive(Debug)]
-pub struct RunDescription {
-    /// The run.
-    pub output: RunOutput,
-    /// Blocks at nodes: number, node, attempt, end of the lease.
-    pub leases: Vec<(Seq, NodeId, u32, Timestamp)>,
-}
+pub struct ListLeases(pub Reply<Vec<(Seq, NodeId, u32, Timestamp)>>);
 
 /// From the service: the state of its sites, from this number on.
 #[derive(Debug, Message)]
@@ -293,15 +268,19 @@ pub struct SiteHeld(pub Arc<str>);
 #[rtype(result = "()")]
 pub struct SiteFreed(pub Arc<str>);
 
-/// From its job: withdraw the run if it was created ahead of its time and has not begun. Returns whether it was withdrawn; then
-/// this actor ends, and the job handles the stored state.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Withdraw(pub Reply<bool>);
-
-/// Handle to a run for other modules.
-#[derive(Debug, Clone)]
-pub struct RunHandle(pub(in crate::actors) Link<RunActor>);
+/// The messages in the form of the shell.
+#[derive(Debug)]
+pub enum BlocksEvent {
+    /// From the job that should start a worker: its answer.
+    WorkerCalled {
+        /// The job, as the run's job names it.
+        job: String,
+        /// Why there is no worker.
+        reason: String,
+        /// The answer.
+        answer: Result<Called, Problem>,
+    },
+}
 
 impl RunHandle {
     /// See [`Push`].
@@ -373,13 +352,6 @@ impl RunHandle {
     pub fn start_returned(&self, error: Option<String>, reply: Reply<()>) {
         self.0.tell(StartReturned { error, reply });
     }
-    /// See [`Stop`].
-    #[must_use]
-    pub fn stop(&self, reason: String, by: Option<String>) -> Answer<RunOutput> {
-        let (reply, answer) = reply();
-        self.0.tell(Stop { reason, by, reply });
-        answer
-    }
     /// See [`SetPaused`].
     #[must_use]
     pub fn set_paused(&self, is_paused: bool) -> Answer<RunOutput> {
@@ -408,17 +380,6 @@ impl RunHandle {
         self.0.tell(LocateBlock { seq, reply });
         answer
     }
-    /// See [`Withdraw`].
-    #[must_use]
-    pub fn withdraw(&self) -> Answer<bool> {
-        let (reply, answer) = reply();
-        self.0.tell(Withdraw(reply));
-        answer
-    }
-    /// See [`CheckQueue`].
-    pub fn check_queue(&self) {
-        self.0.tell(CheckQueue);
-    }
     /// See [`ReannounceRun`].
     pub fn reannounce(&self) {
         self.0.tell(ReannounceRun);
@@ -431,11 +392,11 @@ impl RunHandle {
     pub fn undelivered(&self, blocks: Vec<(BlockId, Timestamp)>) {
         self.0.tell(Undelivered(blocks));
     }
-    /// See [`DescribeRun`].
+    /// See [`ListLeases`].
     #[must_use]
-    pub fn describe(&self) -> Answer<RunDescription> {
+    pub fn leases(&self) -> Answer<Vec<(Seq, NodeId, u32, Timestamp)>> {
         let (reply, answer) = reply();
-        self.0.tell(DescribeRun(reply));
+        self.0.tell(ListLeases(reply));
         answer
     }
     /// See [`DescribeSites`].

@@ -127,7 +127,7 @@ impl RunActor {
         reply: Reply<Reported>,
         ctx: &mut Context<Self>,
     ) {
-        let part = self.frontier.begin_part(seq);
+        let part = self.kind.frontier.begin_part(seq);
         let block_id = self.block_id(part);
         let done = self.with_targets(&mut index, pack, &parted);
         let (pack, targets) = match done.and_then(|(pack, targets)| Ok((renamed(&mut index, &pack, block_id)?, targets))) {
@@ -137,15 +137,15 @@ impl RunActor {
                 return self.die("a pack lost its index", ctx);
             }
         };
-        self.frontier.renew(seq, index.node_id, Timestamp::steady());
+        self.kind.frontier.renew(seq, index.node_id, Timestamp::steady());
         self.keep(seq, stays.clone());
         let result = StoreResult { targets: targets.clone(), ..self.result_of(part, &index, pack.clone()) };
         let (success, error, bytes) = (result.success, result.error, result.bytes);
         let write = self.split((seq, &stays), Some((part, &parted)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
-            this.frontier.reported(part, success, error);
-            this.frontier.count_bytes(bytes);
-            this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
+            this.kind.frontier.reported(part, success, error);
+            this.kind.frontier.count_bytes(bytes);
+            this.kind.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
             this.targets_stored(targets, ctx);
             this.discard_over_bytes(ctx);
@@ -174,8 +174,8 @@ impl RunActor {
         if index.results.is_empty() {
             let write = self.split((seq, &back), None, None);
             Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
-                this.frontier.given_back(seq);
-                this.cache.put_ready(seq, back);
+                this.kind.frontier.given_back(seq);
+                this.kind.cache.put_ready(seq, back);
                 reply.send(Ok(Reported { success: 0, error: 0 }));
                 shunned.into_iter().for_each(|node| this.prefer_another(seq, node));
                 this.announce(ctx);
@@ -189,17 +189,17 @@ impl RunActor {
                 return self.die("the targets of redirects could not be packed", ctx);
             }
         };
-        let rest = self.frontier.begin_rest(seq, self.frontier.site_of(seq));
+        let rest = self.kind.frontier.begin_rest(seq, self.kind.frontier.site_of(seq));
         let result = StoreResult { targets: targets.clone(), ..self.result_of(seq, &index, pack.clone()) };
         let (success, error, bytes) = (result.success, result.error, result.bytes);
         let write = self.split((seq, &done), Some((rest, &back)), Some(result));
         Self::then(ctx, self.context.store.write(write), move |this, (), ctx| {
-            this.frontier.stored(rest, 0);
-            this.cache.put_ready(rest, back);
+            this.kind.frontier.stored(rest, 0);
+            this.kind.cache.put_ready(rest, back);
             shunned.into_iter().for_each(|node| this.prefer_another(rest, node));
-            this.frontier.reported(seq, success, error);
-            this.frontier.count_bytes(bytes);
-            this.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });
+            this.kind.frontier.reported(seq, success, error);
+            this.kind.frontier.count_bytes(bytes);
+            this.kind.cache.put_finished(seq, Finished { requests: done.requests, raw_length: done.raw_length, pack });
             reply.send(Ok(Reported { success, error }));
             this.announce(ctx);
             this.targets_stored(targets, ctx);
@@ -210,9 +210,9 @@ impl RunActor {
 
     /// Caches the requests of a block that waits or is at a node.
     fn keep(&mut self, seq: Seq, payload: Payload) {
-        match self.frontier.phase(seq) {
-            Some(Phase::Using) => self.cache.put_leased(seq, payload),
-            _ => self.cache.put_ready(seq, payload),
+        match self.kind.frontier.phase(seq) {
+            Some(Phase::Using) => self.kind.cache.put_leased(seq, payload),
+            _ => self.kind.cache.put_ready(seq, payload),
         }
     }
 

@@ -13,15 +13,15 @@ impl RunActor {
 
     /// Whether it is paused, or has downloaded as many bytes as it may.
     pub(super) fn dispatches_nothing(&self) -> bool {
-        self.is_paused() || self.frontier.over_bytes().is_some()
+        self.is_paused() || self.kind.frontier.over_bytes().is_some()
     }
 
     /// The blocks, and the sites with a free turn, that nodes could receive now.
     pub(super) fn offered(&mut self, ctx: &mut Context<Self>) -> (usize, usize) {
-        if self.ending || self.dispatches_nothing() {
+        if self.life.is_ending() || self.dispatches_nothing() {
             return (0, 0);
         }
-        (self.frontier.ready(), self.ready_sites(ctx))
+        (self.kind.frontier.ready(), self.ready_sites(ctx))
     }
 }
 
@@ -29,7 +29,7 @@ impl Handler<SetPaused> for RunActor {
     type Result = ();
     fn handle(&mut self, SetPaused { is_paused, reply }: SetPaused, ctx: &mut Self::Context) {
         self.guard.message("run.set_paused");
-        if self.ending {
+        if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }
         if is_paused != self.is_paused() {

@@ -24,7 +24,7 @@ impl RunActor {
             let at = |problem: Problem| problem.at(format!("blocks[{i}]"));
             let seq =
                 block_id.seq_in(self.identity()).ok_or_else(|| at(Problem::not_found(format!("{block_id} is not a block of this run"))))?;
-            match self.frontier.check_ack(seq) {
+            match self.kind.frontier.check_ack(seq) {
                 AckVerdict::Current if named.insert(seq) => current.push(seq),
                 AckVerdict::Current | AckVerdict::Already => already += 1,
                 AckVerdict::NotAnswered => return Err(at(Problem::conflict("not-answered", format!("{block_id} has no results yet")))),
@@ -37,7 +37,7 @@ impl RunActor {
     /// Admits requests and packs the blocks to store.
     pub(super) fn admit(&mut self, batch: &RequestBatch) -> Result<(Vec<NewBlock>, Pushed), Problem> {
         let sites = self.sites_of(&batch.all_origins);
-        let admission = self.frontier.begin_push(batch, |i| sites.get(batch.requests[i].origin as usize).copied().flatten());
+        let admission = self.kind.frontier.begin_push(batch, |i| sites.get(batch.requests[i].origin as usize).copied().flatten());
         let mut blocks = Vec::with_capacity(admission.blocks.len());
         for (seq, chosen) in &admission.blocks {
             let prints = chosen.iter().map(|i| batch.requests[*i].id).collect();
@@ -77,8 +77,8 @@ impl RunActor {
 
     pub(super) fn blocks_stored(&mut self, blocks: Vec<NewBlock>, ctx: &mut Context<Self>) {
         for block in blocks {
-            self.frontier.stored(block.seq, block.requests);
-            self.cache.put_ready(block.seq, block.into());
+            self.kind.frontier.stored(block.seq, block.requests);
+            self.kind.cache.put_ready(block.seq, block.into());
         }
         if matches!(self.run.state, RunState::Pending | RunState::Scheduled) {
             self.set_state(RunState::Running, ctx);
@@ -87,13 +87,13 @@ impl RunActor {
     }
 
     fn push(&mut self, acks: &[BlockId], batch: &RequestBatch, reply: Reply<Pushed>, ctx: &mut Context<Self>) {
-        if self.ending {
+        if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }
         if self.context.store.is_busy() {
             return reply.send(Err(Problem::busy("write queue is full; retry later")));
         }
-        let left = self.frontier.counters().left;
+        let left = self.kind.frontier.counters().left;
         if !batch.requests.is_empty() && left >= self.run.queue.max_pending {
             let detail = format!("{left} requests wait for their results, and the job's MaxPending is {}", self.run.queue.max_pending);
             return reply.send(Err(Problem::too_many(detail)));
@@ -103,7 +103,7 @@ impl RunActor {
             Err(problem) => return reply.send(Err(problem)),
         };
         // A repeated acknowledgement may arrive before the commit of the first one.
-        let acking = already > 0 && acks.iter().any(|id| id.seq_in(self.identity()).is_some_and(|seq| self.frontier.is_acking(seq)));
+        let acking = already > 0 && acks.iter().any(|id| id.seq_in(self.identity()).is_some_and(|seq| self.kind.frontier.is_acking(seq)));
         let (blocks, mut pushed) = match self.admit(batch) {
             Ok(admitted) => admitted,
             Err(problem) => {
@@ -113,12 +113,12 @@ impl RunActor {
             }
         };
         pushed.already = already;
-        if acks.is_empty() && !self.frontier.start_returned() {
+        if acks.is_empty() && !self.kind.frontier.start_returned() {
             self.note_origins(&batch.origins, ctx);
         }
         for seq in &acked {
-            self.frontier.begin_ack(*seq);
-            self.cache.take_finished(*seq);
+            self.kind.frontier.begin_ack(*seq);
+            self.kind.cache.take_finished(*seq);
         }
         let (no, epoch, now) = (self.run.no, self.epoch, Timestamp::now());
         let store = &self.context.store;
@@ -126,7 +126,7 @@ impl RunActor {
             let write = store.write(Ack { no, epoch, seqs: acked.clone(), push: blocks.clone(), now });
             Self::then(ctx, write, move |this, (), ctx| {
                 for seq in acked {
-                    this.frontier.acked(seq);
+                    this.kind.frontier.acked(seq);
                 }
                 this.blocks_stored(blocks, ctx);
                 reply.send(Ok(pushed));
@@ -139,7 +139,7 @@ impl RunActor {
                 this.blocks_stored(blocks, ctx);
                 reply.send(Ok(pushed));
             });
-        } else if acking || (self.frontier.is_storing() && !batch.requests.is_empty()) {
+        } else if acking || (self.kind.frontier.is_storing() && !batch.requests.is_empty()) {
             // A duplicate of something that is not on disk yet: wait until the original is on disk.
             Self::then(ctx, store.write(Barrier), move |_, (), _| reply.send(Ok(pushed)));
         } else {

@@ -77,7 +77,7 @@ impl RunActor {
         NewBlock {
             seq,
             site: self.site_name_of(seq),
-            priority: self.frontier.priority_of(seq),
+            priority: self.kind.frontier.priority_of(seq),
             requests: payload.prints.len() as u32,
             raw_length: payload.raw_length,
             payload: payload.requests.clone(),

@@ -92,17 +92,17 @@ fn repetitions(blocks: &[FailedBlock], chosen: &BTreeMap<Seq, HashSet<Fingerprin
 
 impl RunActor {
     fn requeue(&mut self, chosen: BTreeMap<Seq, HashSet<Fingerprint>>, reply: Reply<Requeued>, ctx: &mut Context<Self>) {
-        if self.ending {
+        if self.life.is_ending() {
             return reply.send(Err(self.over()));
         }
-        if self.requeues || self.context.store.is_busy() {
+        if self.kind.requeues || self.context.store.is_busy() {
             return reply.send(Err(Problem::busy("another requeue of the run is under way, or the write queue is full")));
         }
-        self.requeues = true;
+        self.kind.requeues = true;
         let read = self.context.store.read(ReadFailures { no: self.run.no, seqs: chosen.keys().copied().collect() });
         Self::then(ctx, read, move |this, blocks, ctx| {
-            this.requeues = false;
-            if this.ending {
+            this.kind.requeues = false;
+            if this.life.is_ending() {
                 return reply.send(Err(this.over()));
             }
             match repetitions(&blocks, &chosen) {
@@ -138,7 +138,7 @@ impl RunActor {
             for failed in of_block.iter_mut().filter(|failed| failed.requeued_as.is_none()) {
                 let id = failed.request_id.repeated();
                 // Requests beyond the limit of the run were not admitted.
-                if self.frontier.has_seen(id) {
+                if self.kind.frontier.has_seen(id) {
                     failed.requeued_as = Some(id);
                     is_changed = true;
                 }
@@ -169,10 +169,14 @@ impl Handler<LocateBlock> for RunActor {
     type Result = ();
     fn handle(&mut self, LocateBlock { seq, reply }: LocateBlock, _: &mut Self::Context) {
         self.guard.message("run.locate_block");
-        let place = self.frontier.phase(seq).map(|phase| BlockPlace {
+        let place = self.kind.frontier.phase(seq).map(|phase| BlockPlace {
             phase,
-            lease: self.frontier.lease_of(seq).copied(),
-            site: self.frontier.queue_place(seq).map(|(site, ahead)| (self.frontier.site_name(site), self.frontier.site_at(site), ahead)),
+            lease: self.kind.frontier.lease_of(seq).copied(),
+            site: self
+                .kind
+                .frontier
+                .queue_place(seq)
+                .map(|(site, ahead)| (self.kind.frontier.site_name(site), self.kind.frontier.site_at(site), ahead)),
         });
         reply.send(Ok(place));
     }

@@ -91,13 +91,13 @@ impl RunActor {
     /// Gets the robots.txt for a URL: from the store, or from the site.
     pub(super) fn ask_robots(&mut self, url: Url, (site, granted): (SiteNo, Granted), sink: Sink, ctx: &mut Context<Self>) {
         let key = self.robots_key(&url);
-        self.turns.looked_up.insert(site);
+        self.kind.turns.looked_up.insert(site);
         // The site's blocks wait for the result.
-        self.frontier.site_waits(site, Timestamp::steady().plus_ms(PATIENCE_MS));
+        self.kind.frontier.site_waits(site, Timestamp::steady().plus_ms(PATIENCE_MS));
         let known = self.context.sites.robots(&key);
         let read = self.context.store.read(RobotsOf { origin: Arc::clone(&key.0), agent: Arc::clone(&key.1) });
         Self::then(ctx, read, move |this, stored, ctx| {
-            this.turns.looked_up.remove(&site);
+            this.kind.turns.looked_up.remove(&site);
             let stored = stored.filter(|(_, until)| *until > Timestamp::now());
             let stored = stored.and_then(|(text, until)| {
                 Some(KnownRobots { robots: Arc::new(Robots::of_text(&text)?), until, failures: 0, refusal: None })
@@ -115,8 +115,8 @@ impl RunActor {
     }
 
     fn probe(&mut self, url: &Url, key: RobotsKey, (site, granted): (SiteNo, Granted), sink: Sink, ctx: &mut Context<Self>) {
-        let moved = self.turns.moved_robots.get(&key).map(|moved| moved.url.clone());
-        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.ending && !self.dispatches_nothing()) else {
+        let moved = self.kind.turns.moved_robots.get(&key).map(|moved| moved.url.clone());
+        let Some(url) = moved.or_else(|| robots_url(url)).filter(|_| !self.life.is_ending() && !self.dispatches_nothing()) else {
             self.turn_over(site, 0, ctx);
             return sink.nothing();
         };
@@ -124,7 +124,7 @@ impl RunActor {
             Ok(taken) => taken,
             Err(later) => {
                 self.turn_over(site, 0, ctx);
-                self.frontier.site_waits(site, later);
+                self.kind.frontier.site_waits(site, later);
                 return sink.nothing();
             }
         };
@@ -134,12 +134,12 @@ impl RunActor {
             Ok(payload) => payload,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        let seq = FIRST_PROBE + self.turns.probes_made % (Seq::MAX - FIRST_PROBE);
-        self.turns.probes_made += 1;
+        let seq = FIRST_PROBE + self.kind.turns.probes_made % (Seq::MAX - FIRST_PROBE);
+        self.kind.turns.probes_made += 1;
         let node = sink.node();
         let probe = Probe { site, target, url, key, print, node, since: Timestamp::steady() };
-        self.turns.probes.insert(seq, probe);
-        self.involved.add_node(node);
+        self.kind.turns.probes.insert(seq, probe);
+        self.kind.involved.add_node(node);
         let mut settings = self.run.download.clone();
         (settings.max_body, settings.thread_num, settings.max_redirects) = (MOST_BODY, 1, MOST_REDIRECTS);
         settings.change_ip_pattern = None;
@@ -169,27 +169,27 @@ impl RunActor {
         let now = Timestamp::steady();
         let (origin, key) = (url.origin().ascii_serialization(), site_key(url, self.run.queue.sites.by, None));
         let target = self.sites_of(&[origin.as_str().into()])[0].filter(|target| *target != site);
-        let Some(target) = target.filter(|target| !self.frontier.is_free(*target)) else {
+        let Some(target) = target.filter(|target| !self.kind.frontier.is_free(*target)) else {
             let board = self.context.sites.board();
             let is_held = [&origin, &key].into_iter().any(|name| board.held_by_hand(name, now).is_some());
             return if is_held { Err(now.plus_ms(MOST_TARGET_WAIT_MS)) } else { Ok((None, granted)) };
         };
-        if self.frontier.is_out(target) || self.is_probed(target) {
-            self.turns.awaited.insert(target);
+        if self.kind.frontier.is_out(target) || self.is_probed(target) {
+            self.kind.turns.awaited.insert(target);
             return Err(now.plus_ms(TARGET_AGAIN_MS));
         }
-        let (name, pace) = (self.frontier.site_name(target), self.pace(target));
-        let until = now.plus_ms(self.frontier.settings().lease as i64);
+        let (name, pace) = (self.kind.frontier.site_name(target), self.pace(target));
+        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
         let taken = self.context.sites.board().take(&name, pace, self.identity(), until, now);
         match taken {
             Ok(granted) => {
                 // The site's own blocks wait for the end of the fetch.
-                self.frontier.site_waits(target, now.plus_ms(PATIENCE_MS));
+                self.kind.frontier.site_waits(target, now.plus_ms(PATIENCE_MS));
                 Ok((Some(target), granted))
             }
             Err(later) => {
                 // Its own blocks come after the fetch, or it would never have a turn.
-                self.frontier.site_waits(target, later.plus_ms(TARGET_AGAIN_MS));
+                self.kind.frontier.site_waits(target, later.plus_ms(TARGET_AGAIN_MS));
                 Err(later.clamp(now.plus_ms(1), now.plus_ms(MOST_TARGET_WAIT_MS)))
             }
         }
@@ -205,14 +205,14 @@ impl RunActor {
 
     /// Whether a block is a robots.txt fetch in progress at this node.
     pub(super) fn is_probe(&self, seq: Seq, node: NodeId) -> bool {
-        self.turns.probes.get(&seq).is_some_and(|probe| probe.node == node)
+        self.kind.turns.probes.get(&seq).is_some_and(|probe| probe.node == node)
     }
 
     /// Handles the report of a robots.txt fetch.
     pub(super) fn robots_came(&mut self, seq: Seq, index: &Index, pack: &[u8], reply: Reply<Reported>, ctx: &mut Context<Self>) {
         // An earlier actor of the run may have used this number for another fetch.
         let is_it = self.is_probe(seq, index.node_id) && index.epoch.is_none_or(|epoch| epoch == self.epoch);
-        let Some(probe) = is_it.then(|| self.turns.probes.remove(&seq)).flatten() else {
+        let Some(probe) = is_it.then(|| self.kind.turns.probes.remove(&seq)).flatten() else {
             let detail = format!("{} is not, or no longer, held by node {}", index.block_id, index.node_id);
             return reply.send(Err(Problem::conflict("late-report", detail)));
         };
@@ -224,15 +224,15 @@ impl RunActor {
         let failures = self.context.sites.robots(&probe.key).map_or(0, |known| known.failures);
         let results = pack::open(pack, 2 * MOST_BODY as usize).map(|(_, results)| results).unwrap_or_default();
         let result = results.into_iter().find(|result| result.entry.request_id == probe.print);
-        let redirects = self.turns.moved_robots.get(&probe.key).map_or(0, |moved| moved.redirects);
+        let redirects = self.kind.turns.moved_robots.get(&probe.key).map_or(0, |moved| moved.redirects);
         let redirected = redirected(&probe.url, result.as_ref(), redirects);
         if let Redirected::To(url) = redirected {
             log::debug!("robots.txt is elsewhere run_id={} origin={} at={}", self.identity(), probe.key.0, Origin::text_of(url.as_str()));
-            self.turns.moved_robots.insert(probe.key.clone(), Moved { url, redirects: redirects + 1 });
+            self.kind.turns.moved_robots.insert(probe.key.clone(), Moved { url, redirects: redirects + 1 });
             reply.send(Ok(Reported { success: 1, error: 0 }));
             return self.release(&probe, |_, _| 0, ctx);
         }
-        self.turns.moved_robots.remove(&probe.key);
+        self.kind.turns.moved_robots.remove(&probe.key);
         let header = |name: &str| {
             let headers = result.as_ref().map(|result| result.head.headers.as_slice()).unwrap_or_default();
             headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
@@ -275,7 +275,7 @@ impl RunActor {
         if self.has_other_nodes() {
             if error.kind.is_of_node() && known.failures == 1 {
                 known.until = Timestamp::now();
-                self.frontier.prefer_another_at(probe.site, probe.node, Timestamp::steady());
+                self.kind.frontier.prefer_another_at(probe.site, probe.node, Timestamp::steady());
             }
         } else if is_refused {
             known.failures = known.failures.max(MOST_ROBOTS_FAILURES);
@@ -287,14 +287,14 @@ impl RunActor {
         self.context.sites.keep_robots(key, known);
         if is_free {
             // The site has no pace, so any node may take its blocks.
-            self.frontier.set_free(site);
+            self.kind.frontier.set_free(site);
             self.announce(ctx);
         }
     }
 
     /// Handles a robots.txt fetch that its node lost or does not list.
     pub(super) fn probe_lost(&mut self, seq: Seq, ctx: &mut Context<Self>) {
-        if let Some(probe) = self.turns.probes.remove(&seq) {
+        if let Some(probe) = self.kind.turns.probes.remove(&seq) {
             if let Some(node) = self.context.addresses.nodes.get(probe.node) {
                 node.block_done(self.block_id(seq), 1, true);
             }
@@ -305,14 +305,14 @@ impl RunActor {
 
     /// Whether a robots.txt fetch did not arrive at its node, which does not list it.
     pub(super) fn has_probe_missed(&self, seq: Seq, now: Timestamp) -> bool {
-        self.turns.probes.get(&seq).is_some_and(|probe| now.since_ms(probe.since) >= RESEND_MS)
+        self.kind.turns.probes.get(&seq).is_some_and(|probe| now.since_ms(probe.since) >= RESEND_MS)
     }
 
     /// Gives up robots.txt fetches without any message.
     pub(super) fn expire_probes(&mut self, now: Timestamp, ctx: &mut Context<Self>) {
         let nodes = &self.context.addresses.nodes;
         let is_over = |probe: &Probe| now.since_ms(probe.since) > PATIENCE_MS || nodes.get(probe.node).is_none();
-        let over: Vec<Seq> = self.turns.probes.iter().filter(|(_, probe)| is_over(probe)).map(|(seq, _)| *seq).collect();
+        let over: Vec<Seq> = self.kind.turns.probes.iter().filter(|(_, probe)| is_over(probe)).map(|(seq, _)| *seq).collect();
         for seq in over {
             self.probe_lost(seq, ctx);
         }
@@ -320,27 +320,29 @@ impl RunActor {
 
     /// The robots.txt fetches in progress, each with its node.
     pub(super) fn probes(&self) -> Vec<(Seq, NodeId)> {
-        self.turns.probes.iter().map(|(seq, probe)| (*seq, probe.node)).collect()
+        self.kind.turns.probes.iter().map(|(seq, probe)| (*seq, probe.node)).collect()
     }
 
     /// Whether the robots.txt of a site is being fetched, so that the turn is used for that.
     pub(super) fn is_probed(&self, site: SiteNo) -> bool {
-        self.turns.looked_up.contains(&site) || self.turns.probes.values().any(|probe| probe.site == site || probe.target == Some(site))
+        self.kind.turns.looked_up.contains(&site)
+            || self.kind.turns.probes.values().any(|probe| probe.site == site || probe.target == Some(site))
     }
 
     /// The sites whose robots.txt is being fetched.
     pub(super) fn probed_sites(&self) -> Vec<SiteNo> {
-        self.turns
+        self.kind
+            .turns
             .probes
             .values()
             .flat_map(|probe| [Some(probe.site), probe.target])
             .flatten()
-            .chain(self.turns.looked_up.iter().copied())
+            .chain(self.kind.turns.looked_up.iter().copied())
             .collect()
     }
 
     /// robots.txt fetches at a node.
     pub(super) fn probes_at(&self, node: NodeId) -> Vec<Seq> {
-        self.turns.probes.iter().filter(|(_, probe)| probe.node == node).map(|(seq, _)| *seq).collect()
+        self.kind.turns.probes.iter().filter(|(_, probe)| probe.node == node).map(|(seq, _)| *seq).collect()
     }
 }

@@ -130,36 +130,36 @@ impl RunActor {
     }
 
     fn site_at(&mut self, origin: &str) -> Option<SiteNo> {
-        if let Some(known) = self.turns.origins.get(origin) {
+        if let Some(known) = self.kind.turns.origins.get(origin) {
             return *known;
         }
         let named = Url::parse(origin).ok().and_then(|url| self.run.queue.sites.site(&url, &self.context.sites.rules));
         let mut site = named.map(|named| {
-            let no = self.frontier.site_number(&named.name);
-            self.turns.paces.entry(no).or_insert(named.pace);
+            let no = self.kind.frontier.site_number(&named.name);
+            self.kind.turns.paces.entry(no).or_insert(named.pace);
             no
         });
-        if site.is_none() && self.frontier.settings().max_per_site.is_some() {
+        if site.is_none() && self.kind.frontier.settings().max_per_site.is_some() {
             // Its requests are counted, but need no turn.
-            let no = self.frontier.site_number(origin);
-            self.turns.paces.insert(no, Pace::FREE);
-            self.frontier.set_free(no);
+            let no = self.kind.frontier.site_number(origin);
+            self.kind.turns.paces.insert(no, Pace::FREE);
+            self.kind.frontier.set_free(no);
             site = Some(no);
         }
-        if self.turns.origins.len() >= MOST_ORIGINS {
-            self.turns.origins.clear();
+        if self.kind.turns.origins.len() >= MOST_ORIGINS {
+            self.kind.turns.origins.clear();
         }
-        self.turns.origins.insert(origin.into(), site);
+        self.kind.turns.origins.insert(origin.into(), site);
         site
     }
 
     /// The pace of a site.
     pub(super) fn pace(&mut self, site: SiteNo) -> Pace {
-        if let Some(pace) = self.turns.paces.get(&site) {
+        if let Some(pace) = self.kind.turns.paces.get(&site) {
             return *pace;
         }
-        let pace = url_at(&self.frontier.site_name(site)).map(|url| self.run.queue.sites.pace(&url, &self.context.sites.rules));
-        *self.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
+        let pace = url_at(&self.kind.frontier.site_name(site)).map(|url| self.run.queue.sites.pace(&url, &self.context.sites.rules));
+        *self.kind.turns.paces.entry(site).or_insert(pace.unwrap_or_default())
     }
 
     /// Applies a delay that a site asks for. Returns true if it is longer than that of the other rules and applies from now on.
@@ -169,9 +169,9 @@ impl RunActor {
             return false;
         }
         let pace = Pace { delay_ms, ..if pace == Pace::FREE { Pace { connections: 1, delay_ms: 0 } } else { pace } };
-        self.turns.paces.insert(site, pace);
+        self.kind.turns.paces.insert(site, pace);
         // The last request may have begun just now.
-        let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
+        let (name, now) = (self.kind.frontier.site_name(site), Timestamp::steady());
         let nothing = Outcome { ended: Ended::Unknown, elapsed_ms: 0, retry_after_ms: None };
         self.context.sites.board().learn(&name, pace, &[nothing], now, now);
         true
@@ -180,20 +180,20 @@ impl RunActor {
     /// The number of sites with a free turn. Sets a timer for the next one.
     pub(super) fn ready_sites(&mut self, ctx: &mut Context<Self>) -> usize {
         let now = Timestamp::steady();
-        let ready = self.frontier.sites_ready(now, MOST_COUNTED);
-        if let Some(at) = self.frontier.next_site_at().filter(|_| ready == 0) {
+        let ready = self.kind.frontier.sites_ready(now, MOST_COUNTED);
+        if let Some(at) = self.kind.frontier.next_site_at().filter(|_| ready == 0) {
             let wake = at.max(now.plus_ms(1));
-            let is_set = self.turns.timer.as_ref().is_some_and(|(set, _)| *set <= wake && *set > now);
+            let is_set = self.kind.turns.timer.as_ref().is_some_and(|(set, _)| *set <= wake && *set > now);
             if !is_set {
-                if let Some((_, handle)) = self.turns.timer.take() {
+                if let Some((_, handle)) = self.kind.turns.timer.take() {
                     ctx.cancel_future(handle);
                 }
                 let pause = Duration::from_millis(wake.since_ms(now) as u64);
                 let handle = ctx.run_later(pause, |this, ctx| {
-                    this.turns.timer = None;
+                    this.kind.turns.timer = None;
                     this.announce(ctx);
                 });
-                self.turns.timer = Some((wake, handle));
+                self.kind.turns.timer = Some((wake, handle));
             }
         }
         ready
@@ -201,14 +201,14 @@ impl RunActor {
 
     /// Takes a turn at the first free site.
     fn take_turn(&mut self, node: NodeId, now: Timestamp) -> Option<(SiteNo, Granted)> {
-        let until = now.plus_ms(self.frontier.settings().lease as i64);
+        let until = now.plus_ms(self.kind.frontier.settings().lease as i64);
         for _ in 0..MOST_ASKED {
-            let site = self.frontier.next_site(node, now)?;
-            let (name, pace, identity) = (self.frontier.site_name(site), self.pace(site), self.identity());
+            let site = self.kind.frontier.next_site(node, now)?;
+            let (name, pace, identity) = (self.kind.frontier.site_name(site), self.pace(site), self.identity());
             let taken = self.context.sites.board().take(&name, pace, identity, until, now);
             match taken {
                 Ok(granted) => return Some((site, granted)),
-                Err(later) => self.frontier.site_waits(site, later.max(now.plus_ms(1))),
+                Err(later) => self.kind.frontier.site_waits(site, later.max(now.plus_ms(1))),
             }
         }
         None
@@ -217,23 +217,23 @@ impl RunActor {
     /// Dispatches a block of a site to a node, if a site is free.
     pub(super) fn begin_turn(&mut self, sink: Sink, ctx: &mut Context<Self>) {
         let now = Timestamp::steady();
-        let taken = if self.ending || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now) };
+        let taken = if self.life.is_ending() || self.dispatches_nothing() { None } else { self.take_turn(sink.node(), now) };
         let Some((site, granted)) = taken else { return sink.nothing() };
-        let Some((seq, lease)) = self.frontier.lease_at(site, sink.node(), now) else {
+        let Some((seq, lease)) = self.kind.frontier.lease_at(site, sink.node(), now) else {
             self.turn_over(site, 0, ctx);
             return sink.nothing();
         };
-        self.involved.add_node(lease.node);
+        self.kind.involved.add_node(lease.node);
         self.with_payload(seq, ctx, move |this, payload, ctx| this.judge_block(seq, payload, Some((site, granted)), sink, ctx));
     }
 
     /// Sends a leased block, as far as robots.txt permits.
     pub(super) fn judge_block(&mut self, seq: Seq, payload: Payload, turn: Option<(SiteNo, Granted)>, sink: Sink, ctx: &mut Context<Self>) {
-        if self.ending || self.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+        if self.life.is_ending() || self.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
             return sink.nothing();
         }
         // Keep the payload cached, in case the block is not sent.
-        self.cache.put_leased(seq, payload.clone());
+        self.kind.cache.put_leased(seq, payload.clone());
         let (judged, delay_ms) = match self.judge(&payload, turn.is_none()) {
             Ok((judged, delay_ms)) => (Ok(judged), delay_ms),
             Err(problem) => (Err(problem), 0),
@@ -248,7 +248,7 @@ impl RunActor {
             && self.pace(site) == Pace::FREE
         {
             // Another run has learned the robots.txt rules. The node reserved a slot of the wrong kind for this block.
-            self.frontier.set_free(site);
+            self.kind.frontier.set_free(site);
             self.put_back(seq);
             self.announce(ctx);
             return sink.nothing();
@@ -257,9 +257,9 @@ impl RunActor {
             Ok(Judged::All) => self.send_turn(seq, payload, turn, sink, ctx),
             Ok(Judged::Some { allowed, denied }) => self.deny(seq, payload, (allowed, denied), turn, sink, ctx),
             Ok(judged @ (Judged::Unknown(_) | Judged::Later(_))) => {
-                if let (None, Some(site)) = (turn, self.frontier.site_of(seq)) {
+                if let (None, Some(site)) = (turn, self.kind.frontier.site_of(seq)) {
                     // The rules were known and have expired.
-                    self.frontier.set_waiting(site);
+                    self.kind.frontier.set_waiting(site);
                 }
                 self.put_back(seq);
                 match (judged, turn) {
@@ -267,7 +267,7 @@ impl RunActor {
                     (Judged::Later(until), Some((site, _))) => {
                         self.turn_over(site, 0, ctx);
                         let pause = until.since_ms(Timestamp::now()).max(1);
-                        self.frontier.site_waits(site, Timestamp::steady().plus_ms(pause));
+                        self.kind.frontier.site_waits(site, Timestamp::steady().plus_ms(pause));
                         sink.nothing();
                     }
                     _ => {
@@ -285,11 +285,11 @@ impl RunActor {
 
     /// Puts a block back that was not sent.
     fn put_back(&mut self, seq: Seq) {
-        if let Some(lease) = self.frontier.put_back(seq) {
+        if let Some(lease) = self.kind.frontier.put_back(seq) {
             self.note_leases_of(lease.node);
         }
-        if let Some(payload) = self.cache.take_leased(seq) {
-            self.cache.put_ready(seq, payload);
+        if let Some(payload) = self.kind.cache.take_leased(seq) {
+            self.kind.cache.put_ready(seq, payload);
         }
     }
 
@@ -364,18 +364,18 @@ impl RunActor {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        let part = self.frontier.begin_part(seq);
+        let part = self.kind.frontier.begin_part(seq);
         let index = Index { epoch: Some(self.epoch), results: entries, ..Index::new(self.block_id(part), self.identity(), node) };
         let pack = Bytes::from(pack::Builder::new(index.clone()).finish());
         let result = self.result_of(part, &index, pack.clone());
         let error = result.error;
-        self.cache.put_leased(seq, stays.clone());
+        self.kind.cache.put_leased(seq, stays.clone());
         let write = self.split((seq, &stays), Some((part, &parted)), Some(result));
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
-            this.frontier.reported(part, 0, error);
-            this.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
+            this.kind.frontier.reported(part, 0, error);
+            this.kind.cache.put_finished(part, Finished { requests: parted.requests, raw_length: parted.raw_length, pack });
             this.serve_pollers(ctx);
-            if this.ending || this.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+            if this.life.is_ending() || this.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
                 return sink.nothing();
             }
             this.send_turn(seq, stays, turn, sink, ctx);
@@ -393,14 +393,14 @@ impl RunActor {
             Ok(cut) => cut,
             Err(problem) => return self.die(&problem.detail, ctx),
         };
-        let rest = self.frontier.begin_rest(seq, Some(site));
-        self.cache.put_leased(seq, first.clone());
+        let rest = self.kind.frontier.begin_rest(seq, Some(site));
+        self.kind.cache.put_leased(seq, first.clone());
         let write = self.split((seq, &first), Some((rest, &others)), None);
         Self::then(ctx, self.context.store.write_unbounded(write), move |this, (), ctx| {
-            this.frontier.stored(rest, 0);
-            this.cache.put_ready(rest, others);
+            this.kind.frontier.stored(rest, 0);
+            this.kind.cache.put_ready(rest, others);
             this.announce(ctx);
-            if this.ending || this.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
+            if this.life.is_ending() || this.kind.frontier.lease_of(seq).is_none_or(|lease| lease.node != sink.node()) {
                 return sink.nothing();
             }
             let pace = this.pace_of(site, granted);
@@ -409,11 +409,11 @@ impl RunActor {
     }
 
     pub(super) fn send_leased(&mut self, seq: Seq, payload: &Payload, pace: Option<node::Pace>, sink: Sink, ctx: &mut Context<Self>) {
-        let Some(lease) = self.frontier.lease_of(seq).copied() else { return sink.nothing() };
+        let Some(lease) = self.kind.frontier.lease_of(seq).copied() else { return sink.nothing() };
         if self.dispatches_nothing() {
             // Paused after the lease. The caller of the pause relies on no more blocks being dispatched.
             self.put_back(seq);
-            if let Some(site) = self.frontier.site_of(seq) {
+            if let Some(site) = self.kind.frontier.site_of(seq) {
                 self.turn_over(site, 0, ctx);
             }
             return sink.nothing();
@@ -431,7 +431,7 @@ impl RunActor {
     /// The pace in the message to a node with a turn.
     pub(super) fn pace_of(&self, site: SiteNo, granted: Granted) -> node::Pace {
         node::Pace {
-            site: self.frontier.site_name(site).to_string(),
+            site: self.kind.frontier.site_name(site).to_string(),
             delay: granted.delay_ms.into(),
             jitter: granted.jitter_ms.into(),
             connections: granted.connections.into(),
@@ -442,13 +442,13 @@ impl RunActor {
 
     /// Ends the turn at a site. Its node may continue for `wait_ms` without knowing it.
     pub(super) fn turn_over(&mut self, site: SiteNo, wait_ms: u64, ctx: &mut Context<Self>) {
-        if self.frontier.is_free(site) {
+        if self.kind.frontier.is_free(site) {
             return; // its blocks need no turns
         }
-        let (name, now) = (self.frontier.site_name(site), Timestamp::steady());
+        let (name, now) = (self.kind.frontier.site_name(site), Timestamp::steady());
         let next = self.context.sites.board().release(&name, self.identity(), wait_ms as i64, now);
-        let is_awaited = self.turns.awaited.remove(&site);
-        self.frontier.site_waits(site, if is_awaited { next.plus_ms(2 * TARGET_AGAIN_MS) } else { next });
+        let is_awaited = self.kind.turns.awaited.remove(&site);
+        self.kind.frontier.site_waits(site, if is_awaited { next.plus_ms(2 * TARGET_AGAIN_MS) } else { next });
         self.announce(ctx);
     }
 
@@ -463,7 +463,7 @@ impl RunActor {
         }
         let last_began = index.site.as_ref().and_then(|news| news.last_began).unwrap_or(0);
         let began = now.plus_ms(-i64::try_from(last_began).unwrap_or(0));
-        let name = self.frontier.site_name(site);
+        let name = self.kind.frontier.site_name(site);
         let mut board = self.context.sites.board();
         if let Some(state) = board.learn(&name, pace, &outcomes, began, now) {
             // Queue this write before the report, so that a crash cannot lose it, and before other runs change the site.
@@ -476,7 +476,7 @@ impl RunActor {
 
     /// The pace of a block that is sent again.
     pub(super) fn pace_again(&mut self, seq: Seq) -> Option<node::Pace> {
-        let site = self.frontier.site_of(seq)?;
+        let site = self.kind.frontier.site_of(seq)?;
         let pace = self.pace(site);
         if pace == Pace::FREE {
             return None;

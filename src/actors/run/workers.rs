@@ -15,24 +15,24 @@ const REPEAT_START_MS: i64 = 30_000;
 
 impl RunActor {
     pub(super) fn find_worker(&mut self) {
-        if !self.searching && !self.ending && !self.waits && self.worker.is_none() {
-            self.searching = true;
+        if !self.kind.searching && !self.life.is_ending() && !self.kind.waits && self.kind.worker.is_none() {
+            self.kind.searching = true;
             self.context.registry().find_worker(self.identity(), self.run.class_name.clone());
         }
     }
 
     pub(super) fn found(&mut self, worker: Result<WorkerId, NotEligible>, ctx: &mut Context<Self>) {
-        self.searching = false;
-        if self.worker.is_some() || self.ending {
+        self.kind.searching = false;
+        if self.kind.worker.is_some() || self.life.is_ending() {
             return;
         }
         let id = match worker {
             Ok(id) => id,
             Err(why) => return self.no_worker(&why, ctx),
         };
-        self.worker = Some(id);
-        self.involved.add_worker(id);
-        self.called = None;
+        self.kind.worker = Some(id);
+        self.kind.involved.add_worker(id);
+        self.kind.called = None;
         self.run.reason = None;
         self.tell_start(id);
         if self.run.state == RunState::Pending {
@@ -48,17 +48,17 @@ impl RunActor {
     /// Repeats a start order that was not answered, because it may have been lost on its way to a worker in polling mode, whose
     /// messages are not acknowledged. A worker that already has the run ignores it.
     pub(super) fn repeat_start(&mut self, now: Timestamp) {
-        let silent = now.since_ms(self.start_told) >= REPEAT_START_MS;
-        let is_told = self.frontier.start_returned() && self.run.state != RunState::Scheduled;
-        if let Some(id) = self.worker.filter(|_| silent && !self.ending && !is_told) {
+        let silent = now.since_ms(self.kind.start_told) >= REPEAT_START_MS;
+        let is_told = self.kind.frontier.start_returned() && self.run.state != RunState::Scheduled;
+        if let Some(id) = self.kind.worker.filter(|_| silent && !self.life.is_ending() && !is_told) {
             self.tell_start(id);
         }
     }
 
     fn tell_start(&mut self, id: WorkerId) {
-        self.start_told = Timestamp::steady();
+        self.kind.start_told = Timestamp::steady();
         let Some(worker) = self.context.addresses.workers.get(id) else {
-            self.worker = None;
+            self.kind.worker = None;
             return;
         };
         worker.send(ToWorker::Start(StartRun {
@@ -66,8 +66,8 @@ impl RunActor {
             job_id: self.run.job_id,
             class_name: self.run.class_name.clone(),
             arguments: self.run.arguments.clone(),
-            properties: BTreeMap::clone(&self.properties),
-            start_returned: self.frontier.start_returned(),
+            properties: BTreeMap::clone(&self.kind.properties),
+            start_returned: self.kind.frontier.start_returned(),
             planned_at: self.run.planned_at,
             attempt: self.run.attempt,
             trace_id: self.run.trace_id.clone(),
@@ -75,13 +75,13 @@ impl RunActor {
     }
 
     fn gone(&mut self, id: WorkerId, ctx: &mut Context<Self>) {
-        self.involved.remove_worker(id);
-        if self.frontier.worker_gone(id) {
+        self.kind.involved.remove_worker(id);
+        if self.kind.frontier.worker_gone(id) {
             self.serve_pollers(ctx);
         }
-        if self.worker == Some(id) {
+        if self.kind.worker == Some(id) {
             log::warn!("worker of a run lost, searching another one run_id={} worker_id={id}", self.identity());
-            self.worker = None;
+            self.kind.worker = None;
             self.run.reason = Some(format!("waits for a worker that watches {}", self.run.class_name));
             self.find_worker();
         }
@@ -98,16 +98,16 @@ impl Handler<WorkerNews> for RunActor {
             WorkerNews::Has(id) => {
                 // The worker kept the run during a reconnect, or during a restart of the broker. If another worker was started in
                 // the meantime, both may continue: a block is delivered to one of them and acknowledged once.
-                if self.worker.is_none() {
-                    self.worker = Some(id);
-                    self.involved.add_worker(id);
+                if self.kind.worker.is_none() {
+                    self.kind.worker = Some(id);
+                    self.kind.involved.add_worker(id);
                     self.run.reason = None;
                 }
-                if !self.frontier.start_returned() && self.worker == Some(id) {
+                if !self.kind.frontier.start_returned() && self.kind.worker == Some(id) {
                     self.tell_start(id);
                 }
             }
-            WorkerNews::Back(id) if self.worker == Some(id) => self.tell_start(id),
+            WorkerNews::Back(id) if self.kind.worker == Some(id) => self.tell_start(id),
             WorkerNews::Back(_) => {}
             WorkerNews::Gone(id) => self.gone(id, ctx),
         }
@@ -118,19 +118,21 @@ impl Handler<StartReturned> for RunActor {
     type Result = ();
     fn handle(&mut self, m: StartReturned, ctx: &mut Self::Context) {
         self.guard.message("run.start_returned");
-        if self.ending || self.frontier.start_returned() {
+        if self.life.is_ending() || self.kind.frontier.start_returned() {
             return m.reply.send(Ok(())); // repeated message
         }
         if let Some(error) = m.error {
             let reason = format!("the worker could not start it: {}", error.chars().take(1_000).collect::<String>());
-            return self.end(RunState::Failed, Some(reason), ctx, |ended| m.reply.send(ended.map(drop)));
+            self.when_done(|ended| m.reply.send(ended.map(drop)));
+            return self.end(RunState::Failed, Some(reason), ctx);
         }
-        self.frontier.set_start_returned();
-        if self.frontier.is_drained() {
+        self.kind.frontier.set_start_returned();
+        if self.kind.frontier.is_drained() {
             // There is nothing to do; the write of the end contains everything.
             self.run.start_returned = true;
             self.note_started();
-            return self.succeed(ctx, |ended| m.reply.send(ended.map(drop)));
+            self.when_done(|ended| m.reply.send(ended.map(drop)));
+            return self.succeed(ctx);
         }
         let write = self.context.store.write_unbounded(SetStartReturned { no: self.run.no, epoch: self.epoch });
         Self::then(ctx, write, move |this, _, ctx| {

@@ -4,6 +4,7 @@
 //! [`ExitGuard::finish`], by a panic or an early stop, it notifies the registry, which rebuilds the child from the store.
 
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
+use crate::domain::job::JobKind;
 use crate::domain::time::Timestamp;
 use crate::protocol::api::ActorOutput;
 use actix::dev::ToEnvelope;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Identifies a child of the registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChildKey {
     /// The dispatcher.
     Dispatcher,
@@ -28,14 +29,8 @@ pub enum ChildKey {
     Janitor,
     /// A job.
     Job(JobId),
-    /// A run of a block job.
-    Run(Identity),
-    /// A run of a callback job.
-    Callback(Identity),
-    /// A run of a task job.
-    Task(Identity),
-    /// A run of an application job.
-    Application(Identity),
+    /// A run of a job of this kind.
+    Run(JobKind, Identity),
     /// A node.
     Node(NodeId),
     /// A worker.
@@ -53,12 +48,20 @@ impl ChildKey {
             Self::Alerts => ("alerts", "alerts".to_owned()),
             Self::Janitor => ("janitor", "janitor".to_owned()),
             Self::Job(id) => ("job", id.to_string()),
-            Self::Run(id) => ("run", id.to_string()),
-            Self::Callback(id) => ("callback", id.to_string()),
-            Self::Task(id) => ("task", id.to_string()),
-            Self::Application(id) => ("application", id.to_string()),
+            Self::Run(JobKind::Block, id) => ("run", id.to_string()),
+            Self::Run(kind, id) => (kind.name(), id.to_string()),
             Self::Node(id) => ("node", id.to_string()),
             Self::Worker(id) => ("worker", id.to_string()),
+        }
+    }
+
+    /// The child in log lines: `Task(…)` for a run of a task job.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Run(JobKind::Block, id) => format!("Run({id:?})"),
+            Self::Run(kind, id) => format!("{kind:?}({id:?})"),
+            other => format!("{other:?}"),
         }
     }
 }
@@ -83,6 +86,12 @@ struct Words {
 }
 
 impl Stats {
+    /// The kind of the actor.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     /// Data of an actor that is starting.
     #[must_use]
     pub fn new(kind: &'static str, name: String, parent: Option<&'static str>) -> Arc<Self> {
@@ -182,13 +191,24 @@ impl ActorStats {
 
 /// An actor's address, and its message counters.
 pub struct Link<A: Actor> {
-    addr: Addr<A>,
+    to: To<A>,
     stats: Arc<Stats>,
+}
+
+enum To<A: Actor> {
+    Actor(Addr<A>),
+    #[cfg(test)]
+    Recording(Recording),
 }
 
 impl<A: Actor> Clone for Link<A> {
     fn clone(&self) -> Self {
-        Self { addr: self.addr.clone(), stats: Arc::clone(&self.stats) }
+        let to = match &self.to {
+            To::Actor(addr) => To::Actor(addr.clone()),
+            #[cfg(test)]
+            To::Recording(recording) => To::Recording(recording.clone()),
+        };
+        Self { to, stats: Arc::clone(&self.stats) }
     }
 }
 
@@ -196,19 +216,48 @@ impl<A: Actor> Link<A> {
     /// A link to a started actor.
     #[must_use]
     pub fn new(addr: Addr<A>, stats: Arc<Stats>) -> Self {
-        Self { addr, stats }
+        Self { to: To::Actor(addr), stats }
     }
 
     /// Sends without waiting. A message to an ended actor is lost; a [`super::reply::Reply`] in it returns an error.
     pub fn tell<M>(&self, message: M)
     where
-        M: Message + Send + 'static,
+        M: Message + Send + std::fmt::Debug + 'static,
         M::Result: Send,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
     {
         self.stats.told();
-        self.addr.do_send(message);
+        match &self.to {
+            To::Actor(addr) => addr.do_send(message),
+            #[cfg(test)]
+            To::Recording(recording) => recording.push(format!("{message:?}")),
+        }
+    }
+}
+
+/// The messages that a test sent, in order: links of a test record them instead of sending them to an actor.
+#[cfg(test)]
+#[derive(Debug, Clone, Default)]
+pub struct Recording(Arc<Mutex<Vec<String>>>);
+
+#[cfg(test)]
+impl Recording {
+    /// A link that records.
+    pub fn link<A: Actor>(&self, key: ChildKey) -> Link<A> {
+        let (kind, name) = key.names();
+        Link { to: To::Recording(self.clone()), stats: Stats::new(kind, name, None) }
+    }
+
+    /// Adds something.
+    pub fn push(&self, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What was recorded since the last call: the names of the messages.
+    pub fn names(&self) -> Vec<String> {
+        let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        texts.iter().map(|text| text.chars().take_while(|c| c.is_alphanumeric()).collect()).collect()
     }
 }
 

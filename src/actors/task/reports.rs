@@ -1,27 +1,21 @@
 //! Handles messages about a task from its worker, the allocator and the worker's actor.
 
-use super::{Claimed, Granted, LeaseOver, MARGIN, NoEligibleWorker, Occupied, Report, StillAtWork, TaskActor};
+use super::{MARGIN, Task, TaskActor};
+use crate::actors::allocator::WorkerPermit;
 use crate::actors::followers::Size;
 use crate::actors::run_logs::check_lines;
+use crate::actors::run_shell::Ctx;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
 use crate::domain::task::limits;
 use crate::domain::task::state_machine::{AttemptReport, Phase};
 use crate::domain::time::Timestamp;
+use crate::domain::worker::NotEligible;
 use crate::protocol::log::{LogInput, LogLevel};
-use crate::protocol::task::{TaskError, TaskReport, TaskState};
-use crate::store::AverageTime;
-use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
+use crate::protocol::task::{TaskError, TaskRef, TaskReport, TaskState};
+use actix::AsyncContext;
 use futures_util::FutureExt;
 use std::time::Duration;
-
-/// A task without a timeout is compared with earlier runs after this many milliseconds, and never earlier.
-const LEAST_DEADLINE: i64 = 5 * 60 * 1_000;
-/// Its time limit if there are no earlier runs, in milliseconds.
-const NO_AVERAGE: i64 = 2 * 60 * 60 * 1_000;
-/// The time limit is this multiple of the average, and the average is over this many runs.
-const TIMES_AVERAGE: i64 = 3;
-const AVERAGE_OF: i64 = 100;
 
 fn attempt_report(state: TaskState, error: Option<&TaskError>) -> AttemptReport {
     let reason = || error.map_or_else(|| "no reason given".to_owned(), |error| cut(&error.message, limits::MESSAGE));
@@ -39,13 +33,13 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 impl TaskActor {
-    fn heard(&mut self, worker: WorkerId, report: TaskReport, ctx: &mut Context<Self>) {
+    pub(super) fn heard(&mut self, worker: WorkerId, report: TaskReport, ctx: &mut Ctx<Task>) {
         let task = report.task();
         let i = report.instance as usize;
         let result = attempt_report(report.state, report.error.as_ref());
         let now = Timestamp::steady();
-        let knew = self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
-        let decided = self.machine.report(i, worker, report.attempt, result, super::moment(now));
+        let knew = self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let decided = self.kind.machine.report(i, worker, report.attempt, result, super::moment(now));
         let effects = match decided {
             Ok(effects) => effects,
             Err(why) => {
@@ -66,7 +60,7 @@ impl TaskActor {
         if effects.is_empty() {
             self.note_begin(worker, RunState::Running, ctx);
         }
-        self.then(effects, ctx);
+        self.carry_on(effects, ctx);
     }
 
     fn note_first_sign(&mut self, now: Timestamp) {
@@ -79,11 +73,11 @@ impl TaskActor {
     }
 
     /// Adopts an attempt on a worker to which this actor did not send it.
-    fn adopted(&mut self, i: usize, worker: WorkerId, ctx: &mut Context<Self>) {
+    fn adopted(&mut self, i: usize, worker: WorkerId, ctx: &mut Ctx<Task>) {
         log::info!("worker already runs the task run_id={} instance={i} worker_id={worker}", self.run.identity);
-        self.involved.add_worker(worker);
-        self.parts[i].worker = Some(worker);
-        self.parts[i].began.get_or_insert_with(Timestamp::now);
+        self.kind.involved.add_worker(worker);
+        self.kind.parts[i].worker = Some(worker);
+        self.kind.parts[i].began.get_or_insert_with(Timestamp::now);
         self.run.start_time.get_or_insert_with(Timestamp::now);
         self.occupy(i, worker, ctx);
         self.mind_time(ctx);
@@ -91,7 +85,7 @@ impl TaskActor {
 
     /// Stores the values of a report besides its state.
     fn keep(&mut self, i: usize, report: TaskReport) {
-        let part = &mut self.parts[i];
+        let part = &mut self.kind.parts[i];
         part.progress = report.progress.or(part.progress);
         part.text = report.text.map(|text| cut(&text, limits::TEXT)).or(part.text.take());
         part.data = report.data.or(part.data.take());
@@ -128,13 +122,13 @@ impl TaskActor {
             }
         };
         if self.epoch == Run::FIRST_EPOCH {
-            if !std::mem::replace(&mut self.has_logged, true) {
+            if !std::mem::replace(&mut self.kind.has_logged, true) {
                 context.followers.learn(no, Size::default());
             }
             drop(actix::spawn(context.take_lines(no, identity, lines, now).map(kept)));
         } else {
-            let before = self.logging.take();
-            self.logging = Some(actix::spawn(async move {
+            let before = self.kind.logging.take();
+            self.kind.logging = Some(actix::spawn(async move {
                 if let Some(before) = before {
                     drop(before.await);
                 }
@@ -143,137 +137,79 @@ impl TaskActor {
         }
     }
 
-    /// Sets the time limit of a task without a timeout from earlier runs.
-    fn judge(&mut self, i: usize, attempt: u32, since_ms: i64, ctx: &mut Context<Self>) {
-        if self.run.rules.timeout.is_some() || since_ms < LEAST_DEADLINE || self.parts[i].is_judged {
-            return;
-        }
-        self.parts[i].is_judged = true;
-        let read = self.context.store.read(AverageTime { job_id: self.run.job_id, runs: AVERAGE_OF });
-        ctx.spawn(wrap_future(read).map(move |average, this: &mut Self, ctx: &mut Context<Self>| {
-            let Ok(average) = average else { return };
-            let most = average.map_or(NO_AVERAGE, |average| (average as i64 * TIMES_AVERAGE).max(LEAST_DEADLINE));
-            let rest = (most - since_ms).max(0) as u64;
-            ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
-                let effects = this.machine.too_long(
-                    i,
-                    attempt,
-                    format!("it took longer than {most} ms, far longer than earlier runs"),
-                    Timestamp::steady(),
-                );
-                this.then(effects, ctx);
-            });
-            let _ = this;
-        }));
-    }
-}
-
-impl Handler<Granted> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, Granted { instance, permit }: Granted, ctx: &mut Self::Context) {
-        self.guard.message("task.granted");
-        let i = instance as usize;
-        let effects = self.machine.granted(i, permit.worker());
+    pub(super) fn granted(&mut self, i: usize, permit: WorkerPermit, ctx: &mut Ctx<Task>) {
+        let effects = self.kind.machine.granted(i, permit.worker());
         if !effects.is_empty() {
             self.has_permit(i, permit);
-            self.then(effects, ctx);
+            self.carry_on(effects, ctx);
         }
     }
-}
 
-impl Handler<Occupied> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, Occupied { instance, permit }: Occupied, _: &mut Self::Context) {
-        self.guard.message("task.occupied");
-        let i = instance as usize;
-        if self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.worker())) {
+    pub(super) fn occupied(&mut self, i: usize, permit: WorkerPermit) {
+        if self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(permit.worker())) {
             self.has_permit(i, permit);
         }
     }
-}
 
-impl Handler<NoEligibleWorker> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, NoEligibleWorker { instance, why }: NoEligibleWorker, ctx: &mut Self::Context) {
-        self.guard.message("task.no_worker");
-        let i = instance as usize;
-        let reason = why.reason(&self.handler);
+    pub(super) fn no_worker(&mut self, i: usize, why: &NotEligible, ctx: &mut Ctx<Task>) {
+        let reason = why.reason(&self.kind.handler);
         // If the worker of a broadcast has left, its instance does not wait for it.
-        if self.parts.get(i).is_some_and(|part| part.only.is_none()) && self.waits_for_workers() {
+        if self.kind.parts.get(i).is_some_and(|part| part.only.is_none()) && self.waits_for_workers() {
             self.run.reason = Some(reason);
-            if self.settings.no_worker == crate::domain::task::NoWorker::Fail {
+            if self.kind.settings.no_worker == crate::domain::task::NoWorker::Fail {
                 // Ask again after the time in which the workers of the previous broker may reconnect.
                 let until = self.context.began.plus_ms(self.context.times.worker_offline as i64);
                 let rest = until.since_ms(Timestamp::steady()).max(0) as u64 + 1;
                 ctx.run_later(Duration::from_millis(rest), move |this, ctx| {
-                    if this.machine.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
+                    if this.kind.machine.instances.get(i).is_some_and(|instance| instance.phase == Phase::Asking) {
                         this.ask(i, ctx);
                     }
                 });
             }
             return;
         }
-        let effects = self.machine.no_worker(i, reason);
-        self.then(effects, ctx);
+        let effects = self.kind.machine.no_worker(i, reason);
+        self.carry_on(effects, ctx);
     }
-}
 
-impl Handler<Report> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, Report { worker, report }: Report, ctx: &mut Self::Context) {
-        self.guard.message("task.report");
-        self.heard(worker, *report, ctx);
-    }
-}
-
-impl Handler<Claimed> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, Claimed { worker, task }: Claimed, ctx: &mut Self::Context) {
-        self.guard.message("task.claimed");
+    pub(super) fn claimed(&mut self, worker: WorkerId, task: TaskRef, ctx: &mut Ctx<Task>) {
         let i = task.instance as usize;
-        let knew = self.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
-        let is_its = self.machine.claimed(i, worker, task.attempt);
-        let is_ending = matches!(self.machine.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
+        let knew = self.kind.machine.instances.get(i).is_some_and(|instance| instance.worker() == Some(worker));
+        let is_its = self.kind.machine.claimed(i, worker, task.attempt);
+        let is_ending = matches!(self.kind.machine.instances.get(i).map(|instance| &instance.phase), Some(Phase::Ending(..)));
         let Some(handle) = self.context.addresses.workers.get(worker) else { return };
         if !is_its || is_ending {
             return handle.cancel(task, "the attempt is no longer valid".to_owned());
         }
-        handle.holds(task, self.settings.lease_ms());
+        handle.holds(task, self.kind.settings.lease_ms());
         if !knew {
             self.adopted(i, worker, ctx);
         }
     }
-}
 
-impl Handler<LeaseOver> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, LeaseOver { worker, task, heard, why }: LeaseOver, ctx: &mut Self::Context) {
-        self.guard.message("task.lease_over");
+    pub(super) fn lease_over(&mut self, worker: WorkerId, task: Option<TaskRef>, heard: Timestamp, why: &'static str, ctx: &mut Ctx<Task>) {
         let now = Timestamp::steady();
-        let at = heard.plus_ms(self.machine.lease() + MARGIN);
+        let at = heard.plus_ms(self.kind.machine.lease() + MARGIN);
         if task.is_none() {
-            self.involved.remove_worker(worker);
+            self.kind.involved.remove_worker(worker);
         }
-        for i in 0..self.machine.instances.len() {
-            let attempt = self.machine.instances[i].attempt;
+        for i in 0..self.kind.machine.instances.len() {
+            let attempt = self.kind.machine.instances[i].attempt;
             if task.is_none_or(|task| task.instance as usize == i && task.attempt == attempt) {
-                let effects = self.machine.lease_over(i, worker, attempt, at, why, super::moment(now));
-                self.then(effects, ctx);
+                let effects = self.kind.machine.lease_over(i, worker, attempt, at, why, super::moment(now));
+                self.carry_on(effects, ctx);
             }
         }
     }
-}
 
-impl Handler<StillAtWork> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, StillAtWork { task, since_ms }: StillAtWork, ctx: &mut Self::Context) {
-        self.guard.message("task.still_at_work");
+    pub(super) fn still_at_work(&mut self, task: TaskRef, since_ms: i64, ctx: &mut Ctx<Task>) {
         let i = task.instance as usize;
-        let Some(instance) = self.machine.instances.get(i).filter(|instance| instance.attempt == task.attempt) else { return };
+        let Some(instance) = self.kind.machine.instances.get(i).filter(|instance| instance.attempt == task.attempt) else { return };
         if let Phase::At(worker) = instance.phase {
             let state = self.run.state;
             self.note_begin(worker, state, ctx);
-            self.judge(i, task.attempt, since_ms, ctx);
+            let effects = self.kind.machine.still_at_work(i, task.attempt, since_ms);
+            self.carry_on(effects, ctx);
         }
     }
 }

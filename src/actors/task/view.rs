@@ -1,15 +1,12 @@
 //! Describes where the instances of a task are, for the explanation API.
 
-use super::{ExplainTask, TaskActor, TaskDescription};
+use super::{TaskActor, TaskDescription};
 use crate::domain::explain::{Part, Place};
 use crate::domain::task::state_machine::Phase;
-use actix::Handler;
 
-impl Handler<ExplainTask> for TaskActor {
-    type Result = ();
-    fn handle(&mut self, ExplainTask(reply): ExplainTask, _: &mut Self::Context) {
-        self.guard.message("task.explain");
-        let places = self.machine.instances.iter().zip(&self.parts).map(|(instance, part)| Part {
+impl TaskActor {
+    pub(super) fn description(&self) -> TaskDescription {
+        let places = self.kind.machine.instances.iter().zip(&self.kind.parts).map(|(instance, part)| Part {
             attempt: instance.attempt,
             place: match &instance.phase {
                 Phase::Pausing(at) => Place::Pausing(at.on_the_wall()),
@@ -24,7 +21,7 @@ impl Handler<ExplainTask> for TaskActor {
             text: part.text.clone(),
             reason: instance.reason.clone(),
         });
-        let wish = self.machine.instances.iter().position(|instance| instance.phase == Phase::Asking).map(|i| Box::new(self.wish(i)));
-        reply.send(Ok(TaskDescription { output: self.output(), parts: places.collect(), wish }));
+        let wish = self.kind.machine.instances.iter().position(|instance| instance.phase == Phase::Asking).map(|i| Box::new(self.wish(i)));
+        TaskDescription { output: self.output(), parts: places.collect(), wish }
     }
 }

@@ -4,10 +4,10 @@
 //! are sent again.
 
 use super::{ANSWER_BYTES, WorkerActor};
-use crate::actors::context::AtWork;
 use crate::actors::reply::{Reply, problem_of};
+use crate::actors::run_shell::AtWork;
 use crate::actors::session_sender::{Frame, SessionSender};
-use crate::actors::task::TaskHandle;
+use crate::actors::task::{TaskEvent, TaskHandle};
 use crate::domain::ids::Identity;
 use crate::domain::task::worker_pool::WorkerCapacity;
 use crate::domain::time::Timestamp;
@@ -212,7 +212,7 @@ impl WorkerActor {
             match self.hands.held.get_mut(&(task.identity, task.instance)) {
                 Some(held) if held.attempt == task.attempt => held.renewed = now,
                 _ => match self.task_of(task.identity) {
-                    Some(handle) => handle.claimed(self.id, *task),
+                    Some(handle) => handle.tell(TaskEvent::Claimed(self.id, *task)),
                     None if self.context.addresses.building.get(task.identity).is_some() => {}
                     None => self.send(ToWorker::Cancel { task: *task, reason: "its run has ended or is unknown".to_owned() }),
                 },
@@ -240,7 +240,7 @@ impl WorkerActor {
             held.renewed = self.last_heard;
         }
         match self.task_of(task.identity) {
-            Some(handle) => handle.report(self.id, report),
+            Some(handle) => handle.tell(TaskEvent::Report(self.id, report)),
             None if self.context.addresses.building.get(task.identity).is_some() => drop(ctx.notify_later(ReportAgain(report), AGAIN)),
             None if report.state.is_final() => {
                 let refused = Some("its run has ended or is unknown".to_owned());
@@ -335,7 +335,7 @@ impl WorkerActor {
             } else if age > A_WHILE && held.looked_at.is_none_or(|at| now.since_ms(at) > A_LONG_WHILE) {
                 held.looked_at = Some(now);
                 if let Some(AtWork::Task(task)) = self.context.addresses.others.get(key.0) {
-                    task.still_at_work(held.task(*key), age);
+                    task.tell(TaskEvent::StillAtWork(held.task(*key), age));
                 }
             }
         }
@@ -349,7 +349,8 @@ impl WorkerActor {
             self.hands.held.remove(&key);
             self.send(ToWorker::Cancel { task, reason: "its lease expired without any report".to_owned() });
             if let Some(handle) = self.task_of(task.identity) {
-                handle.lease_over(self.id, Some(task), renewed, "its lease expired without any report");
+                let why = "its lease expired without any report";
+                handle.tell(TaskEvent::LeaseOver { worker: self.id, task: Some(task), heard: renewed, why });
             }
         }
         self.hands.awaited.retain(|_, waiting| !waiting.is_closed());

@@ -1,13 +1,20 @@
 //! Simulates a job with seeded random numbers: fires, ends of runs, changes, requests, crashes before and after each write, clock
 //! jumps. After every step the ledger must agree with the plan, and no run may be lost, duplicated or forgotten; after every
-//! turn of the scheduler (the broker's own code) nothing due may be left.
+//! turn of the scheduler nothing due may be left. The scheduler's [`Ticker`] and the procedures of the job are those of the broker.
 
 use super::*;
 use crate::domain::ids::JobId;
 use crate::domain::run::RunState;
+use futures_util::FutureExt;
 use std::collections::BTreeMap;
 
+mod disk;
 mod scheduler;
+
+/// The simulated disk answers at once.
+fn at_once<T>(procedure: impl Future<Output = T>) -> T {
+    procedure.now_or_never().expect("the simulation does not wait")
+}
 
 /// A small generator (xorshift64*): a seed determines the whole simulation.
 struct Dice(u64);
@@ -42,6 +49,8 @@ struct Run {
     is_ahead: bool,
     /// The effect of its end is not yet applied.
     follow: bool,
+    /// The time that it requested with its end.
+    asked: Option<(Timestamp, Option<Timestamp>)>,
 }
 
 /// The stored state.
@@ -71,11 +80,6 @@ impl Disk {
         }
     }
 
-    /// As `fired_ahead`.
-    fn fired_ahead(&self, state: &PlanState) -> Vec<Timestamp> {
-        if state.may_have_fired_ahead() { self.fired_after(state.decided_until) } else { Vec::new() }
-    }
-
     /// The stored next time of the job.
     fn next_at(&self) -> Option<Timestamp> {
         let plan = self.schedule().compile().expect("a schedule");
@@ -102,8 +106,8 @@ struct World {
     dice: Dice,
     now: Timestamp,
     disk: Disk,
-    /// The plan state in the memory of the job's actor; lost in a crash.
-    memory: Option<PlanState>,
+    /// What the job's actor knows; lost in a crash.
+    memory: Option<JobCore>,
     /// The deciding part of the scheduler; it reads everything again after a crash.
     ticker: Ticker,
     job: JobId,
@@ -134,67 +138,27 @@ impl World {
     }
 
     /// A crash before the write loses it. A crash after the write keeps it, but the caller gets no result.
-    fn write(&mut self, was: PlanState, change: impl FnOnce(&mut Disk)) -> bool {
+    fn write(&mut self, was: PlanState, change: impl FnOnce(&mut Disk)) -> Result<(), ()> {
         if self.dice.chance(40) {
             self.crash();
-            return false;
+            return Err(());
         }
         if self.disk.state != was {
             self.memory = None;
-            return false;
+            return Err(());
         }
         change(&mut self.disk);
         if self.dice.chance(40) {
             self.crash();
-            return false;
+            return Err(());
         }
-        true
+        Ok(())
     }
 
     fn crash(&mut self) {
         self.crashes += 1;
         self.memory = None;
         self.ticker = Ticker::default();
-    }
-
-    /// As `Room::write`.
-    fn write_step(&mut self, was: PlanState, step: Step, now: Timestamp) -> bool {
-        let state = step.state;
-        let follows = follows(self.disk.schedule(), &self.disk.policies, &was);
-        if step.replace {
-            for run in self.disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)) {
-                run.life = Life::Over(RunState::Stopped, now);
-            }
-        }
-        self.fires += step.rows.iter().filter(|row| matches!(row.fate, FireOutcome::Fire { .. })).count() as u64;
-        let version = self.disk.definitions.last().map_or(0, |definition| definition.version);
-        let written = self.write(was, |disk| {
-            if let Some(after) = step.rewind {
-                disk.rows.retain(|at, (_, run, _)| *at <= after || run.is_some());
-                disk.set_back(after);
-            }
-            let mut queued_any = false;
-            for row in step.rows {
-                assert!(!disk.rows.contains_key(&row.at), "{} is decided twice", row.at);
-                let run = if let FireOutcome::Fire { queued } = row.fate {
-                    queued_any |= queued;
-                    let life = if queued { Life::Queued } else { Life::Open };
-                    disk.runs.push(Run { planned_at: row.at, life, is_ahead: row.at > now, follow: follows });
-                    Some(disk.runs.len() - 1)
-                } else {
-                    None
-                };
-                disk.rows.insert(row.at, (row, run, version));
-            }
-            if queued_any {
-                disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)).for_each(|run| run.follow = true);
-            }
-            disk.state = state;
-        });
-        if written {
-            self.memory = Some(state);
-        }
-        written
     }
 
     /// Ends a run and notifies its job, unless the message is lost.
@@ -205,9 +169,11 @@ impl World {
         }
         let i = open[self.dice.roll(open.len() as u64) as usize];
         let how = [RunState::Success, RunState::Failed, RunState::Stopped][self.dice.roll(3) as usize];
+        let (at, from) = self.wish();
         let run = &mut self.disk.runs[i];
         run.life = Life::Over(how, self.now);
-        run.follow |= how == RunState::Failed;
+        run.asked = (how == RunState::Success && self.dice.chance(8)).then_some((at, from));
+        run.follow |= how == RunState::Failed || run.asked.is_some();
         if self.dice.chance(30) {
             return self.crash();
         }
@@ -215,28 +181,21 @@ impl World {
         self.settle(ended);
     }
 
-    /// As `Room::run_over`.
+    /// A time that a run requests.
+    fn wish(&mut self) -> (Timestamp, Option<Timestamp>) {
+        let at = self.now.plus_ms(self.dice.roll(200_000) as i64 - 20_000);
+        (at, Some(self.now).filter(|_| self.dice.chance(2)))
+    }
+
+    /// As the job's actor at the end of a run.
     fn settle(&mut self, ended: Option<usize>) {
-        let was = *self.memory.get_or_insert(self.disk.state);
-        let how = ended.and_then(|i| if let Life::Over(how, at) = self.disk.runs[i].life { Some((how, at)) } else { None });
-        let aftermath = super::settle(&was, how, self.disk.open());
-        if ended.is_none() && !aftermath.releases {
-            return;
-        }
-        let written = self.write(was, |disk| {
-            disk.state = aftermath.state;
-            if let Some(i) = ended {
-                disk.runs[i].follow = false;
-            }
-            if aftermath.releases
-                && let Some(run) = disk.runs.iter_mut().find(|run| run.life == Life::Queued)
-            {
-                run.life = Life::Open;
-            }
+        let end = ended.and_then(|i| match self.disk.runs[i] {
+            Run { life: Life::Over(state, at), asked, .. } => Some(RunEnd { state, at, asked }),
+            _ => None,
         });
-        if written {
-            self.memory = Some(aftermath.state);
-            self.announce(false);
+        if at_once(job_core::is_settled(self, end.is_some())) == Ok(false) {
+            // After an error the end is settled by the next start.
+            let _ = at_once(job_core::settle_end(self, end, ended));
         }
     }
 
@@ -253,51 +212,10 @@ impl World {
         self.load();
     }
 
-    /// As `Room::withdraw`.
-    fn withdraw(&mut self) -> bool {
-        let was = *self.memory.get_or_insert(self.disk.state);
-        let ahead = |(at, (row, run, _)): (&Timestamp, &(Row, Option<usize>, i64))| {
-            let run = run.filter(|run| self.disk.runs[*run].is_ahead && self.disk.runs[*run].life == Life::Open)?;
-            (*at > self.now && *at <= was.decided_until).then_some((*at, row.kind, run))
-        };
-        let Some((at, kind, run)) = self.disk.rows.iter().rev().find_map(ahead) else { return true };
-        let changed_at = self.disk.changed_at();
-        // Its actor may not answer, or has begun: then the run stays.
-        if at <= changed_at || self.dice.chance(4) {
-            return true;
-        }
-        let previous = self.disk.rows.range(..at).rev().find(|(_, (_, run, _))| run.is_some()).map(|(at, _)| *at);
-        let until = self.disk.rows.range(..at).next_back().map(|(_, (row, ..))| row.until);
-        let decided_until = until.map_or(changed_at, |until| until.max(changed_at));
-        let state = withdrawn(&was, &Ahead { at, was_asked: kind == Kind::Asked, previous, decided_until }, self.now);
-        let written = self.write(was, |disk| {
-            disk.state = state;
-            disk.rows.remove(&at);
-            // The run is gone: no other run refers to it by its index.
-            disk.runs[run].life = Life::Withdrawn;
-        });
-        if written {
-            self.memory = Some(state);
-            self.fires -= 1;
-            self.withdrawn += 1;
-            self.announce(true);
-        }
-        written
-    }
-
-    /// As `Room::change`.
+    /// As the job's actor at a change.
     fn change(&mut self) {
-        if !self.withdraw() {
-            return;
-        }
-        if !self.due(self.now) {
-            return;
-        }
-        let now = self.now.max(self.disk.state.decided_until);
-        if !self.due(now) {
-            return;
-        }
-        let was = *self.memory.get_or_insert(self.disk.state);
+        let Ok(now) = at_once(job_core::prepare_change(self)) else { return };
+        let was = self.disk.state;
         let last = self.disk.definitions.last().cloned().expect("it was created");
         let mut next = Definition { from: now, version: last.version + 1, ..last.clone() };
         match self.dice.roll(4) {
@@ -313,23 +231,18 @@ impl World {
             // As `UpdateJob`: the new plan may wait for the ends of runs of the old one.
             disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)).for_each(|run| run.follow = true);
         });
-        self.memory = written.then_some(state);
-        if written {
+        self.memory = None;
+        if written.is_ok() {
+            // The actor reads the changed job when it is needed next.
+            let _ = at_once(self.core());
             self.announce(false);
         }
     }
 
     fn ask(&mut self) {
-        if !self.disk.is_enabled() || !self.withdraw() {
-            return;
-        }
-        let was = *self.memory.get_or_insert(self.disk.state);
-        let mut state = was;
-        state.asked_at = Some(self.now.plus_ms(self.dice.roll(200_000) as i64 - 20_000).max(self.now));
-        state.asked_from = Some(self.now).filter(|_| self.dice.chance(2));
-        if self.write(was, |disk| disk.state = state) {
-            self.memory = Some(state);
-            self.announce(false);
+        if self.disk.is_enabled() {
+            let (at, from) = self.wish();
+            let _ = at_once(job_core::ask(self, at, from));
         }
     }
 

@@ -3,14 +3,17 @@
 //! A run has one instance, or several (a broadcast, shards). Each instance has one attempt at a time, at one worker at most: the
 //! next attempt is requested only after the last one, or its lease, is known to be over.
 
-use super::TaskSettings;
+mod deadlines;
+mod instance;
+
+pub use deadlines::{AVERAGE_OF, Limit};
+pub use instance::Instance;
+
+use super::{Strategy, TaskSettings};
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{RunRules, RunState};
 use crate::domain::time::Timestamp;
 use std::sync::Arc;
-
-/// Maximum number of workers that an instance remembers as unsuccessful.
-const MOST_EXCLUDED: usize = 16;
 
 /// A worker's report about an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +33,16 @@ pub enum AttemptReport {
 /// Actions in this order; effects after a write wait until the write is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
+    /// Decide the number of instances from the workers that are connected now.
+    Place,
     /// An instance requests a worker.
     Ask(usize),
     /// It withdraws this request.
     Withdraw(usize),
     /// Send its order to this worker.
     Send(usize, WorkerId),
+    /// Read the average time of earlier runs, for an attempt that has been running for this many milliseconds.
+    ReadAverage(usize, u32, i64),
     /// Order the worker to end an attempt.
     Cancel(usize, WorkerId, u32, String),
     /// The worker no longer has the attempt, as far as known.
@@ -87,66 +94,6 @@ pub enum Then {
     Fail(String),
 }
 
-/// One instance.
-#[derive(Debug, Clone)]
-pub struct Instance {
-    /// Its state.
-    pub phase: Phase,
-    /// The number of its attempt, from 1.
-    pub attempt: u32,
-    /// Attempts that failed.
-    pub failures: u32,
-    /// Lost attempts that do not count, because the broker died meanwhile.
-    pub pardoned: u32,
-    /// An earlier actor began its attempt: its loss may be the fault of that actor.
-    pub is_taken_over: bool,
-    /// Workers that did not complete it.
-    pub excluded: Vec<WorkerId>,
-    /// The reason for its state.
-    pub reason: Option<String>,
-}
-
-impl Instance {
-    /// An instance without any attempt.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { phase: Phase::Asking, attempt: 1, failures: 0, pardoned: 0, is_taken_over: false, excluded: Vec::new(), reason: None }
-    }
-
-    /// Attempts that were lost with their worker, or rejected.
-    fn lost(&self) -> u32 {
-        (self.attempt - 1).saturating_sub(self.failures + self.pardoned)
-    }
-
-    /// It continues after the broker or its actor died: with this attempt, of which `failures` failed before. Earlier lost attempts
-    /// no longer count.
-    #[must_use]
-    pub fn taken_over(phase: Phase, attempt: u32, failures: u32) -> Self {
-        let pardoned = (attempt.max(1) - 1).saturating_sub(failures);
-        let is_taken_over = matches!(phase, Phase::Unclear(_));
-        Self { phase, attempt, failures, pardoned, is_taken_over, ..Self::new() }
-    }
-
-    fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Over(_))
-    }
-
-    /// The worker that has it.
-    #[must_use]
-    pub fn worker(&self) -> Option<WorkerId> {
-        match self.phase {
-            Phase::At(worker) | Phase::Ending(worker, ..) => Some(worker),
-            _ => None,
-        }
-    }
-}
-
-impl Default for Instance {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// See the module documentation.
 #[derive(Debug)]
 pub struct StateMachine {
@@ -173,33 +120,46 @@ impl StateMachine {
         self.finished
     }
 
+    /// Whether each instance has its own row.
+    #[must_use]
+    pub fn is_several(&self) -> bool {
+        self.several
+    }
+
+    /// The number of its instances is not decided yet: the strategy derives it from the workers that are connected at its time.
+    #[must_use]
+    pub fn is_unplaced(&self) -> bool {
+        matches!(self.settings.strategy, Strategy::Broadcast | Strategy::Shard) && !self.several
+    }
+
+    /// The instances are decided and stored.
+    pub fn placed(&mut self, count: usize) -> Vec<Effect> {
+        (self.instances, self.several) = (vec![Instance::new(); count], true);
+        self.begin()
+    }
+
+    fn ask(&self, i: usize) -> Effect {
+        if self.is_unplaced() { Effect::Place } else { Effect::Ask(i) }
+    }
+
     /// Milliseconds of the lease.
     #[must_use]
     pub fn lease(&self) -> i64 {
         self.settings.lease_ms() as i64
     }
 
-    /// Starts it, or continues it in a new actor.
+    /// Starts it when its run is not queued any more, or continues it in a new actor.
     pub fn begin(&mut self) -> Vec<Effect> {
-        let mut effects: Vec<_> = self
-            .instances
-            .iter()
-            .enumerate()
-            .filter(|(_, instance)| instance.phase == Phase::Asking)
-            .map(|(i, _)| Effect::Ask(i))
-            .collect();
+        match self.instances[0].phase {
+            Phase::Queued => self.instances[0].phase = Phase::Asking,
+            // Without stored instances no worker can have received one.
+            Phase::Unclear(_) if self.is_unplaced() => self.instances[0].phase = Phase::Asking,
+            _ => {}
+        }
+        let asking = |i: &usize| self.instances[*i].phase == Phase::Asking;
+        let mut effects: Vec<_> = (0..self.instances.len()).filter(asking).map(|i| self.ask(i)).collect();
         self.finish_if_over(&mut effects);
         effects
-    }
-
-    /// The time of the next tick, if nothing happens before.
-    #[must_use]
-    pub fn wake(&self) -> Option<Timestamp> {
-        let of = |instance: &Instance| match instance.phase {
-            Phase::Pausing(at) | Phase::Unclear(at) | Phase::Ending(_, at, _) => Some(at),
-            _ => None,
-        };
-        self.instances.iter().filter_map(of).min()
     }
 
     /// Time has passed.
@@ -210,8 +170,9 @@ impl StateMachine {
             match self.instances[i].phase.clone() {
                 Phase::Pausing(at) if at <= now => {
                     self.instances[i].phase = Phase::Asking;
-                    effects.push(Effect::Ask(i));
+                    effects.push(self.ask(i));
                 }
+                Phase::At(_) => self.check_limit(i, now, &mut effects),
                 Phase::Unclear(until) if until <= now => {
                     self.lost(i, None, "no worker reported that it has it".to_owned(), now, &mut effects);
                 }
@@ -326,23 +287,12 @@ impl StateMachine {
             _ if at <= now => self.lost(i, Some(worker), why.to_owned(), now, &mut effects),
             _ => {
                 instance.reason = Some(why.to_owned());
-                exclude(instance, worker);
+                instance.exclude(worker);
                 instance.phase = Phase::Unclear(at);
             }
         }
         self.finish_if_over(&mut effects);
         effects
-    }
-
-    /// An attempt exceeds its time limit: it has to end, and counts as failed.
-    pub fn too_long(&mut self, i: usize, attempt: u32, reason: String, now: Timestamp) -> Vec<Effect> {
-        let lease = self.lease();
-        let grace = self.grace();
-        let Some(instance) = self.instances.get_mut(i).filter(|instance| instance.attempt == attempt) else { return Vec::new() };
-        let Phase::At(worker) = instance.phase else { return Vec::new() };
-        // Its worker stops it on order, or at the end of its lease, which is no longer renewed.
-        instance.phase = Phase::Ending(worker, now.plus_ms(grace.max(lease)), Then::Fail(reason.clone()));
-        vec![Effect::Cancel(i, worker, attempt, reason)]
     }
 
     fn grace(&self) -> i64 {
@@ -395,7 +345,7 @@ impl StateMachine {
     fn failed(&mut self, i: usize, worker: WorkerId, reason: String, permanent: bool, moment: Moment, effects: &mut Vec<Effect>) {
         let instance = &mut self.instances[i];
         instance.failures += 1;
-        exclude(instance, worker);
+        instance.exclude(worker);
         // The policy counts failures; attempts lost with their worker are not failures of the function.
         match self.rules.next_attempt(instance.failures, moment.chance).filter(|_| !permanent && self.stopping.is_none()) {
             Some(pause) => self.again(i, moment.now.plus_ms(pause), reason, effects),
@@ -408,7 +358,7 @@ impl StateMachine {
         let most = self.settings.lost_attempts.unwrap_or(TaskSettings::LOST_ATTEMPTS);
         let instance = &mut self.instances[i];
         if let Some(worker) = worker {
-            exclude(instance, worker);
+            instance.exclude(worker);
         }
         if self.stopping.is_some() {
             return self.over(i, RunState::Stopped, self.stopping.clone(), effects);
@@ -431,7 +381,7 @@ impl StateMachine {
         let instance = &mut self.instances[i];
         let reason = format!("attempt {} failed: {reason}", instance.attempt);
         instance.attempt += 1;
-        instance.is_taken_over = false;
+        (instance.is_taken_over, instance.limit) = (false, Limit::default());
         instance.reason = Some(reason.clone());
         instance.phase = Phase::Pausing(not_before);
         effects.push(Effect::Again(i, not_before, reason));
@@ -471,15 +421,6 @@ impl StateMachine {
                 let first = reason(RunState::Failed).unwrap_or_default();
                 (RunState::Failed, Some(format!("{failed} of {all} instances failed, the first: {first}")))
             }
-        }
-    }
-}
-
-fn exclude(instance: &mut Instance, worker: WorkerId) {
-    if !instance.excluded.contains(&worker) {
-        instance.excluded.push(worker);
-        if instance.excluded.len() > MOST_EXCLUDED {
-            instance.excluded.remove(0);
         }
     }
 }

@@ -166,6 +166,7 @@ impl World {
             match effect {
                 Effect::Ask(_) => self.asking = true,
                 Effect::Withdraw(_) => self.asking = false,
+                Effect::Place | Effect::ReadAverage(..) => unreachable!("there is one instance, and it is short"),
                 Effect::Send(_, id) => {
                     self.held[number(id)] = Some((self.disk.attempt, self.now));
                     assert_eq!(self.disk.attempt, self.machine.instances[0].attempt, "sent before it was stored");

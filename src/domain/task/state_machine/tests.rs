@@ -13,7 +13,6 @@ fn is_over(effects: &[Effect]) -> bool {
 /// A task continues even if brokers die repeatedly under it; a task that is lost with its workers does not.
 #[test]
 fn the_death_of_a_broker_is_no_lost_attempt() {
-    let at = |ms| Moment { now: Timestamp(ms), chance: 0.5 };
     for attempt in 1..20 {
         let mut machine = machine(Instance::taken_over(Phase::Unclear(Timestamp(10)), attempt, 0));
         let effects = machine.tick(at(10));
@@ -34,4 +33,68 @@ fn the_death_of_a_broker_is_no_lost_attempt() {
         lost += 1;
     }
     assert_eq!(lost, TaskSettings::LOST_ATTEMPTS + 1);
+}
+
+fn at(ms: i64) -> Moment {
+    Moment { now: Timestamp(ms), chance: 0.5 }
+}
+
+fn sent(rules: RunRules) -> (StateMachine, WorkerId) {
+    let worker = WorkerId::random();
+    let mut machine = StateMachine::new(Arc::new(TaskSettings::default()), rules, vec![Instance::new()], false);
+    assert_eq!(machine.granted(0, worker), [Effect::Send(0, worker)]);
+    machine.sent(0, Timestamp(1_000));
+    (machine, worker)
+}
+
+#[test]
+fn an_attempt_ends_at_its_timeout_and_not_before() {
+    let (mut machine, worker) = sent(RunRules { timeout: Some(500), ..RunRules::default() });
+    assert_eq!(machine.wake(), Some(Timestamp(1_500)));
+    machine.sent(0, Timestamp(1_400));
+    assert_eq!(machine.wake(), Some(Timestamp(1_500)), "the same order again does not move the limit");
+    assert_eq!(machine.tick(at(1_499)), []);
+    assert_eq!(machine.still_at_work(0, 1, i64::MAX), [], "earlier runs are not asked");
+    assert_eq!(machine.tick(at(1_500)), [Effect::Cancel(0, worker, 1, "it took longer than 500 ms".into())]);
+    assert_eq!(machine.tick(at(1_600)), [], "it has its grace period");
+    // The next attempt has a limit of its own.
+    let (mut machine, worker) = sent(RunRules { timeout: Some(500), ..RunRules::default() });
+    machine.report(0, worker, 1, AttemptReport::Refused("full".into()), at(1_100)).expect("it is its");
+    assert_eq!(machine.tick(at(1_100)), [Effect::Ask(0)]);
+    assert_eq!(machine.granted(0, worker), [Effect::Send(0, worker)]);
+    machine.sent(0, Timestamp(1_400));
+    assert_eq!(machine.wake(), Some(Timestamp(1_900)));
+}
+
+#[test]
+fn an_attempt_without_a_timeout_is_compared_with_earlier_runs() {
+    let minutes = |n: i64| n * 60_000;
+    let judged = |average| {
+        let (mut machine, worker) = sent(RunRules::default());
+        assert_eq!((machine.wake(), machine.still_at_work(0, 1, minutes(5) - 1)), (None, Vec::new()));
+        assert_eq!(machine.still_at_work(0, 2, minutes(5)), [], "another attempt");
+        assert_eq!(machine.still_at_work(0, 1, minutes(5)), [Effect::ReadAverage(0, 1, minutes(5))]);
+        assert_eq!(machine.still_at_work(0, 1, minutes(6)), [], "it was asked");
+        machine.average(0, 1, minutes(5), average, Timestamp(0));
+        let until = machine.wake().expect("a limit");
+        assert_eq!(machine.tick(at(until.0 - 1)), []);
+        assert!(
+            matches!(machine.tick(at(until.0)).as_slice(), [Effect::Cancel(0, id, 1, why)] if *id == worker && why.contains("earlier runs"))
+        );
+        until.0 + minutes(5)
+    };
+    assert_eq!(judged(Some(minutes(4) as u64)), minutes(12));
+    assert_eq!(judged(Some(10)), minutes(5), "never less");
+    assert_eq!(judged(None), minutes(120));
+}
+
+#[test]
+fn the_workers_of_a_broadcast_are_counted_at_its_time() {
+    let settings = Arc::new(TaskSettings { strategy: Strategy::Broadcast, ..TaskSettings::default() });
+    let machine = |phase| StateMachine::new(Arc::clone(&settings), RunRules::default(), vec![Instance::taken_over(phase, 1, 0)], false);
+    let mut later = machine(Phase::Pausing(Timestamp(500)));
+    assert_eq!((later.begin(), later.tick(at(499)), later.tick(at(500))), (vec![], vec![], vec![Effect::Place]));
+    assert_eq!(later.placed(2), [Effect::Ask(0), Effect::Ask(1)]);
+    assert_eq!(machine(Phase::Unclear(Timestamp(500))).begin(), [Effect::Place], "nothing was sent before it was stored");
+    assert_eq!(machine(Phase::Queued).begin(), [Effect::Place], "it begins when it is not queued any more");
 }

@@ -1,0 +1,274 @@
+//! The orders of the messages and writes of a run. Its ports record: no other actor runs.
+
+use super::{AtWork, Control, Ctx, Kind, RunLink, RunShell};
+use crate::actors::allocator::{AllocatorHandle, WorkerPermit};
+use crate::actors::brokers::{Brokers, Role};
+use crate::actors::context::{BrokerContext, Times};
+use crate::actors::registry::RegistryHandle;
+use crate::actors::reply::{Answer, reply};
+use crate::actors::supervision::{ChildKey, ExitGuard, Link, Recording, Stats};
+use crate::actors::task::{Task, TaskEvent};
+use crate::actors::worker::WorkerHandle;
+use crate::domain::ids::{BrokerId, Identity, JobId, WorkerId};
+use crate::domain::job::JobKind;
+use crate::domain::run::{Run, RunRules, RunState};
+use crate::domain::schedule::Retry;
+use crate::domain::time::Timestamp;
+use crate::protocol::api::RunOutput;
+use crate::store::{AdoptRun, GetRun, InsertRun, Member, NewRun, Store, StoreConfig, StoreError};
+use actix::{Actor, Addr};
+use std::sync::Arc;
+
+/// A fifth kind of run, which ends as its messages say.
+#[derive(Debug)]
+struct Fifth;
+
+impl Kind for Fifth {
+    const KIND: JobKind = JobKind::Callback;
+    type Stored = ();
+    type Event = RunState;
+
+    async fn load(_: &BrokerContext, _: &mut Run) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn new(_: &BrokerContext, _: &Run, _: i64, (): ()) -> Self {
+        Self
+    }
+
+    fn at_work(_: RunLink<Self>) -> AtWork {
+        unreachable!("no test needs its address")
+    }
+
+    fn place(_: &RunState) -> &'static str {
+        "fifth.end"
+    }
+
+    fn begin(run: &mut RunShell<Self>, _: &mut Ctx<Self>) {
+        run.note_start(Timestamp::now());
+    }
+
+    fn stop(run: &mut RunShell<Self>, reason: String, by: Option<String>, ctx: &mut Ctx<Self>) {
+        run.run.update_by = by;
+        if reason != "slowly" {
+            run.end(RunState::Stopped, Some(reason), ctx);
+        }
+    }
+
+    fn handle(run: &mut RunShell<Self>, state: RunState, ctx: &mut Ctx<Self>) {
+        run.end(state, Some("it was told so".to_owned()), ctx);
+    }
+}
+
+/// A broker without actors.
+struct Stage {
+    context: BrokerContext,
+    recording: Recording,
+    identity: Identity,
+}
+
+impl Stage {
+    /// The stored run that a test changes before its actor starts.
+    async fn with(context: BrokerContext, recording: Recording, kind: JobKind, change: impl FnOnce(&mut NewRun)) -> Self {
+        let identity = Identity::random();
+        let mut run = NewRun {
+            identity,
+            job_id: JobId::random(),
+            job_name: "j".into(),
+            class_name: "f".into(),
+            arguments: None,
+            state: RunState::Pending,
+            reason: None,
+            priority: 0,
+            download: Default::default(),
+            queue: Default::default(),
+            kind,
+            rules: RunRules::default(),
+            not_before: None,
+            queued: false,
+            follow: false,
+            retry_of: None,
+            marks: None,
+            trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
+            creation_time: Timestamp::now(),
+            finish_time: None,
+        };
+        change(&mut run);
+        context.store.write(InsertRun { run, version: 1, fire: None, key: None }).await.expect("inserted");
+        Self { context, recording, identity }
+    }
+
+    async fn start<K: Kind>(&self, stored: K::Stored) -> Started<K> {
+        self.start_as(stored, |_| {}).await
+    }
+
+    async fn start_as<K: Kind>(&self, stored: K::Stored, change: impl FnOnce(&mut Run)) -> Started<K> {
+        let key = ChildKey::Run(K::KIND, self.identity);
+        let (kind, name) = key.names();
+        let (recording, stats) = (self.recording.clone(), Stats::new(kind, name, None));
+        let guard = ExitGuard::new(Arc::clone(&stats), key, 1, move |_| recording.push("Died".to_owned()));
+        let mut run = Box::new(self.stored().await);
+        change(&mut run);
+        let address = RunShell::<K>::new(guard, self.context.clone(), run, Run::FIRST_EPOCH, stored).start();
+        Started { link: RunLink(Link::new(address.clone(), stats)), address }
+    }
+
+    /// Another actor becomes the owner of the run.
+    async fn adopt(&self) {
+        self.context.store.write(AdoptRun { identity: self.identity }).await.expect("adopted");
+    }
+
+    async fn stored(&self) -> Run {
+        self.context.store.read(GetRun(self.identity)).await.expect("read").expect("a run")
+    }
+}
+
+struct Started<K: Kind> {
+    link: RunLink<K>,
+    address: Addr<RunShell<K>>,
+}
+
+impl<K: Kind> Started<K> {
+    /// Waits until the actor has ended.
+    async fn over(&self) {
+        let ended = async {
+            while self.address.connected() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), ended).await.expect("the actor ends");
+    }
+
+    fn stop(&self, reason: &str) -> Answer<RunOutput> {
+        let (reply, answer) = reply();
+        self.link.0.tell(Control::Stop { reason: reason.to_owned(), by: Some("me".into()), reply });
+        answer
+    }
+}
+
+fn on_stage(kind: JobKind, change: impl FnOnce(&mut NewRun), test: impl AsyncFnOnce(Stage)) {
+    let folder = tempfile::tempdir().expect("a folder");
+    actix::System::new().block_on(async {
+        let store = Store::open(&StoreConfig::new(folder.path().join("test.db"))).expect("a store");
+        let me = Member { id: BrokerId::random(), url: String::new(), version: String::new(), started_at: Timestamp::now() };
+        let brokers = Arc::new(Brokers::new(me, Role::Leader { term: 1 }));
+        let context = BrokerContext::new(store, Times::default(), brokers);
+        let recording = Recording::default();
+        context.set_registry(RegistryHandle(recording.link(ChildKey::Scheduler)));
+        test(Stage::with(context, recording, kind, change).await).await;
+    });
+}
+
+#[test]
+fn a_fifth_kind_needs_only_what_is_its_own() {
+    on_stage(
+        JobKind::Callback,
+        |_| {},
+        async |stage: Stage| {
+            let actor = stage.start::<Fifth>(()).await;
+            actor.link.tell(RunState::Success);
+            actor.link.tell(RunState::Failed);
+            actor.over().await;
+            let run = stage.stored().await;
+            assert_eq!((run.state, run.reason.as_deref()), (RunState::Success, Some("it was told so")), "the end is decided once");
+            assert!(run.start_time.is_some() && run.finish_time.is_some());
+            assert_eq!(stage.recording.names(), ["RunEnded"]);
+        },
+    );
+}
+
+#[test]
+fn a_failed_attempt_is_stored_before_another_actor_starts() {
+    let retry = |run: &mut NewRun| run.rules.retry = Some(Retry { limit: 1, ..Retry::default() });
+    on_stage(JobKind::Callback, retry, async |stage: Stage| {
+        let actor = stage.start::<Fifth>(()).await;
+        let (slow, ()) = (actor.stop("slowly"), actor.link.tell(RunState::Failed));
+        for stopped in [slow, actor.stop("by hand")] {
+            let stopped = stopped.wait().await.map(drop).map_err(|problem| problem.detail);
+            assert_eq!(stopped, Err("the run is about to be retried".to_owned()));
+        }
+        actor.over().await;
+        let run = stage.stored().await;
+        assert_eq!((run.state, run.attempt, run.not_before.is_some()), (RunState::Pending, 2, true));
+        assert_eq!(stage.recording.names(), ["RunBeginsAnew"]);
+        // The second attempt is the last one.
+        let actor = stage.start::<Fifth>(()).await;
+        actor.link.tell(RunState::Failed);
+        actor.over().await;
+        assert_eq!((stage.stored().await.state, stage.recording.names()), (RunState::Failed, vec!["RunEnded".to_owned()]));
+    });
+}
+
+#[test]
+fn a_stop_is_answered_when_it_is_stored() {
+    let later = |run: &mut NewRun| run.not_before = Some(Timestamp::now().plus_ms(10_000));
+    on_stage(JobKind::Callback, later, async |stage: Stage| {
+        let actor = stage.start::<Fifth>(()).await;
+        let output = actor.stop("by hand").wait().await.expect("it stops");
+        let run = stage.stored().await;
+        assert_eq!((output.state, run.state, run.update_by.as_deref()), (RunState::Stopped, RunState::Stopped, Some("me")));
+        assert_eq!((run.start_time, stage.recording.names()), (None, vec!["RunEnded".to_owned()]), "it had not begun");
+    });
+}
+
+#[test]
+fn a_run_that_another_actor_owns_ends_without_a_word() {
+    on_stage(
+        JobKind::Callback,
+        |_| {},
+        async |stage: Stage| {
+            let actor = stage.start::<Fifth>(()).await;
+            stage.adopt().await;
+            let problem = actor.stop("by hand").wait().await.expect_err("it may not write");
+            assert_eq!((problem.status, stage.stored().await.state), (503, RunState::Pending));
+            actor.over().await;
+            assert_eq!(stage.recording.names(), ["Died"], "the registry builds the next one, and nobody is told of an end");
+        },
+    );
+}
+
+#[test]
+fn a_worker_may_forget_a_task_only_when_its_end_is_stored() {
+    for is_stored in [true, false] {
+        on_stage(
+            JobKind::Task,
+            |_| {},
+            async move |stage: Stage| {
+                let worker = WorkerId::random();
+                let allocator = AllocatorHandle(stage.recording.link(ChildKey::Allocator));
+                stage.context.addresses.set_allocator(allocator.clone());
+                stage.context.addresses.workers.put(worker, WorkerHandle(stage.recording.link(ChildKey::Worker(worker))));
+                let actor = stage.start::<Task>(Vec::new()).await;
+                if !is_stored {
+                    stage.adopt().await;
+                }
+                actor.link.tell(TaskEvent::Granted(0, WorkerPermit::new(worker, 1, allocator)));
+                let report = serde_json::json!({ "identity": stage.identity, "attempt": 1, "state": "success", "result": 7 });
+                actor.link.tell(TaskEvent::Report(worker, Box::new(serde_json::from_value(report).expect("a report"))));
+                actor.over().await;
+                let end: &[&str] = if is_stored { &["Settled", "RunEnded"] } else { &["Died"] };
+                assert_eq!(stage.recording.names(), [&["AskPlace", "Hold", "ReleasePlace", "LetGo"], end].concat());
+                assert_eq!(stage.stored().await.result.as_deref(), is_stored.then_some("7"));
+            },
+        );
+    }
+}
+
+#[test]
+fn only_a_task_that_waits_for_its_scheduled_time_is_withdrawn() {
+    for (ms, is_withdrawn) in [(800, true), (-1, false)] {
+        let planned = Timestamp::now().plus_ms(ms);
+        on_stage(
+            JobKind::Task,
+            |run| run.not_before = Some(planned),
+            async move |stage: Stage| {
+                let actor = stage.start_as::<Task>(Vec::new(), |run| run.planned_at = Some(planned)).await;
+                let (reply, answer) = reply();
+                actor.link.0.tell(Control::Withdraw(reply));
+                assert_eq!(answer.wait().await.ok(), Some(is_withdrawn));
+                assert_eq!(actor.address.connected(), !is_withdrawn);
+                assert_eq!(stage.recording.names(), [""; 0], "the job tells the registry");
+            },
+        );
+    }
+}
