@@ -57,7 +57,7 @@ pub struct Edge {
 pub fn table() -> Vec<Resource> {
     use http::{
         alerts, brokers, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue, redrive,
-        runs, scheduler_net, sites, status, steering, tasks, transfer, workers,
+        runs, scheduler_net, series, sites, status, steering, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
@@ -65,6 +65,7 @@ pub fn table() -> Vec<Resource> {
         .chain(tagged("Broker", status::routes()))
         .chain(tagged("Broker", metrics::routes()))
         .chain(tagged("Broker", brokers::routes()))
+        .chain(tagged("Broker", series::routes()))
         .chain(tagged("Broker", openapi::routes()))
         .chain(tagged("Jobs", plans::routes()))
         .chain(tagged("Jobs", transfer::routes()))

@@ -35,6 +35,8 @@ pub mod redirected;
 pub mod redrive;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
+#[cfg(feature = "broker")]
+pub mod series;
 pub mod sign;
 #[cfg(feature = "broker")]
 pub mod sites;

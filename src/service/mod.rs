@@ -20,6 +20,7 @@ mod programs;
 mod queue;
 mod redrive;
 mod runs;
+mod series;
 mod sites;
 mod steering;
 mod tasks;

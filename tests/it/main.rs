@@ -46,6 +46,7 @@ mod odd_workers;
 mod openapi;
 mod other_node;
 mod outbox;
+mod overview;
 mod owners;
 mod packaging;
 mod panics;

@@ -149,6 +149,7 @@ fn fires_are_counted_and_measured() {
             ("webloom_actors", "webloom_actors kind=scheduler", 1.0),
             ("webloom_actors", "webloom_actors kind=alerts", 1.0),
             ("webloom_actors", "webloom_actors kind=janitor", 1.0),
+            ("webloom_actors", "webloom_actors kind=recorder", 1.0),
             ("webloom_alerts_waiting", "webloom_alerts_waiting", 0.0),
             ("webloom_store_failures_total", "webloom_store_failures_total", 0.0),
         ] {

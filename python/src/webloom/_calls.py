@@ -309,6 +309,11 @@ class Calls(SyncCalls):
         answer: models.SiteOutputPage = self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
         return answer
 
+    def list_warnings(self) -> models.Warnings:
+        """`GET /api/v1/warnings`: Lists what an operator should look at, at most twenty of each kind."""
+        answer: models.Warnings = self._json("GET", "/api/v1/warnings", returns="models.Warnings")
+        return answer
+
     def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
         """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
         answer: models.WorkerWatchPage = self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
@@ -409,6 +414,18 @@ class Calls(SyncCalls):
     def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
         """`GET /api/v1/runs/{id}/status`: The statistics of each node for a run. The first row is the total and has no node."""
         answer: list[models.JobStatusOutput] = self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
+        return answer
+
+    def read_series(self, *, from_: datetime | None = None, to: datetime | None = None) -> models.SeriesOutput:
+        """`GET /api/v1/series`: What the broker did in a period of the last year, in steps of equal length: minutes if the period
+        began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
+        Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
+        milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
+        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means of what was
+        observed every ten seconds, with `.min` and `.max`: `runs.running`, `runs.waiting`,
+        `requests.waiting`, `nodes.online`, `workers.online`, `store.waiting`.
+        """
+        answer: models.SeriesOutput = self._json("GET", "/api/v1/series", query={"from": from_, "to": to}, returns="models.SeriesOutput")
         return answer
 
     def read_worker(self, id: str) -> models.WorkerOutput:
@@ -827,6 +844,11 @@ class AsyncioCalls(AsyncCalls):
         answer: models.SiteOutputPage = await self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
         return answer
 
+    async def list_warnings(self) -> models.Warnings:
+        """`GET /api/v1/warnings`: Lists what an operator should look at, at most twenty of each kind."""
+        answer: models.Warnings = await self._json("GET", "/api/v1/warnings", returns="models.Warnings")
+        return answer
+
     async def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
         """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
         answer: models.WorkerWatchPage = await self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
@@ -927,6 +949,18 @@ class AsyncioCalls(AsyncCalls):
     async def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
         """`GET /api/v1/runs/{id}/status`: The statistics of each node for a run. The first row is the total and has no node."""
         answer: list[models.JobStatusOutput] = await self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
+        return answer
+
+    async def read_series(self, *, from_: datetime | None = None, to: datetime | None = None) -> models.SeriesOutput:
+        """`GET /api/v1/series`: What the broker did in a period of the last year, in steps of equal length: minutes if the period
+        began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
+        Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
+        milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
+        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means of what was
+        observed every ten seconds, with `.min` and `.max`: `runs.running`, `runs.waiting`,
+        `requests.waiting`, `nodes.online`, `workers.online`, `store.waiting`.
+        """
+        answer: models.SeriesOutput = await self._json("GET", "/api/v1/series", query={"from": from_, "to": to}, returns="models.SeriesOutput")
         return answer
 
     async def read_worker(self, id: str) -> models.WorkerOutput:

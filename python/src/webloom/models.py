@@ -84,6 +84,9 @@ ToWorker: TypeAlias = dict[str, Any]
 # What a run that has not begun waits for.
 WaitsFor: TypeAlias = Literal["queue", "schedule", "retry", "worker", "node"]
 
+# The kind of a warning.
+WarningKind: TypeAlias = Literal["failed-job", "silent-job", "missed-job", "late-job", "waiting-run", "held-site", "lost-node", "disk"]
+
 # Why a site may not get requests at present.
 Why: TypeAlias = Literal["delay", "slowAnswers", "connections", "retryAfter", "tooManyRequests", "timeouts", "refused", "serverErrors", "dns", "tls", "operator"]
 
@@ -2079,6 +2082,20 @@ class Sent(Model):
 
 
 @dataclass(kw_only=True)
+class SeriesOutput(Model):
+    """What the broker did in a period, in steps of equal length."""
+
+    #: Start of the first step.
+    from_: datetime
+    #: Length of a step in milliseconds: 60000, 900000 or 21600000.
+    step: int
+    #: End of the last step, which may not be over yet.
+    to: datetime
+    #: The values by name, one for each step; `null` where the broker was not running or nothing was measured.
+    values: dict[str, list[float | None]]
+
+
+@dataclass(kw_only=True)
 class SettledTask(Model):
     """The acknowledgement of the last report of an attempt."""
 
@@ -2368,6 +2385,34 @@ class TriggeredOutput(Model):
     identity: str | None = None
     #: Why there is no run.
     problem: Problem | None = None
+
+
+@dataclass(kw_only=True)
+class WarningOutput(Model):
+    """Something that an operator should look at."""
+
+    #: What it is about.
+    kind: WarningKind
+    #: The name of the job, of the node or of the site; the folder of the database.
+    name: str
+    #: Since when, or when it happened last.
+    at: datetime | None = None
+    #: The job.
+    job_id: str | None = None
+    #: The node.
+    node_id: str | None = None
+    #: Why, for people.
+    reason: str | None = None
+    #: The run.
+    run_id: str | None = None
+
+
+@dataclass(kw_only=True)
+class Warnings(Model):
+    """All warnings."""
+
+    #: Each of them.
+    items: list[WarningOutput]
 
 
 @dataclass(kw_only=True)

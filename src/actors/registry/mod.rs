@@ -50,7 +50,7 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, and all active runs.
+    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, recorder, and all active runs.
     #[must_use]
     pub fn start(context: &BrokerContext, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
@@ -78,6 +78,7 @@ impl Registry {
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();
+            this.start_recorder();
             this.look_for_overdue(ctx);
             for identity in open_runs {
                 this.start_run(identity, ctx);

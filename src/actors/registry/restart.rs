@@ -58,6 +58,7 @@ impl Registry {
             ChildKey::Scheduler => self.start_scheduler(),
             ChildKey::Alerts => self.start_alerts(),
             ChildKey::Janitor => self.start_janitor(),
+            ChildKey::Recorder => self.start_recorder(),
             ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
                 self.start_run(identity, ctx)
             }
@@ -112,7 +113,7 @@ impl Registry {
                 std::process::abort();
             }
             // The broker works without them; they are restarted after a while.
-            ChildKey::Alerts | ChildKey::Janitor => {
+            ChildKey::Alerts | ChildKey::Janitor | ChildKey::Recorder => {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
             ChildKey::Run(identity) | ChildKey::Callback(identity) | ChildKey::Task(identity) | ChildKey::Application(identity) => {
@@ -218,7 +219,12 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
             // A job's actor is started when it is needed next, even after too many crashes.
             ChildKey::Job(id) => self.context.addresses.jobs.remove(id),
-            ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
+            ChildKey::Dispatcher
+            | ChildKey::Allocator
+            | ChildKey::Scheduler
+            | ChildKey::Alerts
+            | ChildKey::Janitor
+            | ChildKey::Recorder => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{:?} crashed and restarts in {pause} ms: {}", death.key, death.error);
@@ -263,6 +269,8 @@ impl Handler<Shutdown> for Registry {
         for (_, run) in self.context.addresses.runs.all() {
             run.end_polls();
         }
+        // It is written before the lease is released.
+        drop(self.context.minute.store(&self.context, Timestamp::now()));
         reply.send(Ok(()));
     }
 }

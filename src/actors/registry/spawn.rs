@@ -13,6 +13,7 @@ use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
+use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{Choice, LoadedRun, RunActor, RunHandle};
 use crate::actors::scheduler::{Scheduler, SchedulerHandle};
@@ -86,6 +87,11 @@ impl Registry {
     pub(super) fn start_janitor(&mut self) {
         let guard = self.enter(ChildKey::Janitor);
         Janitor::new(guard, self.context.clone()).start();
+    }
+
+    pub(super) fn start_recorder(&mut self) {
+        let guard = self.enter(ChildKey::Recorder);
+        Recorder::new(guard, self.context.clone()).start();
     }
 
     /// The actor of a job; it is started if necessary.

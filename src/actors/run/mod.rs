@@ -374,6 +374,7 @@ impl RunActor {
         self.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
         self.miss_peers(now, ctx);
+        self.guard.stats().set_waiting(self.frontier.counters().left);
         self.ask_elsewhere();
         self.announce(ctx);
         self.discard_over_bytes(ctx);

@@ -26,6 +26,8 @@ pub enum ChildKey {
     Alerts,
     /// The janitor.
     Janitor,
+    /// The recorder of the time series.
+    Recorder,
     /// A job.
     Job(JobId),
     /// A run of a block job.
@@ -52,6 +54,7 @@ impl ChildKey {
             Self::Scheduler => ("scheduler", "scheduler".to_owned()),
             Self::Alerts => ("alerts", "alerts".to_owned()),
             Self::Janitor => ("janitor", "janitor".to_owned()),
+            Self::Recorder => ("recorder", "recorder".to_owned()),
             Self::Job(id) => ("job", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
             Self::Callback(id) => ("callback", id.to_string()),
@@ -73,6 +76,8 @@ pub struct Stats {
     restarts: AtomicU32,
     told: AtomicU64,
     handled: AtomicU64,
+    /// Work that waits, in the unit of the kind: requests of a run.
+    waiting: AtomicU64,
     words: Mutex<Words>,
 }
 
@@ -94,6 +99,7 @@ impl Stats {
             restarts: AtomicU32::new(0),
             told: AtomicU64::new(0),
             handled: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             words: Mutex::new(Words { state: "running", last_error: None }),
         })
     }
@@ -110,6 +116,11 @@ impl Stats {
     /// Counts a message that the actor begins to handle.
     pub fn handled(&self) {
         self.handled.fetch_add(1, Relaxed);
+    }
+
+    /// Sets the amount of work that waits.
+    pub fn set_waiting(&self, amount: u64) {
+        self.waiting.store(amount, Relaxed);
     }
 
     /// Sets the state of the actor, in one word.
@@ -169,6 +180,13 @@ impl ActorStats {
     /// Removes an actor.
     pub fn leave(&self, stats: &Stats) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&std::ptr::from_ref(stats).addr());
+    }
+
+    /// The work that waits at all actors of a kind.
+    #[must_use]
+    pub fn waiting(&self, kind: &str) -> u64 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().filter(|stats| stats.kind == kind).map(|stats| stats.waiting.load(Relaxed)).sum()
     }
 
     /// All actors, ordered by kind and name.

@@ -18,6 +18,7 @@ pub mod queue;
 pub mod redrive;
 pub mod runs;
 pub mod scheduler_net;
+pub mod series;
 pub mod sites;
 pub mod status;
 pub mod steering;
