@@ -1,6 +1,8 @@
 //! The wire types: shared by the broker, the agent and the worker SDK. `docs/protocol.md` describes them.
 
 #[cfg(feature = "broker")]
+pub mod actors;
+#[cfg(feature = "broker")]
 pub mod alerts;
 pub mod api;
 pub mod application;

@@ -3,6 +3,7 @@
 use super::Service;
 use crate::actors::lateness::{BOUNDS_MS, Histogram};
 use crate::actors::reply::problem_of;
+use crate::actors::supervision::ActorFilter;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::protocol::exposition::Exposition;
@@ -82,7 +83,7 @@ impl Service {
         let lost = self.context.counts.lost_results() as f64;
         page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
         let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-        for actor in self.actors() {
+        for actor in self.actors(&ActorFilter::default()) {
             let (count, restarts, depth) = actors.entry(actor.kind).or_default();
             *count += 1;
             *restarts += u64::from(actor.restarts);

@@ -3,6 +3,7 @@
 import { Problem, hasToken, setToken } from "./api.js";
 import { h, link } from "./dom.js";
 import { local, zoneHere } from "./text.js";
+import { actor, actors } from "./actors.js";
 import { groups } from "./groups.js";
 import { job } from "./job.js";
 import { changeJob, newJob } from "./jobform.js";
@@ -27,6 +28,8 @@ const PAGES = [
   [/^\/nodes$/, nodes, "/nodes"],
   [/^\/sites$/, sites, "/sites"],
   [/^\/groups$/, groups, "/groups"],
+  [/^\/actors$/, actors, "/actors"],
+  [/^\/actors\/([^/]+)\/([^/]+)$/, actor, "/actors"],
 ];
 
 const main = document.getElementById("main");

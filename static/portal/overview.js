@@ -1,7 +1,7 @@
-// The overview: what needs attention, plots of a period, the latest runs, and the tree of actors, live.
+// The overview: what needs attention, plots of a period, and the latest runs, live.
 
 import { at, get } from "./api.js";
-import { code, h, link, patch, section, table } from "./dom.js";
+import { h, link, patch, section, table } from "./dom.js";
 import { plots } from "./plots.js";
 import { badge, command, jobLink, num, runLink, span, time, waits, when, withLocalTimes } from "./text.js";
 
@@ -26,25 +26,6 @@ export function runTable(items, empty, { named = true, counted = true } = {}) {
     [["Priority", "n"], run => run.priority], ["Made", run => time(run.creationTime)], [["Took", "n"], took], ["Reason", run => h("span", { class: "reason" }, run.reason ?? "")],
   ].filter(Boolean);
   return table("Runs", columns.map(([head]) => head), items.map(run => ({ key: run.identity, cells: columns.map(([, cell]) => cell(run)) })), empty);
-}
-
-const ORDER = { registry: 0, dispatcher: 1, persistence: 2 };
-const byKind = (a, b) => (ORDER[a.kind] ?? 9) - (ORDER[b.kind] ?? 9) || a.kind.localeCompare(b.kind);
-
-// Parents first, each followed by its children.
-function tree(actors) {
-  const names = new Set(actors.map(actor => actor.name));
-  const roots = actors.filter(actor => !actor.parent || !names.has(actor.parent)).sort(byKind);
-  return roots.flatMap(root => [root, ...actors.filter(actor => actor.parent === root.name).sort(byKind)]);
-}
-
-function actorRow(actor) {
-  return {
-    key: `${actor.kind}/${actor.name}`,
-    kind: actor.parent ? "child" : undefined,
-    cells: [actor.kind, actor.label ? [actor.label, " ", code(actor.name)] : code(actor.name), badge(actor.state), span(actor.age), num(actor.restarts), num(actor.queueDepth),
-      num(actor.messagesHandled), h("span", { class: "reason" }, actor.lastError ?? "")],
-  };
 }
 
 function firstSteps() {
@@ -108,15 +89,15 @@ function tiles({ values }) {
 
 export async function overview(page) {
   page.title("Overview");
-  const [warnings, figures, runs, actors] = [h("div"), h("div", { class: "tiles" }), h("div"), h("div")];
+  const [warnings, figures, runs] = [h("div"), h("div", { class: "tiles" }), h("div")];
   const shown = plots(page.query);
   const body = [h("div", { class: "row title" }, h("h1", {}, "Overview"), shown.choice), section("Needs attention", warnings),
-    section("In this period", figures, shown.grid), section("Runs", runs), section("Actors", actors)];
+    section("In this period", figures, shown.grid), section("Runs", runs)];
   let series;
   let loaded = 0;
   await page.live(2000, async () => {
     const isOld = Date.now() - loaded >= shown.every;
-    const [all, recent, fresh, list] = await Promise.all([get(at("/actors"), page.signal), get(at("/runs", { limit: 10 }), page.signal),
+    const [recent, fresh, list] = await Promise.all([get(at("/runs", { limit: 10 }), page.signal),
       isOld && shown.load(page.signal), isOld && get(at("/warnings"), page.signal)]);
     if (isOld) {
       series = fresh;
@@ -125,9 +106,6 @@ export async function overview(page) {
       patch(figures, tiles(series));
     }
     patch(runs, runTable(recent.items, firstSteps(), { counted: recent.items.some(run => run.kind === "block") }), recent.nextCursor && h("p", {}, link("/runs", "All runs")));
-    patch(actors, table("Actors",
-      ["Kind", "Name", "State", ["Age", "n"], ["Restarts", "n"], ["Queue", "n"], ["Messages", "n"], "Last error"],
-      tree(all).map(actorRow), "no actors"));
     page.mount(() => body);
     if (isOld) shown.show(series);
   });

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod actors;
 mod addresses;
 mod agent_memory;
 mod agent_programs;

@@ -39,7 +39,8 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
 
         let browser = Browser::start().await;
         for (page, heading, fetched) in [
-            ("/".to_owned(), "Actors", "/api/v1/actors".to_owned()),
+            ("/".to_owned(), "Runs", "/api/v1/runs".to_owned()),
+            ("/actors".to_owned(), "Actors", "/api/v1/actors/kinds".to_owned()),
             ("/jobs".to_owned(), "Jobs", "/api/v1/jobs".to_owned()),
             (format!("/jobs/{job}"), "Changes", format!("/api/v1/jobs/{job}/next")),
             ("/runs".to_owned(), "Runs", "/api/v1/runs".to_owned()),

@@ -201,9 +201,14 @@ class Calls(SyncCalls):
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
         return answer
 
-    def list_actors(self) -> list[models.ActorOutput]:
-        """`GET /api/v1/actors`: Lists the actors of the broker."""
-        answer: list[models.ActorOutput] = self._json("GET", "/api/v1/actors", returns="list[models.ActorOutput]")
+    def list_actor_kinds(self) -> models.Kinds:
+        """`GET /api/v1/actors/kinds`: The kinds of actors that the broker has now, with the sums of each."""
+        answer: models.Kinds = self._json("GET", "/api/v1/actors/kinds", returns="models.Kinds")
+        return answer
+
+    def list_actors(self, *, after: str | None = None, errors: bool | None = None, kind: str | None = None, limit: int | None = None, text: str | None = None) -> list[models.ActorOutput]:
+        """`GET /api/v1/actors`: Lists the actors of the broker, by kind and name: all of them, or those that a filter selects."""
+        answer: list[models.ActorOutput] = self._json("GET", "/api/v1/actors", query={"after": after, "errors": errors, "kind": kind, "limit": limit, "text": text}, returns="list[models.ActorOutput]")
         return answer
 
     def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
@@ -358,6 +363,11 @@ class Calls(SyncCalls):
     def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
         """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
+
+    def read_actor(self, kind: str, name: str) -> models.ActorDetail:
+        """`GET /api/v1/actors/{kind}/{name}`: An actor, its messages by type, and why it was restarted. An actor is there only while it has work."""
+        answer: models.ActorDetail = self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", returns="models.ActorDetail")
+        return answer
 
     def read_alert(self, id: str) -> models.AlertOutput:
         """`GET /api/v1/alerts/{id}`: A channel."""
@@ -736,9 +746,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
         return answer
 
-    async def list_actors(self) -> list[models.ActorOutput]:
-        """`GET /api/v1/actors`: Lists the actors of the broker."""
-        answer: list[models.ActorOutput] = await self._json("GET", "/api/v1/actors", returns="list[models.ActorOutput]")
+    async def list_actor_kinds(self) -> models.Kinds:
+        """`GET /api/v1/actors/kinds`: The kinds of actors that the broker has now, with the sums of each."""
+        answer: models.Kinds = await self._json("GET", "/api/v1/actors/kinds", returns="models.Kinds")
+        return answer
+
+    async def list_actors(self, *, after: str | None = None, errors: bool | None = None, kind: str | None = None, limit: int | None = None, text: str | None = None) -> list[models.ActorOutput]:
+        """`GET /api/v1/actors`: Lists the actors of the broker, by kind and name: all of them, or those that a filter selects."""
+        answer: list[models.ActorOutput] = await self._json("GET", "/api/v1/actors", query={"after": after, "errors": errors, "kind": kind, "limit": limit, "text": text}, returns="list[models.ActorOutput]")
         return answer
 
     async def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
@@ -893,6 +908,11 @@ class AsyncioCalls(AsyncCalls):
     async def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
         """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         await self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
+
+    async def read_actor(self, kind: str, name: str) -> models.ActorDetail:
+        """`GET /api/v1/actors/{kind}/{name}`: An actor, its messages by type, and why it was restarted. An actor is there only while it has work."""
+        answer: models.ActorDetail = await self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", returns="models.ActorDetail")
+        return answer
 
     async def read_alert(self, id: str) -> models.AlertOutput:
         """`GET /api/v1/alerts/{id}`: A channel."""

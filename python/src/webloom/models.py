@@ -105,6 +105,40 @@ class AckCall(Model):
 
 
 @dataclass(kw_only=True)
+class ActorDetail(Model):
+    """An actor with its history."""
+
+    #: Milliseconds since its last start.
+    age: int
+    #: Why it was restarted, the newest first; at most 20.
+    deaths: list[DeathOutput]
+    #: registry, dispatcher, run, node, worker, session, persistence …
+    kind: str
+    #: Messages by type, the most frequent first.
+    messages: list[MessagesOutput]
+    #: Messages handled, over all incarnations.
+    messages_handled: int
+    #: Its name.
+    name: str
+    #: Number of waiting messages.
+    queue_depth: int
+    #: Number of restarts.
+    restarts: int
+    #: running, restarting, stopped …
+    state: str
+    #: Work that waits: of a run of a block job, requests without a result.
+    waiting: int
+    #: The name for people of the job, the node or the worker that it belongs to.
+    label: str | None = None
+    #: The last error.
+    last_error: str | None = None
+    #: The actor that supervises it; absent for the root.
+    parent: str | None = None
+    #: Microseconds for a message, on average: for so long it occupies its thread. Absent if it is not measured.
+    time_per_message: float | None = None
+
+
+@dataclass(kw_only=True)
 class ActorOutput(Model):
     """An actor."""
 
@@ -122,12 +156,14 @@ class ActorOutput(Model):
     restarts: int
     #: running, restarting, stopped …
     state: str
-    #: The name of its node for people, if it belongs to one.
+    #: The name for people of the job, the node or the worker that it belongs to.
     label: str | None = None
     #: The last error.
     last_error: str | None = None
     #: The actor that supervises it; absent for the root.
     parent: str | None = None
+    #: Microseconds for a message, on average: for so long it occupies its thread. Absent if it is not measured.
+    time_per_message: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -541,6 +577,16 @@ class Counters(Model):
     success: int
     #: Accepted by the run.
     total: int
+
+
+@dataclass(kw_only=True)
+class DeathOutput(Model):
+    """The end of an actor."""
+
+    #: When.
+    at: datetime
+    #: The text of the panic, or the error.
+    reason: str
 
 
 @dataclass(kw_only=True)
@@ -1166,6 +1212,38 @@ class Keep(Model):
 
 
 @dataclass(kw_only=True)
+class KindOutput(Model):
+    """The actors of a kind together."""
+
+    #: Number of actors.
+    count: int
+    #: registry, job, run, node, worker, session …
+    kind: str
+    #: Messages handled by the live actors.
+    messages_handled: int
+    #: Number of waiting messages.
+    queue_depth: int
+    #: Actors that are being restarted.
+    restarting: int
+    #: Restarts of the live actors.
+    restarts: int
+    #: Actors with an error.
+    with_errors: int
+    #: The actor that supervises them; absent for those that nobody restarts.
+    parent: str | None = None
+    #: Microseconds for a message, on average; absent if it is not measured.
+    time_per_message: float | None = None
+
+
+@dataclass(kw_only=True)
+class Kinds(Model):
+    """All kinds."""
+
+    #: Each of them.
+    items: list[KindOutput]
+
+
+@dataclass(kw_only=True)
 class LastRun(Model):
     """How a run ended."""
 
@@ -1247,6 +1325,18 @@ class LogPage(Model):
     next: int
     #: The state of the run: after its end no more lines come.
     state: RunState
+
+
+@dataclass(kw_only=True)
+class MessagesOutput(Model):
+    """Messages of one type."""
+
+    #: Number of messages handled.
+    count: int
+    #: The kind of the actor and the type: `node.heartbeat`.
+    type: str
+    #: Microseconds for each, on average; absent if it is not measured.
+    time: float | None = None
 
 
 @dataclass(kw_only=True)

@@ -114,6 +114,12 @@ impl LoadedApplication {
     pub fn identity(&self) -> crate::domain::ids::Identity {
         self.run.identity
     }
+
+    /// The name of its job.
+    #[must_use]
+    pub fn job_name(&self) -> &str {
+        &self.run.job_name
+    }
 }
 
 impl ApplicationActor {

@@ -17,7 +17,7 @@ pub use message::{
 use super::context::{AtWork, BrokerContext};
 use super::reply::Reply;
 use super::session_sender::SessionSender;
-use super::supervision::{Budget, ChildKey, ExitGuard, Link, Stats};
+use super::supervision::{Budget, ChildKey, ExitGuard, Link, Stats, Timed};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use actix::{Actor, AsyncContext, Context};
 use std::collections::{HashMap, HashSet};
@@ -88,9 +88,17 @@ impl Registry {
         RegistryHandle(Link::new(addr, stats))
     }
 
-    fn message(&self, place: &str) {
-        self.stats.handled();
+    fn timed(&self, place: &'static str) -> Timed {
+        self.stats.handled(place);
         crate::fault::point(place);
+        Timed::new(&self.stats, place)
+    }
+
+    /// Sets the name of a child for people.
+    fn label(&self, key: ChildKey, name: &str) {
+        if let Some(child) = self.children.get(&key) {
+            child.stats.set_label(name);
+        }
     }
 
     /// Registers a child, or its next incarnation.

@@ -195,7 +195,7 @@ async fn fail_run(context: crate::actors::context::BrokerContext, identity: Iden
 impl Handler<ChildDied> for Registry {
     type Result = ();
     fn handle(&mut self, ChildDied(death): ChildDied, ctx: &mut Self::Context) {
-        self.message("registry.child_died");
+        let _timed = self.timed("registry.child_died");
         let Some(child) = self.children.get_mut(&death.key).filter(|child| child.generation == death.generation) else { return };
         // Remove the ended actor; until it is rebuilt, callers get 503.
         match death.key {
@@ -242,7 +242,7 @@ impl Handler<ChildDied> for Registry {
 impl Handler<NodeLeft> for Registry {
     type Result = ();
     fn handle(&mut self, NodeLeft(id): NodeLeft, _: &mut Self::Context) {
-        self.message("registry.node_left");
+        let _timed = self.timed("registry.node_left");
         self.forget_node(id);
     }
 }
@@ -250,7 +250,7 @@ impl Handler<NodeLeft> for Registry {
 impl Handler<WorkerLeft> for Registry {
     type Result = ();
     fn handle(&mut self, WorkerLeft { id, heard }: WorkerLeft, _: &mut Self::Context) {
-        self.message("registry.worker_left");
+        let _timed = self.timed("registry.worker_left");
         self.forget_worker(id, heard);
     }
 }
@@ -258,7 +258,7 @@ impl Handler<WorkerLeft> for Registry {
 impl Handler<Shutdown> for Registry {
     type Result = ();
     fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
-        self.message("registry.shutdown");
+        let _timed = self.timed("registry.shutdown");
         self.context.followers.close();
         for (_, node) in self.context.addresses.nodes.all() {
             node.hang_up("the broker is shutting down");

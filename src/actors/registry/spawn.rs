@@ -110,6 +110,7 @@ impl Registry {
         let identity = loaded.identity();
         let guard = self.enter(ChildKey::Run(identity));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(loaded.job_name());
         let context = self.context.clone();
         let handle = RunHandle(Link::new(RunActor::create(|_| RunActor::new(guard, context, loaded)), stats));
         self.context.addresses.runs.put(identity, handle.clone());
@@ -121,6 +122,7 @@ impl Registry {
         let identity = run.identity;
         let guard = self.enter(ChildKey::Callback(identity));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(&run.job_name);
         let actor = CallbackActor::new(guard, self.context.clone(), run, epoch);
         let at_work = AtWork::Callback(CallbackHandle(Link::new(actor.start(), stats)));
         self.context.addresses.others.put(identity, at_work.clone());
@@ -132,6 +134,7 @@ impl Registry {
         let identity = loaded.identity();
         let guard = self.enter(ChildKey::Application(identity));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(loaded.job_name());
         let actor = ApplicationActor::new(guard, self.context.clone(), loaded);
         let at_work = AtWork::Application(ApplicationHandle(Link::new(actor.start(), stats)));
         self.context.addresses.others.put(identity, at_work.clone());
@@ -143,6 +146,7 @@ impl Registry {
         let identity = run.identity;
         let guard = self.enter(ChildKey::Task(identity));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(&run.job_name);
         let actor = TaskActor::new(guard, self.context.clone(), run, epoch, instances);
         let at_work = AtWork::Task(TaskHandle(Link::new(actor.start(), stats)));
         self.context.addresses.others.put(identity, at_work.clone());
@@ -216,6 +220,7 @@ impl Registry {
         let id = record.facts.node_id;
         let guard = self.enter(ChildKey::Node(id));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(&record.facts.shown_name());
         let session = self.node_sessions.get(&id).cloned();
         let actor = NodeActor::new(guard, self.context.clone(), record, session);
         let handle = NodeHandle(Link::new(actor.start(), stats));
@@ -262,7 +267,7 @@ impl Registry {
 impl Handler<NodeConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
-        self.message("registry.node_connected");
+        let _timed = self.timed("registry.node_connected");
         // The limits for sites and programs come with each connection and are not stored.
         let (max_sites, max_programs) = (m.facts.max_sites, m.facts.max_programs);
         let stored = self.context.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
@@ -283,7 +288,7 @@ impl Handler<NodeConnected> for Registry {
 impl Handler<WorkerConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: WorkerConnected, _: &mut Self::Context) {
-        self.message("registry.worker_connected");
+        let _timed = self.timed("registry.worker_connected");
         if let Some(sender) = &m.sender {
             self.worker_sessions.insert(m.id, sender.clone());
         }
@@ -302,7 +307,7 @@ impl Handler<WorkerConnected> for Registry {
 impl Handler<OpenJob> for Registry {
     type Result = ();
     fn handle(&mut self, OpenJob { id, reply }: OpenJob, _: &mut Self::Context) {
-        self.message("registry.open_job");
+        let _timed = self.timed("registry.open_job");
         reply.send(Ok(self.job(id)));
     }
 }
@@ -310,7 +315,7 @@ impl Handler<OpenJob> for Registry {
 impl Handler<JobIdle> for Registry {
     type Result = ();
     fn handle(&mut self, JobIdle(id): JobIdle, _: &mut Self::Context) {
-        self.message("registry.job_idle");
+        let _timed = self.timed("registry.job_idle");
         // Messages already sent to the actor are answered, because it empties its mailbox before it stops.
         if let Some(handle) = self.context.addresses.jobs.get(id) {
             self.context.addresses.jobs.remove(id);
@@ -323,7 +328,7 @@ impl Handler<JobIdle> for Registry {
 impl Handler<StartRunActor> for Registry {
     type Result = ();
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
-        self.message("registry.start_run");
+        let _timed = self.timed("registry.start_run");
         let addresses = &self.context.addresses;
         if let Some(at_work) = addresses.runs.get(identity).map(AtWork::Run).or_else(|| addresses.others.get(identity)) {
             // The requested run may be queued, and may begin now.
@@ -341,7 +346,7 @@ impl Handler<StartRunActor> for Registry {
 impl Handler<JobDue> for Registry {
     type Result = ();
     fn handle(&mut self, JobDue(id): JobDue, _: &mut Self::Context) {
-        self.message("registry.job_due");
+        let _timed = self.timed("registry.job_due");
         self.job(id).due();
     }
 }
@@ -349,11 +354,13 @@ impl Handler<JobDue> for Registry {
 impl Handler<PrepareJobs> for Registry {
     type Result = ();
     fn handle(&mut self, PrepareJobs(jobs): PrepareJobs, _: &mut Self::Context) {
-        self.message("registry.prepare_jobs");
+        let _timed = self.timed("registry.prepare_jobs");
         for loaded in jobs {
             // The state of a live actor is newer than what was read in advance.
             if self.context.addresses.jobs.get(loaded.job.id).is_none() {
+                let (key, name) = (ChildKey::Job(loaded.job.id), loaded.job.name.clone());
                 self.job(loaded.job.id).prepare(Box::new(loaded));
+                self.label(key, &name);
             }
         }
     }
@@ -362,9 +369,10 @@ impl Handler<PrepareJobs> for Registry {
 impl Handler<StartNewRun> for Registry {
     type Result = ();
     fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
-        self.message("registry.start_new_run");
+        let _timed = self.timed("registry.start_new_run");
         let addresses = &self.context.addresses;
         let is_at_work = addresses.runs.get(run.identity).is_some() || addresses.others.get(run.identity).is_some();
+        self.label(ChildKey::Job(run.job_id), &run.job_name);
         // Another caller may have found the run in the store and requested its actor already.
         if is_at_work || addresses.building.get(run.identity).is_some() {
             return;
@@ -386,7 +394,7 @@ impl Handler<StartNewRun> for Registry {
 impl Handler<RunBeginsAnew> for Registry {
     type Result = ();
     fn handle(&mut self, RunBeginsAnew(identity): RunBeginsAnew, ctx: &mut Self::Context) {
-        self.message("registry.run_begins_anew");
+        let _timed = self.timed("registry.run_begins_anew");
         self.leave_run(identity);
         self.context.followers.ring(identity);
         self.start_run(identity, ctx);
@@ -396,7 +404,7 @@ impl Handler<RunBeginsAnew> for Registry {
 impl Handler<RunEnded> for Registry {
     type Result = ();
     fn handle(&mut self, RunEnded { identity, job_id, follow }: RunEnded, _: &mut Self::Context) {
-        self.message("registry.run_ended");
+        let _timed = self.timed("registry.run_ended");
         if let Some(identity) = identity {
             self.leave_run(identity);
             self.context.followers.ring(identity);

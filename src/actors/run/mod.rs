@@ -140,6 +140,12 @@ impl LoadedRun {
         self.run.identity
     }
 
+    /// The name of its job.
+    #[must_use]
+    pub fn job_name(&self) -> &str {
+        &self.run.job_name
+    }
+
     /// The class that its worker must watch.
     #[must_use]
     pub fn class_name(&self) -> &str {

@@ -1,5 +1,6 @@
 //! HTTP handlers, one module per resource.
 
+pub mod actors;
 pub mod alerts;
 pub mod brokers;
 pub mod easy_job;

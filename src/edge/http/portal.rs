@@ -34,7 +34,8 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 26] = files![
+static FILES: [File; 27] = files![
+    "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "api.js" SCRIPT,
     "dialog.js" SCRIPT,
