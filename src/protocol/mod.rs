@@ -39,6 +39,8 @@ pub mod redrive;
 pub mod scheduler_net;
 #[cfg(feature = "broker")]
 pub mod series;
+#[cfg(feature = "broker")]
+pub mod settings;
 pub mod sign;
 #[cfg(feature = "broker")]
 pub mod sites;

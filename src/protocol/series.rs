@@ -31,7 +31,7 @@ pub enum WarningKind {
     MissedJob,
     /// A run began late, or later than its job allows, within the last hour.
     LateJob,
-    /// A run has waited for a worker, a node or a slot for a minute or longer.
+    /// A run has waited for a worker, a node or a slot for a minute or longer: the oldest one of its job.
     WaitingRun,
     /// A site is on hold.
     HeldSite,

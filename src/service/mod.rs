@@ -22,6 +22,7 @@ mod queue;
 mod redrive;
 mod runs;
 mod series;
+mod settings;
 mod sites;
 mod steering;
 mod tasks;

@@ -136,12 +136,12 @@ impl ReadOp for EventsOf {
     }
 }
 
-/// Runs that should have begun before this time and wait for a worker, a node or a slot, the oldest first.
+/// Jobs with runs that should have begun before this time and wait for a worker, a node or a slot: the oldest run of each.
 #[derive(Debug, Clone, Copy)]
 pub struct OverdueRuns {
     /// The time.
     pub before: Timestamp,
-    /// At most this many.
+    /// At most this many jobs.
     pub limit: usize,
 }
 
@@ -158,14 +158,16 @@ impl ReadOp for OverdueRuns {
             .filter(run::creation_time.lt(self.before.0))
             .filter(run::planned_at.is_null().or(run::planned_at.lt(self.before.0)))
             .order(run::no)
-            .limit(self.limit as i64)
+            .limit(MOST_ROWS)
             .select((run::job_id, run::job_name, run::identity, run::creation_time, run::planned_at))
             .load(from.conn)?;
-        let rows = rows.into_iter().map(|(job_id, job_name, identity, made, planned)| {
+        let mut seen = HashSet::new();
+        let oldest = rows.into_iter().filter(|(job_id, ..)| seen.insert(job_id.clone())).take(self.limit);
+        let jobs = oldest.map(|(job_id, job_name, identity, made, planned)| {
             let at = Timestamp(planned.map_or(made, |planned| planned.max(made)));
             Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason: None, at })
         });
-        rows.collect()
+        jobs.collect()
     }
 }
 

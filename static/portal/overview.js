@@ -40,7 +40,7 @@ function firstSteps() {
 
 // Kind of a warning, what it is called, and where it leads.
 const WARNINGS = {
-  disk: ["Disk nearly full", () => undefined],
+  disk: ["Disk nearly full", () => "/brokers"],
   "failed-job": ["Failed", one => `/runs/${one.runId}`],
   "silent-job": ["Silent", one => `/jobs/${one.jobId}`],
   "missed-job": ["Missed", one => `/jobs/${one.jobId}`],

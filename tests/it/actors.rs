@@ -68,6 +68,9 @@ fn thousands_of_actors_are_folded_searched_and_paged() {
         browser.click("Show more of 2,000").await;
         browser.sees("All 2,000, page by page").await;
         assert!(browser.run(rows, json!([])).await.as_u64().is_some_and(|rows| (200..250).contains(&rows)), "not all are drawn");
+        let refreshed = "return performance.getEntriesByType('resource').filter(e => e.name.endsWith('/actors/kinds')).length > 6;";
+        browser.gives("several refreshes", refreshed, json!([])).await;
+        assert!(browser.run(rows, json!([])).await.as_u64().is_some_and(|rows| (200..250).contains(&rows)), "it stays open");
         browser.click("All 2,000, page by page").await;
         browser.click("Next page").await;
         browser.sees("First page").await;
@@ -80,27 +83,26 @@ fn thousands_of_actors_are_folded_searched_and_paged() {
 #[test]
 fn an_actor_shows_why_it_was_restarted() {
     journey(async {
-        let broker = Broker::start(&["--node-offline", "600000"], "node.beat=panic@2");
+        let broker = Broker::start(&["--node-offline", "600000"], "node.pull=panic@2");
         let api = Api::new(&broker.url);
         let node = id();
         let path = format!("node/{node}");
-        for _ in 0..2 {
-            api.beat(&node, &json!({})).await;
-        }
         let actor = until("a restart", || async {
+            // While its actor is being rebuilt, a beat is answered 503.
+            api.post("/node/heartbeat", &json!({ "nodeId": node })).await;
             let (status, actor) = api.get(&format!("/api/v1/actors/{path}")).await;
             (status == 200 && actor["restarts"] == 1).then_some(actor)
         })
         .await;
         let reason = actor["deaths"][0]["reason"].as_str().expect("a reason").to_owned();
-        assert!(reason.contains("node.beat"), "{actor}");
-        api.beat(&node, &json!({})).await;
+        assert!(reason.contains("node.pull"), "{actor}");
         let actor = until("a message that was timed", || async {
+            api.post("/node/heartbeat", &json!({ "nodeId": node })).await;
             let actor = detail(&api, &path).await;
-            (actor["messages"][0]["count"].as_u64()? >= 3).then_some(actor)
+            actor["messages"][0]["time"].is_number().then_some(actor)
         })
         .await;
-        assert_eq!(actor["messages"][0]["type"], "node.beat", "{actor}");
+        assert!(actor["messages"][0]["type"].as_str().is_some_and(|name| name.starts_with("node.")), "{actor}");
         assert!(actor["messages"][0]["time"].as_f64().is_some_and(|micros| micros > 0.0), "{actor}");
 
         let browser = Browser::start().await;
@@ -109,7 +111,7 @@ fn an_actor_shows_why_it_was_restarted() {
         browser.click(name).await;
         browser.sees(&format!("Actor: node {name}")).await;
         browser.sees(&reason).await;
-        browser.sees("node.beat").await;
+        browser.sees("Messages by type").await;
         assert_eq!(api.get("/api/v1/actors/node/nobody").await.0, 404);
         assert_eq!(browser.complaints().await, Vec::<String>::new());
     });

@@ -58,6 +58,7 @@ mod polite;
 mod polite_fleet;
 mod polite_web;
 mod portal;
+mod portal_broker;
 mod portal_refresh;
 mod portal_requests;
 mod programs;

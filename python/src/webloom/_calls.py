@@ -309,6 +309,11 @@ class Calls(SyncCalls):
         answer: models.RunOutputPage = self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
         return answer
 
+    def list_settings(self) -> models.Settings:
+        """`GET /api/v1/settings`: Lists the settings that are in force at this broker, without secrets and paths."""
+        answer: models.Settings = self._json("GET", "/api/v1/settings", returns="models.Settings")
+        return answer
+
     def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
         """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
@@ -852,6 +857,11 @@ class AsyncioCalls(AsyncCalls):
     async def list_runs(self, *, cursor: str | None = None, from_: datetime | None = None, group: str | None = None, id: str | None = None, job_id: str | None = None, kind: models.JobKind | None = None, limit: int | None = None, sort: str | None = None, state: models.RunState | None = None, to: datetime | None = None, trace_id: str | None = None) -> models.RunOutputPage:
         """`GET /api/v1/runs`: Lists runs, by default newest first."""
         answer: models.RunOutputPage = await self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
+        return answer
+
+    async def list_settings(self) -> models.Settings:
+        """`GET /api/v1/settings`: Lists the settings that are in force at this broker, without secrets and paths."""
+        answer: models.Settings = await self._json("GET", "/api/v1/settings", returns="models.Settings")
         return answer
 
     async def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:

@@ -2186,6 +2186,26 @@ class SeriesOutput(Model):
 
 
 @dataclass(kw_only=True)
+class SettingOutput(Model):
+    """A setting that is in force."""
+
+    #: The flag of `webloom broker`.
+    name: str
+    #: What it does.
+    says: str
+    #: Its value, for people.
+    value: str
+
+
+@dataclass(kw_only=True)
+class Settings(Model):
+    """All settings."""
+
+    #: Each of them.
+    items: list[SettingOutput]
+
+
+@dataclass(kw_only=True)
 class SettledTask(Model):
     """The acknowledgement of the last report of an attempt."""
 

@@ -34,10 +34,12 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 27] = files![
+static FILES: [File; 31] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
+    "alerts.js" SCRIPT,
     "api.js" SCRIPT,
+    "brokers.js" SCRIPT,
     "dialog.js" SCRIPT,
     "dom.js" SCRIPT,
     "exact.js" SCRIPT,
@@ -52,6 +54,8 @@ static FILES: [File; 27] = files![
     "main.js" SCRIPT,
     "nodes.js" SCRIPT,
     "overview.js" SCRIPT,
+    "packages.js" SCRIPT,
+    "palette.js" SCRIPT,
     "plot.js" SCRIPT,
     "plots.js" SCRIPT,
     "requests.js" SCRIPT,

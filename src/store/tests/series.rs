@@ -144,6 +144,7 @@ fn a_job_is_shown_until_it_succeeds_or_is_deleted() {
         let overdue = async |before: i64| store.read(OverdueRuns { before: Timestamp(before), limit: 10 }).await.expect("a list");
         assert_eq!(overdue(9_000).await, []);
         let waits = store.write(by_hand(new_run(bad.id))).await.expect("inserted").run;
+        store.write(by_hand(new_run(bad.id))).await.expect("inserted");
         store.write(by_hand(NewRun { queued: true, ..new_run(bad.id) })).await.expect("inserted");
         let found: Vec<_> = overdue(T.0 + 1).await.into_iter().map(|run| (run.identity, run.at)).collect();
         assert_eq!(found, [(Some(waits.identity), T)]);
