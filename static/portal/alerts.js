@@ -60,7 +60,7 @@ export async function alerts(page) {
   const create = () => ask({ title: "New channel", fields: fields(), action: "Create", act: values => post(at("/alerts"), bodyOf(values)) })
     .then(made => made && tell(`The channel ${made.name} is there. Send a test to check it.`)).then(again);
   const body = [h("div", { class: "row title" }, h("h1", {}, "Alerts"), button("New channel …", create, "main")), section("Channels", channels), section("Events", events)];
-  await page.live(4000, async () => {
+  await page.live(2000, async () => {
     const [{ items }, past] = await Promise.all([get(at("/alerts"), page.signal), get(at("/alerts/events", { cursor: page.query.cursor, limit: 20 }), page.signal)]);
     patch(channels, table("Channels", ["Name", "State", "Kind", "Target", "Receives", "Signed", "Actions"], items.map(channel => ({
       key: channel.id,

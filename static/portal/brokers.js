@@ -8,7 +8,7 @@ export async function brokers(page) {
   page.title("Brokers");
   const [list, settings] = [h("div"), h("div")];
   const body = [h("div", { class: "row title" }, h("h1", {}, "Brokers")), list, section("Settings in force", settings)];
-  await page.live(4000, async () => {
+  await page.live(2000, async () => {
     const [all, { items }] = await Promise.all([get(at("/brokers"), page.signal), get(at("/settings"), page.signal)]);
     patch(list, table("Brokers", ["Address", "Role", "Leads since", ["Term", "n"], "Version", "Started", "Last seen"], all.map(one => ({
       key: one.id,

@@ -50,7 +50,7 @@ export async function packages(page) {
   const copy = one => navigator.clipboard?.writeText(one.sha256).then(() => tell("The SHA-256 is copied."), () => tell("The browser does not allow to copy.", "bad"));
 
   const body = [h("h1", {}, "Packages"), drop, list];
-  await page.live(4000, async () => {
+  await page.live(2000, async () => {
     const { items } = await get(at("/packages"), page.signal);
     patch(list, table("Packages", ["Name", "SHA-256", ["Size", "n"], "Kind", "Uploaded", "By", "Actions"], items.map(one => ({
       key: one.sha256,

@@ -28,7 +28,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
     journey(async {
         let broker = Broker::start(&["--worker-offline", "600000", "--node-offline", "600000"], "");
         let api = Api::new(&broker.url);
-        let job = json!({ "name": "hourly", "jobType": "task", "group": "night", "task": { "handler": "it.sum" },
+        let job = json!({ "name": "hourly", "jobType": "task", "group": "night", "task": { "handler": "it.sum", "lease": 600_000 },
             "schedule": { "triggers": [{ "cron": "0 * * * *" }] } });
         let (status, job) = api.post("/api/v1/jobs", &job).await;
         assert_eq!(status, 201, "{job}");
