@@ -125,12 +125,12 @@ fn a_node_that_is_gone_needs_attention_unless_it_was_sent_away() {
             api.beat(node, &json!({})).await;
         }
         assert_eq!(api.post(&format!("/api/v1/nodes/{drained}/drain"), &json!({})).await.0, 200);
-        let found = until("a lost node", || async {
-            let (_, warnings) = api.get("/api/v1/warnings").await;
-            let nodes: Vec<Value> = warnings["items"].as_array()?.iter().map(|one| one["nodeId"].clone()).collect();
-            (!nodes.is_empty()).then_some(nodes)
-        })
-        .await;
+        for node in [&lost, &drained] {
+            let path = format!("/api/v1/nodes/{node}");
+            until("a node that is offline", || async { (api.get(&path).await.1["isOnline"] == false).then_some(()) }).await;
+        }
+        let (_, warnings) = api.get("/api/v1/warnings").await;
+        let found: Vec<Value> = warnings["items"].as_array().expect("items").iter().map(|one| one["nodeId"].clone()).collect();
         assert_eq!(found, [json!(lost)]);
     });
 }
