@@ -6,6 +6,7 @@ use super::allocator::AllocatorHandle;
 use super::brokers::Brokers;
 use super::callback::Outbound;
 use super::dispatcher::DispatcherHandle;
+use super::downloads::Downloads;
 use super::fleet::Fleet;
 use super::followers::Followers;
 use super::involved::RunsByPeer;
@@ -13,6 +14,7 @@ use super::job::JobHandle;
 use super::lateness::Lateness;
 use super::node::NodeHandle;
 use super::packages::Packages;
+use super::recorder::OpenMinute;
 use super::registry::RegistryHandle;
 use super::reply::problem_of;
 use super::run::RunHandle;
@@ -259,6 +261,10 @@ pub struct BrokerContext {
     pub lateness: Arc<Lateness>,
     /// Counters for monitoring.
     pub counts: Arc<Counts>,
+    /// Counters of downloads.
+    pub downloads: Arc<Downloads>,
+    /// The minute of the time series that has not ended.
+    pub minute: Arc<OpenMinute>,
     /// Notified when there is an event that may cause an alert.
     pub alarms: Arc<Notify>,
     /// How alerts leave the broker.
@@ -301,6 +307,8 @@ impl BrokerContext {
             before: Arc::default(),
             lateness: Arc::default(),
             counts: Arc::default(),
+            downloads: Arc::default(),
+            minute: Arc::default(),
             alarms: Arc::default(),
             alerts: Arc::default(),
             keep: KeepConfig::default(),

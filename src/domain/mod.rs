@@ -10,6 +10,8 @@ pub mod application;
 #[cfg(feature = "broker")]
 pub mod attempts;
 #[cfg(feature = "broker")]
+pub mod attention;
+#[cfg(feature = "broker")]
 pub mod backup;
 pub mod block;
 #[cfg(feature = "broker")]
@@ -44,6 +46,8 @@ pub mod schedule;
 #[cfg(feature = "broker")]
 pub mod secrets;
 pub mod seen;
+#[cfg(feature = "broker")]
+pub mod series;
 pub mod settings;
 pub mod sites;
 pub mod targets;

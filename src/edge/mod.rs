@@ -56,15 +56,17 @@ pub struct Edge {
 #[must_use]
 pub fn table() -> Vec<Resource> {
     use http::{
-        alerts, brokers, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue, redrive,
-        runs, scheduler_net, sites, status, steering, tasks, transfer, workers,
+        actors, alerts, brokers, easy_job, groups, job_data, jobs, live_logs, logs, metrics, node, nodes, packages, plans, portal, queue,
+        redrive, runs, scheduler_net, series, sites, status, steering, tasks, transfer, workers,
     };
     tagged("Queues", queue::routes())
         .chain(tagged("Nodes", node::routes()))
         .chain(tagged("Sockets", ws::routes()))
         .chain(tagged("Broker", status::routes()))
+        .chain(tagged("Broker", actors::routes()))
         .chain(tagged("Broker", metrics::routes()))
         .chain(tagged("Broker", brokers::routes()))
+        .chain(tagged("Broker", series::routes()))
         .chain(tagged("Broker", openapi::routes()))
         .chain(tagged("Jobs", plans::routes()))
         .chain(tagged("Jobs", transfer::routes()))

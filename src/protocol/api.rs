@@ -418,7 +418,7 @@ pub struct WorkerWatch {
 }
 
 /// An actor.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "broker", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ActorOutput {
@@ -426,7 +426,7 @@ pub struct ActorOutput {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// The name of its node for people, if it belongs to one.
+    /// The name for people of the job, the node or the worker that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The actor that supervises it; absent for the root.
@@ -442,6 +442,9 @@ pub struct ActorOutput {
     pub queue_depth: u64,
     /// Messages handled, over all incarnations.
     pub messages_handled: u64,
+    /// Microseconds for a message, on average: for so long it occupies its thread. Absent if it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_per_message: Option<f64>,
     /// The last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,

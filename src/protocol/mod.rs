@@ -1,6 +1,8 @@
 //! The wire types: shared by the broker, the agent and the worker SDK. `docs/protocol.md` describes them.
 
 #[cfg(feature = "broker")]
+pub mod actors;
+#[cfg(feature = "broker")]
 pub mod alerts;
 pub mod api;
 pub mod application;
@@ -35,6 +37,10 @@ pub mod redirected;
 pub mod redrive;
 #[cfg(feature = "broker")]
 pub mod scheduler_net;
+#[cfg(feature = "broker")]
+pub mod series;
+#[cfg(feature = "broker")]
+pub mod settings;
 pub mod sign;
 #[cfg(feature = "broker")]
 pub mod sites;

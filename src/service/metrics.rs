@@ -3,6 +3,7 @@
 use super::Service;
 use crate::actors::lateness::{BOUNDS_MS, Histogram};
 use crate::actors::reply::problem_of;
+use crate::actors::supervision::ActorFilter;
 use crate::domain::ids::JobId;
 use crate::domain::time::Timestamp;
 use crate::protocol::exposition::Exposition;
@@ -39,6 +40,7 @@ impl Service {
         let alerts = store.read(WaitingAlerts).await.map_err(|e| problem_of(&e))?;
         let mut page = Exposition::default();
         self.of_the_scheduler(&mut page, &open);
+        self.of_downloads(&mut page);
         of_jobs(&mut page, recent);
         self.of_the_rest(&mut page, alerts);
         of_the_process(&mut page, self.context.since);
@@ -69,6 +71,23 @@ impl Service {
         }
     }
 
+    fn of_downloads(&self, page: &mut Exposition) {
+        let downloads = &self.context.downloads;
+        let (success, failed, bytes) = downloads.totals();
+        page.metric("webloom_requests_total", "counter", "Requests of block jobs with a result, since the start.");
+        for (result, count) in [("success", success), ("failed", failed)] {
+            page.sample("webloom_requests_total", &[("result", result)], count as f64);
+        }
+        page.metric("webloom_request_errors_total", "counter", "Failed requests by kind, since the start.");
+        for (kind, count) in downloads.errors() {
+            page.sample("webloom_request_errors_total", &[("kind", kind)], count as f64);
+        }
+        page.single("webloom_downloaded_bytes_total", "counter", "Bytes of the bodies of responses, since the start.", bytes as f64);
+        write_histogram(page, "webloom_answer_seconds", "Duration of the last try of answered requests.", &downloads.answer);
+        let waiting = self.context.addresses.actor_stats.waiting("run");
+        page.single("webloom_requests_waiting", "gauge", "Requests of active runs without a result.", waiting as f64);
+    }
+
     fn of_the_rest(&self, page: &mut Exposition, alerts: i64) {
         let (leads, term) = self.leadership();
         page.single("webloom_leader", "gauge", "1 if this broker is the leader, 0 if it is a standby.", f64::from(u8::from(leads)));
@@ -82,7 +101,7 @@ impl Service {
         let lost = self.context.counts.lost_results() as f64;
         page.single("webloom_results_lost_total", "counter", "Blocks whose stored results were found lost or damaged.", lost);
         let mut actors: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-        for actor in self.actors() {
+        for actor in self.actors(&ActorFilter::default()) {
             let (count, restarts, depth) = actors.entry(actor.kind).or_default();
             *count += 1;
             *restarts += u64::from(actor.restarts);

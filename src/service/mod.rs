@@ -2,6 +2,7 @@
 //!
 //! It has no state. For active runs it asks their actors; for others it reads the store.
 
+mod actors;
 mod alerts;
 mod brokers;
 mod failures;
@@ -20,6 +21,8 @@ mod programs;
 mod queue;
 mod redrive;
 mod runs;
+mod series;
+mod settings;
 mod sites;
 mod steering;
 mod tasks;
@@ -30,6 +33,7 @@ mod workers;
 mod works;
 
 pub use crate::actors::job::TriggerOrder;
+pub use crate::actors::supervision::ActorFilter;
 pub use failures::FailureFilter;
 pub use jobs::JobFilter;
 pub use live_logs::LogEvent;
@@ -44,8 +48,6 @@ pub use sites::SiteFilter;
 pub use workers::WorkerFilter;
 
 use crate::actors::context::BrokerContext;
-use crate::domain::time::Timestamp;
-use crate::protocol::api::ActorOutput;
 use crate::protocol::problem::Problem;
 
 /// See the module documentation.
@@ -59,36 +61,6 @@ impl Service {
     #[must_use]
     pub fn new(context: BrokerContext) -> Self {
         Self { context }
-    }
-
-    /// The live actors.
-    #[must_use]
-    pub fn actors(&self) -> Vec<ActorOutput> {
-        let now = Timestamp::now();
-        let mut actors = self.context.addresses.actor_stats.list(now);
-        for actor in &mut actors {
-            // The name of a session contains its peer: `node <id> #<number>`.
-            let id = match actor.kind.as_str() {
-                "node" => Some(actor.name.as_str()),
-                "session" => actor.name.strip_prefix("node ").and_then(|rest| rest.split(' ').next()),
-                _ => None,
-            };
-            actor.label = id.and_then(|id| id.parse().ok()).map(|id| self.context.addresses.node_name(id).to_string());
-        }
-        let stats = self.context.store.stats();
-        actors.push(ActorOutput {
-            kind: "persistence".to_owned(),
-            name: "writer".to_owned(),
-            label: None,
-            parent: None,
-            state: if self.context.store.is_busy() { "busy" } else { "running" }.to_owned(),
-            age: now.since_ms(self.context.since),
-            restarts: u32::try_from(stats.restarts).unwrap_or(u32::MAX),
-            queue_depth: stats.depth as u64,
-            messages_handled: stats.written,
-            last_error: stats.last_error,
-        });
-        actors
     }
 
     /// Checks that requests can be served, which means that the store can write.

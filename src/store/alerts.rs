@@ -168,7 +168,7 @@ impl ReadOp for SilentJobs {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         let (hint, after) = (dialect::index(from.conn, " INDEXED BY job_silent"), dialect::json_number(from.conn, "policies", "silentAfter"));
-        let has_it = dialect::either(from.conn, "instr(policies, '\"silentAfter\"') > 0", "strpos(policies, '\"silentAfter\"') > 0");
+        let has_it = dialect::may_be_silent(from.conn);
         let later = dialect::either(from.conn, "max", "greatest");
         let query = format!(
             "SELECT id, name, group_name, since FROM (SELECT job.id, name, group_name, told_silent, \

@@ -25,6 +25,7 @@ mod segments;
 mod writer;
 
 mod alerts;
+mod attention;
 mod blocks;
 mod channels;
 mod deliveries;
@@ -49,6 +50,7 @@ mod retention;
 mod run_lists;
 mod run_settling;
 mod runs;
+mod series;
 mod sites;
 mod splits;
 mod steering;
@@ -60,6 +62,7 @@ mod workflow;
 
 // The operations are re-exported flat, so that callers need not know the module of an operation.
 pub use alerts::*;
+pub use attention::*;
 pub use blocks::*;
 pub use channels::*;
 pub use deliveries::*;
@@ -85,6 +88,7 @@ pub use retention::*;
 pub use run_lists::*;
 pub use run_settling::*;
 pub use runs::*;
+pub use series::*;
 pub use sites::*;
 pub use splits::*;
 pub use steering::*;

@@ -405,6 +405,14 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    series (step, at) {
+        step -> BigInt,
+        at -> BigInt,
+        content -> Text,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(block, block_payload, block_failure);
 diesel::allow_tables_to_appear_in_same_query!(job, plan);
 diesel::allow_tables_to_appear_in_same_query!(alert_delivery, alert_channel);

@@ -29,7 +29,7 @@ export function setToken(text) {
 // Milliseconds after which a call counts as not answered. Streams have none.
 const PATIENCE = 30000;
 
-async function send(method, path, { body, headers, signal, patience = PATIENCE } = {}) {
+async function send(method, path, { body, raw, headers, signal, patience = PATIENCE } = {}) {
   const all = { ...headers };
   const token = sessionStorage.getItem(KEY);
   if (token !== null) all.Token = token;
@@ -39,7 +39,7 @@ async function send(method, path, { body, headers, signal, patience = PATIENCE }
   const ends = [signal, late].filter(Boolean);
   try {
     answer = await fetch(path, {
-      method, signal: AbortSignal.any(ends), headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body),
+      method, signal: AbortSignal.any(ends), headers: all, cache: "no-store", credentials: "omit", body: body === undefined ? raw : JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -64,6 +64,8 @@ async function call(method, path, options) {
 export const get = (path, signal) => call("GET", path, { signal });
 export const post = (path, body, options) => call("POST", path, { ...options, body });
 export const put = (path, body, options) => call("PUT", path, { ...options, body });
+// Sends a file as it is, however long that takes.
+export const upload = (path, raw, type) => call("POST", path, { raw, patience: 0, headers: { "Content-Type": type } });
 export const remove = (path, options) => call("DELETE", path, options);
 
 // An address of the API, with a query of what is there.

@@ -3,12 +3,17 @@
 import { Problem, hasToken, setToken } from "./api.js";
 import { h, link } from "./dom.js";
 import { local, zoneHere } from "./text.js";
+import { actor, actors } from "./actors.js";
+import { alerts } from "./alerts.js";
+import { brokers } from "./brokers.js";
 import { groups } from "./groups.js";
 import { job } from "./job.js";
 import { changeJob, newJob } from "./jobform.js";
 import { jobs } from "./jobs.js";
 import { nodes } from "./nodes.js";
 import { overview } from "./overview.js";
+import { packages } from "./packages.js";
+import { listen, openPalette } from "./palette.js";
 import { run } from "./run.js";
 import { runs } from "./runs.js";
 import { sites } from "./sites.js";
@@ -27,6 +32,11 @@ const PAGES = [
   [/^\/nodes$/, nodes, "/nodes"],
   [/^\/sites$/, sites, "/sites"],
   [/^\/groups$/, groups, "/groups"],
+  [/^\/alerts$/, alerts, "/alerts"],
+  [/^\/packages$/, packages, "/packages"],
+  [/^\/brokers$/, brokers, "/brokers"],
+  [/^\/actors$/, actors, "/actors"],
+  [/^\/actors\/([^/]+)\/([^/]+)$/, actor, "/actors"],
 ];
 
 const main = document.getElementById("main");
@@ -167,6 +177,8 @@ ask.onsubmit = event => {
   if (current?.wake) current.wake();
   else if (!current?.isMounted) show();
 };
+listen();
+document.getElementById("find").onclick = openPalette;
 window.addEventListener("token", event => wantToken(event.detail));
 document.getElementById("forget").onclick = () => {
   setToken("");

@@ -1,8 +1,9 @@
-// The overview: runs with their counters, and the tree of actors, live.
+// The overview: what needs attention, plots of a period, and the latest runs, live.
 
 import { at, get } from "./api.js";
-import { code, h, link, patch, section, table } from "./dom.js";
-import { badge, command, jobLink, num, runLink, span, time, waits } from "./text.js";
+import { h, link, patch, section, table } from "./dom.js";
+import { plots } from "./plots.js";
+import { badge, command, jobLink, num, runLink, span, time, waits, when, withLocalTimes } from "./text.js";
 
 function bar(run) {
   // A task says how far it is; of a block job the requests are counted.
@@ -27,25 +28,6 @@ export function runTable(items, empty, { named = true, counted = true } = {}) {
   return table("Runs", columns.map(([head]) => head), items.map(run => ({ key: run.identity, cells: columns.map(([, cell]) => cell(run)) })), empty);
 }
 
-const ORDER = { registry: 0, dispatcher: 1, persistence: 2 };
-const byKind = (a, b) => (ORDER[a.kind] ?? 9) - (ORDER[b.kind] ?? 9) || a.kind.localeCompare(b.kind);
-
-// Parents first, each followed by its children.
-function tree(actors) {
-  const names = new Set(actors.map(actor => actor.name));
-  const roots = actors.filter(actor => !actor.parent || !names.has(actor.parent)).sort(byKind);
-  return roots.flatMap(root => [root, ...actors.filter(actor => actor.parent === root.name).sort(byKind)]);
-}
-
-function actorRow(actor) {
-  return {
-    key: `${actor.kind}/${actor.name}`,
-    kind: actor.parent ? "child" : undefined,
-    cells: [actor.kind, actor.label ? [actor.label, " ", code(actor.name)] : code(actor.name), badge(actor.state), span(actor.age), num(actor.restarts), num(actor.queueDepth),
-      num(actor.messagesHandled), h("span", { class: "reason" }, actor.lastError ?? "")],
-  };
-}
-
 function firstSteps() {
   const broker = location.origin;
   return [
@@ -56,17 +38,75 @@ function firstSteps() {
   ];
 }
 
+// Kind of a warning, what it is called, and where it leads.
+const WARNINGS = {
+  disk: ["Disk nearly full", () => "/brokers"],
+  "failed-job": ["Failed", one => `/runs/${one.runId}`],
+  "silent-job": ["Silent", one => `/jobs/${one.jobId}`],
+  "missed-job": ["Missed", one => `/jobs/${one.jobId}`],
+  "late-job": ["Late", one => `/runs/${one.runId}`],
+  "waiting-run": ["Waiting", one => `/runs/${one.runId}`],
+  "lost-node": ["Node lost", () => "/nodes"],
+  "held-site": ["Site on hold", one => `/sites?name=${encodeURIComponent(one.name)}`],
+};
+// Of each kind so many are shown, the others are folded.
+const SHOWN = 3;
+
+function warningRow(one) {
+  const [word, target] = WARNINGS[one.kind] ?? [one.kind, () => undefined];
+  const to = target(one);
+  return h("li", { "data-key": `${one.kind}/${one.jobId ?? one.nodeId ?? one.name}/${one.runId ?? ""}` },
+    h("span", { class: `kind ${one.kind}` }, word), " ", to ? link(to, one.name) : one.name,
+    one.reason && h("span", { class: "soft" }, " ", withLocalTimes(one.reason)), " ", one.at && when(one.at));
+}
+
+function warningList(items) {
+  if (!items.length) return h("p", { class: "fine" }, "Nothing needs attention.");
+  return Object.keys(WARNINGS).map(kind => {
+    const some = items.filter(one => one.kind === kind);
+    if (!some.length) return null;
+    const rest = some.slice(SHOWN);
+    return h("div", { "data-key": kind }, h("ul", { class: "warnings" }, some.slice(0, SHOWN).map(warningRow)),
+      rest.length > 0 && h("details", {}, h("summary", {}, `${rest.length} more: ${WARNINGS[kind][0].toLowerCase()}`), h("ul", { class: "warnings" }, rest.map(warningRow))));
+  });
+}
+
+const latest = column => column?.findLast(value => value !== null);
+const total = column => (column ?? []).reduce((sum, value) => sum + (value ?? 0), 0);
+
+// The most important numbers, in figures.
+function tiles({ values }) {
+  const tile = (name, value, to, kind) => h("div", { "data-key": name, class: `tile ${kind ?? ""}` },
+    h("a", { href: `#${to}` }, h("b", {}, value === undefined ? "–" : num(Math.round(value))), h("span", {}, name)));
+  const failed = total(values["runs.failed"]);
+  return [
+    tile("running", latest(values["runs.running.max"]), "/runs?state=running"), tile("waiting", latest(values["runs.waiting.max"]), "/runs?state=pending"),
+    tile("succeeded", total(values["runs.success"]), "/runs?state=success"), tile("failed", failed, "/runs?state=failed", failed && "bad"),
+    tile("missed", total(values["fires.missed"]), "/jobs", total(values["fires.missed"]) && "bad"),
+    tile("nodes", latest(values["nodes.online.max"]), "/nodes"), tile("workers", latest(values["workers.online.max"]), "/workers"),
+  ];
+}
+
 export async function overview(page) {
   page.title("Overview");
-  const runs = h("div");
-  const actors = h("div");
-  const body = [h("h1", {}, "Overview"), section("Runs", runs), section("Actors", actors)];
-  await page.live(1000, async () => {
-    const [all, latest] = await Promise.all([get(at("/actors"), page.signal), get(at("/runs", { limit: 25 }), page.signal)]);
-    patch(runs, runTable(latest.items, firstSteps()), latest.nextCursor && h("p", {}, link("/runs", "All runs")));
-    patch(actors, table("Actors",
-      ["Kind", "Name", "State", ["Age", "n"], ["Restarts", "n"], ["Queue", "n"], ["Messages", "n"], "Last error"],
-      tree(all).map(actorRow), "no actors"));
+  const [warnings, figures, runs] = [h("div"), h("div", { class: "tiles" }), h("div")];
+  const shown = plots(page.query);
+  const body = [h("div", { class: "row title" }, h("h1", {}, "Overview"), shown.choice), section("Needs attention", warnings),
+    section("In this period", figures, shown.grid), section("Runs", runs)];
+  let series;
+  let loaded = 0;
+  await page.live(2000, async () => {
+    const isOld = Date.now() - loaded >= shown.every;
+    const [recent, fresh, list] = await Promise.all([get(at("/runs", { limit: 10 }), page.signal),
+      isOld && shown.load(page.signal), isOld && get(at("/warnings"), page.signal)]);
+    if (isOld) {
+      series = fresh;
+      loaded = Date.now();
+      patch(warnings, warningList(list.items));
+      patch(figures, tiles(series));
+    }
+    patch(runs, runTable(recent.items, firstSteps(), { counted: recent.items.some(run => run.kind === "block") }), recent.nextCursor && h("p", {}, link("/runs", "All runs")));
     page.mount(() => body);
+    if (isOld) shown.show(series);
   });
 }

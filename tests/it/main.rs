@@ -2,6 +2,7 @@
 
 mod support;
 
+mod actors;
 mod addresses;
 mod agent_memory;
 mod agent_programs;
@@ -46,6 +47,7 @@ mod odd_workers;
 mod openapi;
 mod other_node;
 mod outbox;
+mod overview;
 mod owners;
 mod packaging;
 mod panics;
@@ -56,6 +58,7 @@ mod polite;
 mod polite_fleet;
 mod polite_web;
 mod portal;
+mod portal_broker;
 mod portal_refresh;
 mod portal_requests;
 mod postgres;

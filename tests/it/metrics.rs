@@ -149,6 +149,7 @@ fn fires_are_counted_and_measured() {
             ("webloom_actors", "webloom_actors kind=scheduler", 1.0),
             ("webloom_actors", "webloom_actors kind=alerts", 1.0),
             ("webloom_actors", "webloom_actors kind=janitor", 1.0),
+            ("webloom_actors", "webloom_actors kind=recorder", 1.0),
             ("webloom_alerts_waiting", "webloom_alerts_waiting", 0.0),
             ("webloom_store_failures_total", "webloom_store_failures_total", 0.0),
         ] {
@@ -168,6 +169,38 @@ fn fires_are_counted_and_measured() {
         let key = format!("webloom_job_lateness_seconds job={name} job_id={job} quantile=0.99");
         assert_eq!(value(&after, "webloom_job_lateness_seconds", &key), ms / 1_000.0);
         assert_eq!(api.get(&format!("/api/v1/jobs/{}/lateness", id())).await.0, 404);
+    });
+}
+
+/// Names of metrics in the expressions of a text.
+fn names_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("webloom_") || word.starts_with("process_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_dashboard_and_the_rules_name_metrics_that_are_there() {
+    journey(async {
+        let broker = Broker::start(&[], "");
+        let page = page(&Api::new(&broker.url)).await;
+        for metric in ["webloom_requests_total", "webloom_request_errors_total", "webloom_answer_seconds", "webloom_requests_waiting"] {
+            assert!(page.contains_key(metric), "{metric}");
+        }
+        let text = std::fs::read_to_string("deploy/grafana/webloom.json").expect("a dashboard");
+        let dashboard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let of_panels = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+        let of_panels = of_panels.map(|target| target["expr"].as_str().expect("an expression").to_owned());
+        let rules = std::fs::read_to_string("deploy/alert-rules.yaml").expect("rules");
+        let of_rules = rules.lines().filter_map(|line| Some(line.trim().strip_prefix("expr: ")?.to_owned()));
+        let expressions: Vec<String> = of_panels.chain(of_rules).collect();
+        assert!(expressions.len() > 25, "{expressions:?}");
+        for expression in expressions {
+            for name in names_in(&expression) {
+                let base = name.strip_suffix("_bucket").unwrap_or(&name);
+                assert!(page.contains_key(base), "{name} in `{expression}` is not in /metrics");
+            }
+        }
     });
 }
 

@@ -2,8 +2,10 @@
 
 use crate::support::api::{Api, id};
 use crate::support::browser::Browser;
-use crate::support::journey;
 use crate::support::process::Broker;
+use crate::support::{journey, tar_gz};
+use flate2::Compression;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 /// Refreshes that a page must survive.
@@ -26,7 +28,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
     journey(async {
         let broker = Broker::start(&["--worker-offline", "600000", "--node-offline", "600000"], "");
         let api = Api::new(&broker.url);
-        let job = json!({ "name": "hourly", "jobType": "task", "group": "night", "task": { "handler": "it.sum" },
+        let job = json!({ "name": "hourly", "jobType": "task", "group": "night", "task": { "handler": "it.sum", "lease": 600_000 },
             "schedule": { "triggers": [{ "cron": "0 * * * *" }] } });
         let (status, job) = api.post("/api/v1/jobs", &job).await;
         assert_eq!(status, 201, "{job}");
@@ -37,9 +39,12 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
         // A second version, so that the table of changes has rows.
         assert_eq!(api.put(&format!("/api/v1/jobs/{job}"), &json!({ "description": "changed" })).await.0, 200);
 
+        let package = api.request(Method::POST, "/api/v1/packages?name=a.tar.gz").body(tar_gz("run", b"true", Compression::fast()));
+        assert_eq!(api.send(package).await.0, 200);
+
         let browser = Browser::start().await;
         for (page, heading, fetched) in [
-            ("/".to_owned(), "Actors", "/api/v1/actors".to_owned()),
+            ("/".to_owned(), "Runs", "/api/v1/runs".to_owned()),
             ("/jobs".to_owned(), "Jobs", "/api/v1/jobs".to_owned()),
             (format!("/jobs/{job}"), "Changes", format!("/api/v1/jobs/{job}/next")),
             ("/runs".to_owned(), "Runs", "/api/v1/runs".to_owned()),
@@ -47,6 +52,9 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
             ("/workers".to_owned(), "Workers", "/api/v1/workers".to_owned()),
             ("/nodes".to_owned(), "Nodes", "/api/v1/nodes".to_owned()),
             ("/groups".to_owned(), "Groups", "/api/v1/groups".to_owned()),
+            ("/alerts".to_owned(), "Channels", "/api/v1/alerts".to_owned()),
+            ("/packages".to_owned(), "Packages", "/api/v1/packages".to_owned()),
+            ("/brokers".to_owned(), "Settings in force", "/api/v1/brokers".to_owned()),
         ] {
             browser.open("about:blank").await;
             browser.open(&format!("{}/#{page}", broker.url)).await;

@@ -201,9 +201,14 @@ class Calls(SyncCalls):
         answer: models.WorkerOutput = self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
         return answer
 
-    def list_actors(self) -> list[models.ActorOutput]:
-        """`GET /api/v1/actors`: Lists the actors of the broker."""
-        answer: list[models.ActorOutput] = self._json("GET", "/api/v1/actors", returns="list[models.ActorOutput]")
+    def list_actor_kinds(self) -> models.Kinds:
+        """`GET /api/v1/actors/kinds`: The kinds of actors that the broker has now, with the sums of each."""
+        answer: models.Kinds = self._json("GET", "/api/v1/actors/kinds", returns="models.Kinds")
+        return answer
+
+    def list_actors(self, *, after: str | None = None, errors: bool | None = None, kind: str | None = None, limit: int | None = None, text: str | None = None) -> list[models.ActorOutput]:
+        """`GET /api/v1/actors`: Lists the actors of the broker, by kind and name: all of them, or those that a filter selects."""
+        answer: list[models.ActorOutput] = self._json("GET", "/api/v1/actors", query={"after": after, "errors": errors, "kind": kind, "limit": limit, "text": text}, returns="list[models.ActorOutput]")
         return answer
 
     def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
@@ -304,9 +309,19 @@ class Calls(SyncCalls):
         answer: models.RunOutputPage = self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
         return answer
 
+    def list_settings(self) -> models.Settings:
+        """`GET /api/v1/settings`: Lists the settings that are in force at this broker, without secrets and paths."""
+        answer: models.Settings = self._json("GET", "/api/v1/settings", returns="models.Settings")
+        return answer
+
     def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
         """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
+        return answer
+
+    def list_warnings(self) -> models.Warnings:
+        """`GET /api/v1/warnings`: Lists what an operator should look at, at most twenty of each kind."""
+        answer: models.Warnings = self._json("GET", "/api/v1/warnings", returns="models.Warnings")
         return answer
 
     def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
@@ -353,6 +368,11 @@ class Calls(SyncCalls):
     def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
         """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
+
+    def read_actor(self, kind: str, name: str) -> models.ActorDetail:
+        """`GET /api/v1/actors/{kind}/{name}`: An actor, its messages by type, and why it was restarted. An actor is there only while it has work."""
+        answer: models.ActorDetail = self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", returns="models.ActorDetail")
+        return answer
 
     def read_alert(self, id: str) -> models.AlertOutput:
         """`GET /api/v1/alerts/{id}`: A channel."""
@@ -409,6 +429,18 @@ class Calls(SyncCalls):
     def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
         """`GET /api/v1/runs/{id}/status`: The statistics of each node for a run. The first row is the total and has no node."""
         answer: list[models.JobStatusOutput] = self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
+        return answer
+
+    def read_series(self, *, from_: datetime | None = None, to: datetime | None = None) -> models.SeriesOutput:
+        """`GET /api/v1/series`: What the broker did in a period of the last year, in steps of equal length: minutes if the period
+        began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
+        Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
+        milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
+        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means of what was
+        observed every ten seconds, with `.min` and `.max`: `runs.running`, `runs.waiting`,
+        `requests.waiting`, `nodes.online`, `workers.online`, `store.waiting`.
+        """
+        answer: models.SeriesOutput = self._json("GET", "/api/v1/series", query={"from": from_, "to": to}, returns="models.SeriesOutput")
         return answer
 
     def read_worker(self, id: str) -> models.WorkerOutput:
@@ -719,9 +751,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.WorkerOutput = await self._json("POST", f"/api/v1/workers/{self._part(id)}/kick", body=body, returns="models.WorkerOutput")
         return answer
 
-    async def list_actors(self) -> list[models.ActorOutput]:
-        """`GET /api/v1/actors`: Lists the actors of the broker."""
-        answer: list[models.ActorOutput] = await self._json("GET", "/api/v1/actors", returns="list[models.ActorOutput]")
+    async def list_actor_kinds(self) -> models.Kinds:
+        """`GET /api/v1/actors/kinds`: The kinds of actors that the broker has now, with the sums of each."""
+        answer: models.Kinds = await self._json("GET", "/api/v1/actors/kinds", returns="models.Kinds")
+        return answer
+
+    async def list_actors(self, *, after: str | None = None, errors: bool | None = None, kind: str | None = None, limit: int | None = None, text: str | None = None) -> list[models.ActorOutput]:
+        """`GET /api/v1/actors`: Lists the actors of the broker, by kind and name: all of them, or those that a filter selects."""
+        answer: list[models.ActorOutput] = await self._json("GET", "/api/v1/actors", query={"after": after, "errors": errors, "kind": kind, "limit": limit, "text": text}, returns="list[models.ActorOutput]")
         return answer
 
     async def list_alert_events(self, *, cursor: str | None = None, limit: int | None = None) -> models.AlertEventOutputPage:
@@ -822,9 +859,19 @@ class AsyncioCalls(AsyncCalls):
         answer: models.RunOutputPage = await self._json("GET", "/api/v1/runs", query={"cursor": cursor, "from": from_, "group": group, "id": id, "jobId": job_id, "kind": kind, "limit": limit, "sort": sort, "state": state, "to": to, "traceId": trace_id}, returns="models.RunOutputPage")
         return answer
 
+    async def list_settings(self) -> models.Settings:
+        """`GET /api/v1/settings`: Lists the settings that are in force at this broker, without secrets and paths."""
+        answer: models.Settings = await self._json("GET", "/api/v1/settings", returns="models.Settings")
+        return answer
+
     async def list_sites(self, *, cursor: str | None = None, held: bool | None = None, limit: int | None = None, name: str | None = None) -> models.SiteOutputPage:
         """`GET /api/v1/sites`: Lists sites by name: those that runs requested lately, that are on hold, or that fail."""
         answer: models.SiteOutputPage = await self._json("GET", "/api/v1/sites", query={"cursor": cursor, "held": held, "limit": limit, "name": name}, returns="models.SiteOutputPage")
+        return answer
+
+    async def list_warnings(self) -> models.Warnings:
+        """`GET /api/v1/warnings`: Lists what an operator should look at, at most twenty of each kind."""
+        answer: models.Warnings = await self._json("GET", "/api/v1/warnings", returns="models.Warnings")
         return answer
 
     async def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
@@ -871,6 +918,11 @@ class AsyncioCalls(AsyncCalls):
     async def put_job_data(self, id: str, body: models.JobDataInput | Mapping[str, Any]) -> None:
         """`PUT /api/v1/jobs/{id}/data`: Replaces the data for the next run. Runs in progress keep the data that they have."""
         await self._none("PUT", f"/api/v1/jobs/{self._part(id)}/data", body=body)
+
+    async def read_actor(self, kind: str, name: str) -> models.ActorDetail:
+        """`GET /api/v1/actors/{kind}/{name}`: An actor, its messages by type, and why it was restarted. An actor is there only while it has work."""
+        answer: models.ActorDetail = await self._json("GET", f"/api/v1/actors/{self._part(kind)}/{self._part(name)}", returns="models.ActorDetail")
+        return answer
 
     async def read_alert(self, id: str) -> models.AlertOutput:
         """`GET /api/v1/alerts/{id}`: A channel."""
@@ -927,6 +979,18 @@ class AsyncioCalls(AsyncCalls):
     async def read_run_status(self, id: str) -> list[models.JobStatusOutput]:
         """`GET /api/v1/runs/{id}/status`: The statistics of each node for a run. The first row is the total and has no node."""
         answer: list[models.JobStatusOutput] = await self._json("GET", f"/api/v1/runs/{self._part(id)}/status", returns="list[models.JobStatusOutput]")
+        return answer
+
+    async def read_series(self, *, from_: datetime | None = None, to: datetime | None = None) -> models.SeriesOutput:
+        """`GET /api/v1/series`: What the broker did in a period of the last year, in steps of equal length: minutes if the period
+        began within the last day, quarters of an hour within the last thirty days, else quarters of a day.
+        Sums: `runs.*` and `fires.*` by outcome, `requests.*`, `bytes`, `errors.*` by kind. Durations in
+        milliseconds, as percentiles rounded up to the bound of a bucket: `lateness.*` from the scheduled time
+        to the run, `delay.*` from there to the order to a worker, `answer.*` of sites. Means of what was
+        observed every ten seconds, with `.min` and `.max`: `runs.running`, `runs.waiting`,
+        `requests.waiting`, `nodes.online`, `workers.online`, `store.waiting`.
+        """
+        answer: models.SeriesOutput = await self._json("GET", "/api/v1/series", query={"from": from_, "to": to}, returns="models.SeriesOutput")
         return answer
 
     async def read_worker(self, id: str) -> models.WorkerOutput:

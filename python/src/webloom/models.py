@@ -84,6 +84,9 @@ ToWorker: TypeAlias = dict[str, Any]
 # What a run that has not begun waits for.
 WaitsFor: TypeAlias = Literal["queue", "schedule", "retry", "worker", "node"]
 
+# The kind of a warning.
+WarningKind: TypeAlias = Literal["failed-job", "silent-job", "missed-job", "late-job", "waiting-run", "held-site", "lost-node", "disk"]
+
 # Why a site may not get requests at present.
 Why: TypeAlias = Literal["delay", "slowAnswers", "connections", "retryAfter", "tooManyRequests", "timeouts", "refused", "serverErrors", "dns", "tls", "operator"]
 
@@ -99,6 +102,40 @@ class AckCall(Model):
     blocks: list[str] | None = None
     #: The follow-up requests.
     requests: list[RequestInput] | None = None
+
+
+@dataclass(kw_only=True)
+class ActorDetail(Model):
+    """An actor with its history."""
+
+    #: Milliseconds since its last start.
+    age: int
+    #: Why it was restarted, the newest first; at most 20.
+    deaths: list[DeathOutput]
+    #: registry, dispatcher, run, node, worker, session, persistence …
+    kind: str
+    #: Messages by type, the most frequent first.
+    messages: list[MessagesOutput]
+    #: Messages handled, over all incarnations.
+    messages_handled: int
+    #: Its name.
+    name: str
+    #: Number of waiting messages.
+    queue_depth: int
+    #: Number of restarts.
+    restarts: int
+    #: running, restarting, stopped …
+    state: str
+    #: Work that waits: of a run of a block job, requests without a result.
+    waiting: int
+    #: The name for people of the job, the node or the worker that it belongs to.
+    label: str | None = None
+    #: The last error.
+    last_error: str | None = None
+    #: The actor that supervises it; absent for the root.
+    parent: str | None = None
+    #: Microseconds for a message, on average: for so long it occupies its thread. Absent if it is not measured.
+    time_per_message: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -119,12 +156,14 @@ class ActorOutput(Model):
     restarts: int
     #: running, restarting, stopped …
     state: str
-    #: The name of its node for people, if it belongs to one.
+    #: The name for people of the job, the node or the worker that it belongs to.
     label: str | None = None
     #: The last error.
     last_error: str | None = None
     #: The actor that supervises it; absent for the root.
     parent: str | None = None
+    #: Microseconds for a message, on average: for so long it occupies its thread. Absent if it is not measured.
+    time_per_message: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -538,6 +577,16 @@ class Counters(Model):
     success: int
     #: Accepted by the run.
     total: int
+
+
+@dataclass(kw_only=True)
+class DeathOutput(Model):
+    """The end of an actor."""
+
+    #: When.
+    at: datetime
+    #: The text of the panic, or the error.
+    reason: str
 
 
 @dataclass(kw_only=True)
@@ -1163,6 +1212,38 @@ class Keep(Model):
 
 
 @dataclass(kw_only=True)
+class KindOutput(Model):
+    """The actors of a kind together."""
+
+    #: Number of actors.
+    count: int
+    #: registry, job, run, node, worker, session …
+    kind: str
+    #: Messages handled by the live actors.
+    messages_handled: int
+    #: Number of waiting messages.
+    queue_depth: int
+    #: Actors that are being restarted.
+    restarting: int
+    #: Restarts of the live actors.
+    restarts: int
+    #: Actors with an error.
+    with_errors: int
+    #: The actor that supervises them; absent for those that nobody restarts.
+    parent: str | None = None
+    #: Microseconds for a message, on average; absent if it is not measured.
+    time_per_message: float | None = None
+
+
+@dataclass(kw_only=True)
+class Kinds(Model):
+    """All kinds."""
+
+    #: Each of them.
+    items: list[KindOutput]
+
+
+@dataclass(kw_only=True)
 class LastRun(Model):
     """How a run ended."""
 
@@ -1244,6 +1325,18 @@ class LogPage(Model):
     next: int
     #: The state of the run: after its end no more lines come.
     state: RunState
+
+
+@dataclass(kw_only=True)
+class MessagesOutput(Model):
+    """Messages of one type."""
+
+    #: Number of messages handled.
+    count: int
+    #: The kind of the actor and the type: `node.heartbeat`.
+    type: str
+    #: Microseconds for each, on average; absent if it is not measured.
+    time: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -2079,6 +2172,40 @@ class Sent(Model):
 
 
 @dataclass(kw_only=True)
+class SeriesOutput(Model):
+    """What the broker did in a period, in steps of equal length."""
+
+    #: Start of the first step.
+    from_: datetime
+    #: Length of a step in milliseconds: 60000, 900000 or 21600000.
+    step: int
+    #: End of the last step, which may not be over yet.
+    to: datetime
+    #: The values by name, one for each step; `null` where the broker was not running or nothing was measured.
+    values: dict[str, list[float | None]]
+
+
+@dataclass(kw_only=True)
+class SettingOutput(Model):
+    """A setting that is in force."""
+
+    #: The flag of `webloom broker`.
+    name: str
+    #: What it does.
+    says: str
+    #: Its value, for people.
+    value: str
+
+
+@dataclass(kw_only=True)
+class Settings(Model):
+    """All settings."""
+
+    #: Each of them.
+    items: list[SettingOutput]
+
+
+@dataclass(kw_only=True)
 class SettledTask(Model):
     """The acknowledgement of the last report of an attempt."""
 
@@ -2368,6 +2495,34 @@ class TriggeredOutput(Model):
     identity: str | None = None
     #: Why there is no run.
     problem: Problem | None = None
+
+
+@dataclass(kw_only=True)
+class WarningOutput(Model):
+    """Something that an operator should look at."""
+
+    #: What it is about.
+    kind: WarningKind
+    #: The name of the job, of the node or of the site; the folder of the database.
+    name: str
+    #: Since when, or when it happened last.
+    at: datetime | None = None
+    #: The job.
+    job_id: str | None = None
+    #: The node.
+    node_id: str | None = None
+    #: Why, for people.
+    reason: str | None = None
+    #: The run.
+    run_id: str | None = None
+
+
+@dataclass(kw_only=True)
+class Warnings(Model):
+    """All warnings."""
+
+    #: Each of them.
+    items: list[WarningOutput]
 
 
 @dataclass(kw_only=True)

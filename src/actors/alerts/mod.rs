@@ -249,7 +249,7 @@ impl Handler<Look> for AlertActor {
 impl Handler<TestChannel> for AlertActor {
     type Result = ();
     fn handle(&mut self, TestChannel { id, reply }: TestChannel, ctx: &mut Self::Context) {
-        self.guard.message("alerts.test");
+        let _timed = self.guard.timed("alerts.test");
         let tested = test(self.context.clone(), Rc::clone(&self.senders), id);
         ctx.spawn(wrap_future(async move { reply_with(reply, tested.await) }));
     }

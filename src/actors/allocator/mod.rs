@@ -60,7 +60,7 @@ impl Actor for Allocator {
 impl Handler<AskPlace> for Allocator {
     type Result = ();
     fn handle(&mut self, AskPlace { ask, task }: AskPlace, ctx: &mut Self::Context) {
-        self.guard.message("allocator.ask");
+        let _timed = self.guard.timed("allocator.ask");
         let asker = ask.asker;
         match self.worker_pool.ask(*ask) {
             Asked::Granted(grant) => task.tell(TaskEvent::Granted(asker.1, self.permit(grant, ctx))),
@@ -76,7 +76,7 @@ impl Handler<AskPlace> for Allocator {
 impl Handler<WithdrawAsk> for Allocator {
     type Result = ();
     fn handle(&mut self, WithdrawAsk(asker): WithdrawAsk, _: &mut Self::Context) {
-        self.guard.message("allocator.withdraw");
+        let _timed = self.guard.timed("allocator.withdraw");
         self.worker_pool.withdraw(asker);
         self.askers.remove(&asker);
     }
@@ -85,7 +85,7 @@ impl Handler<WithdrawAsk> for Allocator {
 impl Handler<OccupyPlace> for Allocator {
     type Result = ();
     fn handle(&mut self, OccupyPlace { worker, instance, task }: OccupyPlace, ctx: &mut Self::Context) {
-        self.guard.message("allocator.occupy");
+        let _timed = self.guard.timed("allocator.occupy");
         if let Some(life) = self.worker_pool.occupy(worker) {
             let this = AllocatorHandle(Link::new(ctx.address(), Arc::clone(self.guard.stats())));
             task.tell(TaskEvent::Occupied(instance, WorkerPermit::new(worker, life, this)));
@@ -96,7 +96,7 @@ impl Handler<OccupyPlace> for Allocator {
 impl Handler<ReleasePlace> for Allocator {
     type Result = ();
     fn handle(&mut self, ReleasePlace { worker, life }: ReleasePlace, ctx: &mut Self::Context) {
-        self.guard.message("allocator.release");
+        let _timed = self.guard.timed("allocator.release");
         let grants = self.worker_pool.release(worker, life);
         self.tell(grants, ctx);
     }
@@ -105,7 +105,7 @@ impl Handler<ReleasePlace> for Allocator {
 impl Handler<HandHere> for Allocator {
     type Result = ();
     fn handle(&mut self, HandHere { worker, hand, open, barred }: HandHere, ctx: &mut Self::Context) {
-        self.guard.message("allocator.hand_here");
+        let _timed = self.guard.timed("allocator.hand_here");
         let grants = self.worker_pool.join(worker, *hand, open, barred);
         self.tell(grants, ctx);
     }
@@ -114,7 +114,7 @@ impl Handler<HandHere> for Allocator {
 impl Handler<OpenHand> for Allocator {
     type Result = ();
     fn handle(&mut self, OpenHand { worker, open }: OpenHand, ctx: &mut Self::Context) {
-        self.guard.message("allocator.open_hand");
+        let _timed = self.guard.timed("allocator.open_hand");
         let grants = self.worker_pool.set_open(worker, open);
         self.tell(grants, ctx);
     }
@@ -123,7 +123,7 @@ impl Handler<OpenHand> for Allocator {
 impl Handler<BarHand> for Allocator {
     type Result = ();
     fn handle(&mut self, BarHand { worker, barred }: BarHand, ctx: &mut Self::Context) {
-        self.guard.message("allocator.bar_hand");
+        let _timed = self.guard.timed("allocator.bar_hand");
         let grants = self.worker_pool.bar(worker, barred);
         self.tell(grants, ctx);
     }
@@ -132,7 +132,7 @@ impl Handler<BarHand> for Allocator {
 impl Handler<HandGone> for Allocator {
     type Result = ();
     fn handle(&mut self, HandGone(worker): HandGone, ctx: &mut Self::Context) {
-        self.guard.message("allocator.hand_gone");
+        let _timed = self.guard.timed("allocator.hand_gone");
         let (grants, orphans) = self.worker_pool.leave(worker);
         self.tell(grants, ctx);
         for asker in orphans {
@@ -146,7 +146,7 @@ impl Handler<HandGone> for Allocator {
 impl Handler<ListHands> for Allocator {
     type Result = ();
     fn handle(&mut self, ListHands { handler, settings, reply }: ListHands, _: &mut Self::Context) {
-        self.guard.message("allocator.list");
+        let _timed = self.guard.timed("allocator.list");
         reply.send(Ok(self.worker_pool.all(&handler, &settings)));
     }
 }
@@ -154,7 +154,7 @@ impl Handler<ListHands> for Allocator {
 impl Handler<ExplainAsk> for Allocator {
     type Result = ();
     fn handle(&mut self, ExplainAsk { ask, reply }: ExplainAsk, _: &mut Self::Context) {
-        self.guard.message("allocator.explain");
+        let _timed = self.guard.timed("allocator.explain");
         reply.send(Ok(self.worker_pool.explain(&ask)));
     }
 }

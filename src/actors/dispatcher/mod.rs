@@ -92,7 +92,7 @@ impl Actor for Dispatcher {
 impl Handler<RunReady> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: RunReady, ctx: &mut Self::Context) {
-        self.guard.message("dispatcher.run_ready");
+        let _timed = self.guard.timed("dispatcher.run_ready");
         let (group, os) = (m.node_group.as_deref(), m.os.as_deref());
         self.blocks.run_ready(m.identity, m.priority, m.ready, group, os);
         if m.sites > 0 || self.sites.knows(m.identity) {
@@ -106,7 +106,7 @@ impl Handler<RunReady> for Dispatcher {
 impl Handler<RunGone> for Dispatcher {
     type Result = ();
     fn handle(&mut self, RunGone(identity): RunGone, _: &mut Self::Context) {
-        self.guard.message("dispatcher.run_gone");
+        let _timed = self.guard.timed("dispatcher.run_gone");
         self.blocks.run_gone(identity);
         self.sites.run_gone(identity);
         self.runs.remove(&identity);
@@ -116,7 +116,7 @@ impl Handler<RunGone> for Dispatcher {
 impl Handler<NodeOpen> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: NodeOpen, ctx: &mut Self::Context) {
-        self.guard.message("dispatcher.node_open");
+        let _timed = self.guard.timed("dispatcher.node_open");
         let keeps_pace = m.facts.max_sites.is_some();
         self.nodes.insert(m.facts.node_id, KnownNode { handle: m.node, keeps_pace });
         self.sites.node_changed(m.facts.clone(), m.free_sites, m.open);
@@ -128,7 +128,7 @@ impl Handler<NodeOpen> for Dispatcher {
 impl Handler<Credit> for Dispatcher {
     type Result = ();
     fn handle(&mut self, Credit(node, room): Credit, ctx: &mut Self::Context) {
-        self.guard.message("dispatcher.credit");
+        let _timed = self.guard.timed("dispatcher.credit");
         self.of(room).credit(node);
         if self.nodes.get(&node).is_some_and(|node| !node.keeps_pace) {
             self.of(if room == Room::Block { Room::Site } else { Room::Block }).credit(node);
@@ -140,7 +140,7 @@ impl Handler<Credit> for Dispatcher {
 impl Handler<GrantElsewhere> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: GrantElsewhere, ctx: &mut Self::Context) {
-        self.guard.message("dispatcher.grant_elsewhere");
+        let _timed = self.guard.timed("dispatcher.grant_elsewhere");
         if let Some(grant) = self.of(m.room).grant_elsewhere(m.identity, m.not) {
             self.carry_out(m.room, grant, ctx);
         }
@@ -150,7 +150,7 @@ impl Handler<GrantElsewhere> for Dispatcher {
 impl Handler<NodeGone> for Dispatcher {
     type Result = ();
     fn handle(&mut self, NodeGone(node): NodeGone, _: &mut Self::Context) {
-        self.guard.message("dispatcher.node_gone");
+        let _timed = self.guard.timed("dispatcher.node_gone");
         self.blocks.node_gone(node);
         self.sites.node_gone(node);
         self.nodes.remove(&node);
@@ -169,7 +169,7 @@ impl Handler<SetPaused> for Dispatcher {
 impl Handler<PullBlock> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: PullBlock, _: &mut Self::Context) {
-        self.guard.message("dispatcher.pull");
+        let _timed = self.guard.timed("dispatcher.pull");
         if self.is_paused {
             return m.reply.send(Ok(None));
         }

@@ -38,7 +38,7 @@ pub fn with_requests(mut block: Block, requests: &[u8], raw_length: u32) -> Resu
 impl Handler<SendBlock> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SendBlock, _: &mut Self::Context) {
-        self.guard.message("node.send_block");
+        let _timed = self.guard.timed("node.send_block");
         // Release the same kind of slot that was reserved.
         let usual = if m.block.pace.is_some() { Room::Site } else { Room::Block };
         let before = self.held.get(&m.block.block_id).map(|held| held.room);
@@ -71,7 +71,7 @@ impl Handler<SendBlock> for NodeActor {
 impl Handler<Holds> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: Holds, ctx: &mut Self::Context) {
-        self.guard.message("node.holds");
+        let _timed = self.guard.timed("node.holds");
         let before = self.held.insert(m.block_id, Held { identity: m.identity, attempt: m.attempt, room: m.room });
         if before.is_some_and(|before| before.room != m.room) {
             // The dispatcher reserved a slot of the other kind and would never get it back.
@@ -83,7 +83,7 @@ impl Handler<Holds> for NodeActor {
 impl Handler<BlockDone> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: BlockDone, _: &mut Self::Context) {
-        self.guard.message("node.block_done");
+        let _timed = self.guard.timed("node.block_done");
         if m.tell {
             self.send(&ToNode::Drop { block_id: m.block_id, attempt: m.attempt });
         }

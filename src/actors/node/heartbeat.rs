@@ -95,7 +95,7 @@ impl NodeActor {
 impl Handler<Beat> for NodeActor {
     type Result = ();
     fn handle(&mut self, Beat(heartbeat): Beat, ctx: &mut Self::Context) {
-        self.guard.message("node.beat");
+        let _timed = self.guard.timed("node.beat");
         self.heard(&heartbeat, ctx);
     }
 }
@@ -103,7 +103,7 @@ impl Handler<Beat> for NodeActor {
 impl Handler<PullBeat> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: PullBeat, ctx: &mut Self::Context) {
-        self.guard.message("node.pull");
+        let _timed = self.guard.timed("node.pull");
         self.heard(&m.heartbeat, ctx);
         if let Some(block) = self.undelivered.take().filter(|block| self.held.contains_key(&block.block_id)) {
             return m.reply.send(Ok(Some(block)));

@@ -189,7 +189,7 @@ impl Actor for NodeActor {
 impl Handler<SessionOpened> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: SessionOpened, ctx: &mut Self::Context) {
-        self.guard.message("node.session_opened");
+        let _timed = self.guard.timed("node.session_opened");
         if let Some(old) = self.sender.replace(m.sender) {
             log::info!("node reconnected, its old session is closed node={}", self.id());
             old.send(message::close("the node has opened a new connection"));
@@ -205,7 +205,7 @@ impl Handler<SessionOpened> for NodeActor {
 impl Handler<SessionClosed> for NodeActor {
     type Result = ();
     fn handle(&mut self, SessionClosed(number): SessionClosed, ctx: &mut Self::Context) {
-        self.guard.message("node.session_closed");
+        let _timed = self.guard.timed("node.session_closed");
         if self.sender.as_ref().is_some_and(|sender| sender.number == number) {
             self.sender = None;
             self.closed_at = Some(Timestamp::steady());
@@ -217,7 +217,7 @@ impl Handler<SessionClosed> for NodeActor {
 impl Handler<SetWork> for NodeActor {
     type Result = ();
     fn handle(&mut self, SetWork(record): SetWork, ctx: &mut Self::Context) {
-        self.guard.message("node.set_work");
+        let _timed = self.guard.timed("node.set_work");
         (self.enabled, self.wanted) = (record.is_open(), wanted(&record));
         self.say_wanted();
         self.announce(ctx);
@@ -234,7 +234,7 @@ fn wanted(record: &NodeRecord) -> Option<(NodeWork, String)> {
 impl Handler<Reannounce> for NodeActor {
     type Result = ();
     fn handle(&mut self, _: Reannounce, ctx: &mut Self::Context) {
-        self.guard.message("node.reannounce");
+        let _timed = self.guard.timed("node.reannounce");
         self.announce(ctx);
     }
 }
@@ -242,7 +242,7 @@ impl Handler<Reannounce> for NodeActor {
 impl Handler<HangUp> for NodeActor {
     type Result = ();
     fn handle(&mut self, HangUp(why): HangUp, ctx: &mut Self::Context) {
-        self.guard.message("node.hang_up");
+        let _timed = self.guard.timed("node.hang_up");
         self.context.fleet.forget(self.id());
         if let Some(sender) = self.sender.take() {
             sender.send(message::close(&why));
@@ -255,7 +255,7 @@ impl Handler<HangUp> for NodeActor {
 impl Handler<DescribeNode> for NodeActor {
     type Result = ();
     fn handle(&mut self, DescribeNode(reply): DescribeNode, _: &mut Self::Context) {
-        self.guard.message("node.describe");
+        let _timed = self.guard.timed("node.describe");
         reply.send(Ok(NodeDescription {
             load: self.load,
             holding: self.held.len() as u32,

@@ -95,7 +95,7 @@ impl NodeActor {
 impl Handler<Command> for NodeActor {
     type Result = ();
     fn handle(&mut self, Command(message): Command, _: &mut Self::Context) {
-        self.guard.message("node.command");
+        let _timed = self.guard.timed("node.command");
         self.send(&message);
     }
 }
@@ -103,7 +103,7 @@ impl Handler<Command> for NodeActor {
 impl Handler<ExpectPrograms> for NodeActor {
     type Result = ();
     fn handle(&mut self, m: ExpectPrograms, _: &mut Self::Context) {
-        self.guard.message("node.expect_programs");
+        let _timed = self.guard.timed("node.expect_programs");
         if m.programs.is_empty() {
             self.expected.remove(&m.identity);
         } else {
@@ -115,7 +115,7 @@ impl Handler<ExpectPrograms> for NodeActor {
 impl Handler<ProgramsCame> for NodeActor {
     type Result = ();
     fn handle(&mut self, ProgramsCame(reports): ProgramsCame, _: &mut Self::Context) {
-        self.guard.message("node.programs");
+        let _timed = self.guard.timed("node.programs");
         for report in reports {
             match self.concerned(report.program.identity) {
                 Concerned::Application(application) => {
@@ -134,7 +134,7 @@ impl Handler<ProgramsCame> for NodeActor {
 impl Handler<OutputCame> for NodeActor {
     type Result = ();
     fn handle(&mut self, OutputCame(output): OutputCame, ctx: &mut Self::Context) {
-        self.guard.message("node.output");
+        let _timed = self.guard.timed("node.output");
         let program = output.program;
         match self.concerned(program.identity) {
             Concerned::Application(application) => application.tell(ProgramEvent::Output { node: self.id(), output }),

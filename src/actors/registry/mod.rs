@@ -18,7 +18,7 @@ use super::context::BrokerContext;
 use super::reply::Reply;
 use super::run_shell::AtWork;
 use super::session_sender::SessionSender;
-use super::supervision::{Budget, ChildKey, ExitGuard, Link, Stats};
+use super::supervision::{Budget, ChildKey, ExitGuard, Link, Stats, Timed};
 use crate::domain::ids::{Identity, NodeId, WorkerId};
 use actix::{Actor, AsyncContext, Context};
 use std::collections::{HashMap, HashSet};
@@ -51,7 +51,7 @@ struct Child {
 }
 
 impl Registry {
-    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, and all active runs.
+    /// Starts the registry of a context: it starts the dispatcher, scheduler, alert sender, janitor, recorder, and all active runs.
     #[must_use]
     pub fn start(context: &BrokerContext, open_runs: Vec<Identity>) -> RegistryHandle {
         let stats = Stats::new("registry", "registry".to_owned(), None);
@@ -79,6 +79,7 @@ impl Registry {
             this.start_scheduler();
             this.start_alerts();
             this.start_janitor();
+            this.start_recorder();
             this.look_for_overdue(ctx);
             for identity in open_runs {
                 this.start_run(identity, ctx);
@@ -88,9 +89,17 @@ impl Registry {
         RegistryHandle(Link::new(addr, stats))
     }
 
-    fn message(&self, place: &str) {
-        self.stats.handled();
+    fn timed(&self, place: &'static str) -> Timed {
+        self.stats.handled(place);
         crate::fault::point(place);
+        Timed::new(&self.stats, place)
+    }
+
+    /// Sets the name of a child for people.
+    fn label(&self, key: ChildKey, name: &str) {
+        if let Some(child) = self.children.get(&key) {
+            child.stats.set_label(name);
+        }
     }
 
     /// Registers a child, or its next incarnation.

@@ -59,6 +59,7 @@ impl Registry {
             ChildKey::Scheduler => self.start_scheduler(),
             ChildKey::Alerts => self.start_alerts(),
             ChildKey::Janitor => self.start_janitor(),
+            ChildKey::Recorder => self.start_recorder(),
             ChildKey::Run(_, identity) => self.start_run(identity, ctx),
             ChildKey::Node(id) => self.rebuild_node(id, ctx),
             ChildKey::Worker(id) => {
@@ -111,7 +112,7 @@ impl Registry {
                 std::process::abort();
             }
             // The broker works without them; they are restarted after a while.
-            ChildKey::Alerts | ChildKey::Janitor => {
+            ChildKey::Alerts | ChildKey::Janitor | ChildKey::Recorder => {
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
             ChildKey::Run(_, identity) => {
@@ -193,7 +194,7 @@ async fn fail_run(context: crate::actors::context::BrokerContext, identity: Iden
 impl Handler<ChildDied> for Registry {
     type Result = ();
     fn handle(&mut self, ChildDied(death): ChildDied, ctx: &mut Self::Context) {
-        self.message("registry.child_died");
+        let _timed = self.timed("registry.child_died");
         let Some(child) = self.children.get_mut(&death.key).filter(|child| child.generation == death.generation) else { return };
         // Remove the ended actor; until it is rebuilt, callers get 503.
         match death.key {
@@ -213,7 +214,12 @@ impl Handler<ChildDied> for Registry {
             ChildKey::Worker(id) => self.context.addresses.workers.remove(id),
             // A job's actor is started when it is needed next, even after too many crashes.
             ChildKey::Job(id) => self.context.addresses.jobs.remove(id),
-            ChildKey::Dispatcher | ChildKey::Allocator | ChildKey::Scheduler | ChildKey::Alerts | ChildKey::Janitor => {}
+            ChildKey::Dispatcher
+            | ChildKey::Allocator
+            | ChildKey::Scheduler
+            | ChildKey::Alerts
+            | ChildKey::Janitor
+            | ChildKey::Recorder => {}
         }
         let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{} crashed and restarts in {pause} ms: {}", death.key.label(), death.error);
@@ -231,7 +237,7 @@ impl Handler<ChildDied> for Registry {
 impl Handler<NodeLeft> for Registry {
     type Result = ();
     fn handle(&mut self, NodeLeft(id): NodeLeft, _: &mut Self::Context) {
-        self.message("registry.node_left");
+        let _timed = self.timed("registry.node_left");
         self.forget_node(id);
     }
 }
@@ -239,7 +245,7 @@ impl Handler<NodeLeft> for Registry {
 impl Handler<WorkerLeft> for Registry {
     type Result = ();
     fn handle(&mut self, WorkerLeft { id, heard }: WorkerLeft, _: &mut Self::Context) {
-        self.message("registry.worker_left");
+        let _timed = self.timed("registry.worker_left");
         self.forget_worker(id, heard);
     }
 }
@@ -247,7 +253,7 @@ impl Handler<WorkerLeft> for Registry {
 impl Handler<Shutdown> for Registry {
     type Result = ();
     fn handle(&mut self, Shutdown(reply): Shutdown, _: &mut Self::Context) {
-        self.message("registry.shutdown");
+        let _timed = self.timed("registry.shutdown");
         self.context.followers.close();
         for (_, node) in self.context.addresses.nodes.all() {
             node.hang_up("the broker is shutting down");
@@ -258,6 +264,8 @@ impl Handler<Shutdown> for Registry {
         for (_, run) in self.context.addresses.runs.all() {
             run.end_polls();
         }
+        // It is written before the lease is released.
+        drop(self.context.minute.store(&self.context, Timestamp::now()));
         reply.send(Ok(()));
     }
 }

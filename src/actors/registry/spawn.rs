@@ -13,6 +13,7 @@ use crate::actors::dispatcher::{Dispatcher, DispatcherHandle};
 use crate::actors::janitor::Janitor;
 use crate::actors::job::{JobActor, JobHandle};
 use crate::actors::node::{NodeActor, NodeHandle, SessionOpened};
+use crate::actors::recorder::Recorder;
 use crate::actors::reply::{Reply, problem_of};
 use crate::actors::run::{Blocks, Choice, StoredBlocks};
 use crate::actors::run_shell::{AtWork, Kind, RunLink, RunShell};
@@ -84,6 +85,11 @@ impl Registry {
         Janitor::new(guard, self.context.clone()).start();
     }
 
+    pub(super) fn start_recorder(&mut self) {
+        let guard = self.enter(ChildKey::Recorder);
+        Recorder::new(guard, self.context.clone()).start();
+    }
+
     /// The actor of a job; it is started if necessary.
     fn job(&mut self, id: JobId) -> JobHandle {
         self.context.addresses.jobs.get(id).unwrap_or_else(|| {
@@ -100,6 +106,7 @@ impl Registry {
         let identity = run.identity;
         let guard = self.enter(ChildKey::Run(K::KIND, identity));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(&run.job_name);
         let actor = RunShell::<K>::new(guard, self.context.clone(), run, epoch, stored);
         let at_work = K::at_work(RunLink(Link::new(actor.start(), stats)));
         self.context.addresses.put_run(identity, at_work.clone());
@@ -169,6 +176,7 @@ impl Registry {
         let id = record.facts.node_id;
         let guard = self.enter(ChildKey::Node(id));
         let stats = Arc::clone(guard.stats());
+        stats.set_label(&record.facts.shown_name());
         let session = self.node_sessions.get(&id).cloned();
         let actor = NodeActor::new(guard, self.context.clone(), record, session);
         let handle = NodeHandle(Link::new(actor.start(), stats));
@@ -215,7 +223,7 @@ impl Registry {
 impl Handler<NodeConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: NodeConnected, ctx: &mut Self::Context) {
-        self.message("registry.node_connected");
+        let _timed = self.timed("registry.node_connected");
         // The limits for sites and programs come with each connection and are not stored.
         let (max_sites, max_programs) = (m.facts.max_sites, m.facts.max_programs);
         let stored = self.context.store.write(UpsertNode { facts: m.facts, by: m.by, now: Timestamp::now() });
@@ -236,7 +244,7 @@ impl Handler<NodeConnected> for Registry {
 impl Handler<WorkerConnected> for Registry {
     type Result = ();
     fn handle(&mut self, m: WorkerConnected, _: &mut Self::Context) {
-        self.message("registry.worker_connected");
+        let _timed = self.timed("registry.worker_connected");
         if let Some(sender) = &m.sender {
             self.worker_sessions.insert(m.id, sender.clone());
         }
@@ -255,7 +263,7 @@ impl Handler<WorkerConnected> for Registry {
 impl Handler<OpenJob> for Registry {
     type Result = ();
     fn handle(&mut self, OpenJob { id, reply }: OpenJob, _: &mut Self::Context) {
-        self.message("registry.open_job");
+        let _timed = self.timed("registry.open_job");
         reply.send(Ok(self.job(id)));
     }
 }
@@ -263,7 +271,7 @@ impl Handler<OpenJob> for Registry {
 impl Handler<JobIdle> for Registry {
     type Result = ();
     fn handle(&mut self, JobIdle(id): JobIdle, _: &mut Self::Context) {
-        self.message("registry.job_idle");
+        let _timed = self.timed("registry.job_idle");
         // Messages already sent to the actor are answered, because it empties its mailbox before it stops.
         if let Some(handle) = self.context.addresses.jobs.get(id) {
             self.context.addresses.jobs.remove(id);
@@ -276,7 +284,7 @@ impl Handler<JobIdle> for Registry {
 impl Handler<StartRunActor> for Registry {
     type Result = ();
     fn handle(&mut self, StartRunActor { identity, reply }: StartRunActor, ctx: &mut Self::Context) {
-        self.message("registry.start_run");
+        let _timed = self.timed("registry.start_run");
         if let Some(at_work) = self.context.addresses.run(identity) {
             // The requested run may be queued, and may begin now.
             at_work.check_queue();
@@ -293,7 +301,7 @@ impl Handler<StartRunActor> for Registry {
 impl Handler<JobDue> for Registry {
     type Result = ();
     fn handle(&mut self, JobDue(id): JobDue, _: &mut Self::Context) {
-        self.message("registry.job_due");
+        let _timed = self.timed("registry.job_due");
         self.job(id).due();
     }
 }
@@ -301,11 +309,13 @@ impl Handler<JobDue> for Registry {
 impl Handler<PrepareJobs> for Registry {
     type Result = ();
     fn handle(&mut self, PrepareJobs(jobs): PrepareJobs, _: &mut Self::Context) {
-        self.message("registry.prepare_jobs");
+        let _timed = self.timed("registry.prepare_jobs");
         for loaded in jobs {
             // The state of a live actor is newer than what was read in advance.
             if self.context.addresses.jobs.get(loaded.job.id).is_none() {
+                let (key, name) = (ChildKey::Job(loaded.job.id), loaded.job.name.clone());
                 self.job(loaded.job.id).prepare(Box::new(loaded));
+                self.label(key, &name);
             }
         }
     }
@@ -314,8 +324,9 @@ impl Handler<PrepareJobs> for Registry {
 impl Handler<StartNewRun> for Registry {
     type Result = ();
     fn handle(&mut self, StartNewRun { run, properties }: StartNewRun, _: &mut Self::Context) {
-        self.message("registry.start_new_run");
+        let _timed = self.timed("registry.start_new_run");
         let addresses = &self.context.addresses;
+        self.label(ChildKey::Job(run.job_id), &run.job_name);
         // Another caller may have found the run in the store and requested its actor already.
         if addresses.run(run.identity).is_some() || addresses.building.get(run.identity).is_some() {
             return;
@@ -338,7 +349,7 @@ impl Handler<StartNewRun> for Registry {
 impl Handler<RunBeginsAnew> for Registry {
     type Result = ();
     fn handle(&mut self, RunBeginsAnew(identity): RunBeginsAnew, ctx: &mut Self::Context) {
-        self.message("registry.run_begins_anew");
+        let _timed = self.timed("registry.run_begins_anew");
         self.leave_run(identity);
         self.context.followers.ring(identity);
         self.start_run(identity, ctx);
@@ -348,7 +359,7 @@ impl Handler<RunBeginsAnew> for Registry {
 impl Handler<RunEnded> for Registry {
     type Result = ();
     fn handle(&mut self, RunEnded { identity, job_id, follow }: RunEnded, _: &mut Self::Context) {
-        self.message("registry.run_ended");
+        let _timed = self.timed("registry.run_ended");
         if let Some(identity) = identity {
             self.leave_run(identity);
             self.context.followers.ring(identity);

@@ -88,7 +88,7 @@ impl Registry {
 impl Handler<WorkerWatches> for Registry {
     type Result = ();
     fn handle(&mut self, m: WorkerWatches, _: &mut Self::Context) {
-        self.message("registry.worker_watches");
+        let _timed = self.timed("registry.worker_watches");
         self.context.addresses.watches_changed();
         let watch = self.watches.entry(m.id).or_default();
         watch.class_names = m.class_names;
@@ -114,7 +114,7 @@ impl Handler<WorkerWatches> for Registry {
 impl Handler<WorkerOpen> for Registry {
     type Result = ();
     fn handle(&mut self, WorkerOpen { id, open }: WorkerOpen, _: &mut Self::Context) {
-        self.message("registry.worker_open");
+        let _timed = self.timed("registry.worker_open");
         self.context.addresses.watches_changed();
         if !open {
             self.closed_workers.insert(id);
@@ -127,7 +127,7 @@ impl Handler<WorkerOpen> for Registry {
 impl Handler<FindWorker> for Registry {
     type Result = ();
     fn handle(&mut self, m: FindWorker, _: &mut Self::Context) {
-        self.message("registry.find_worker");
+        let _timed = self.timed("registry.find_worker");
         let chosen = self.choose_for(m.identity, &m.class_name);
         if let Some(run) = self.context.addresses.runs.get(m.identity) {
             run.worker_found(chosen);

@@ -244,6 +244,7 @@ impl RunActor {
         self.kind.frontier.expire_deliveries(now);
         self.expire_probes(now, ctx);
         self.miss_peers(now, ctx);
+        self.guard.stats().set_waiting(self.kind.frontier.counters().left);
         self.ask_elsewhere();
         self.announce(ctx);
         self.discard_over_bytes(ctx);

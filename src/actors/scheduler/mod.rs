@@ -200,7 +200,7 @@ impl Actor for Scheduler {
 impl Handler<Planned> for Scheduler {
     type Result = ();
     fn handle(&mut self, Planned { job_id, at, at_its_time }: Planned, ctx: &mut Self::Context) {
-        self.guard.message("scheduler.planned");
+        let _timed = self.guard.timed("scheduler.planned");
         self.ticker.planned(job_id, at, at_its_time);
         let now = Timestamp::now();
         self.ticker.see(now);

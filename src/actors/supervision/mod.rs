@@ -3,16 +3,17 @@
 //! actix 0.13's `Supervisor` does not restart an actor that panicked. So each child holds an [`ExitGuard`]. Dropped without
 //! [`ExitGuard::finish`], by a panic or an early stop, it notifies the registry, which rebuilds the child from the store.
 
+mod stats;
+
+pub use stats::{ActorFilter, ActorStats, Stats, Timed};
+
 use crate::domain::ids::{Identity, JobId, NodeId, WorkerId};
 use crate::domain::job::JobKind;
 use crate::domain::time::Timestamp;
-use crate::protocol::api::ActorOutput;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Identifies a child of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +28,8 @@ pub enum ChildKey {
     Alerts,
     /// The janitor.
     Janitor,
+    /// The recorder of the time series.
+    Recorder,
     /// A job.
     Job(JobId),
     /// A run of a job of this kind.
@@ -47,6 +50,7 @@ impl ChildKey {
             Self::Scheduler => ("scheduler", "scheduler".to_owned()),
             Self::Alerts => ("alerts", "alerts".to_owned()),
             Self::Janitor => ("janitor", "janitor".to_owned()),
+            Self::Recorder => ("recorder", "recorder".to_owned()),
             Self::Job(id) => ("job", id.to_string()),
             Self::Run(JobKind::Block, id) => ("run", id.to_string()),
             Self::Run(kind, id) => (kind.name(), id.to_string()),
@@ -63,129 +67,6 @@ impl ChildKey {
             Self::Run(kind, id) => format!("{kind:?}({id:?})"),
             other => format!("{other:?}"),
         }
-    }
-}
-
-/// Monitoring data of an actor. It survives restarts of the actor.
-#[derive(Debug)]
-pub struct Stats {
-    kind: &'static str,
-    name: String,
-    parent: Option<&'static str>,
-    since: AtomicI64,
-    restarts: AtomicU32,
-    told: AtomicU64,
-    handled: AtomicU64,
-    words: Mutex<Words>,
-}
-
-#[derive(Debug, Default)]
-struct Words {
-    state: &'static str,
-    last_error: Option<String>,
-}
-
-impl Stats {
-    /// The kind of the actor.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// Data of an actor that is starting.
-    #[must_use]
-    pub fn new(kind: &'static str, name: String, parent: Option<&'static str>) -> Arc<Self> {
-        Arc::new(Self {
-            kind,
-            name,
-            parent,
-            since: AtomicI64::new(Timestamp::now().0),
-            restarts: AtomicU32::new(0),
-            told: AtomicU64::new(0),
-            handled: AtomicU64::new(0),
-            words: Mutex::new(Words { state: "running", last_error: None }),
-        })
-    }
-
-    fn words(&self) -> std::sync::MutexGuard<'_, Words> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a message that was sent to the actor.
-    pub fn told(&self) {
-        self.told.fetch_add(1, Relaxed);
-    }
-
-    /// Counts a message that the actor begins to handle.
-    pub fn handled(&self) {
-        self.handled.fetch_add(1, Relaxed);
-    }
-
-    /// Sets the state of the actor, in one word.
-    pub fn set_state(&self, state: &'static str) {
-        self.words().state = state;
-    }
-
-    /// Stores the last error.
-    pub fn set_error(&self, error: impl Into<String>) {
-        self.words().last_error = Some(error.into());
-    }
-
-    /// The last error.
-    #[must_use]
-    pub fn last_error(&self) -> Option<String> {
-        self.words().last_error.clone()
-    }
-
-    /// Records a restart. The messages in the mailbox of the crashed actor are lost.
-    pub fn restarted(&self) {
-        self.restarts.fetch_add(1, Relaxed);
-        self.since.store(Timestamp::now().0, Relaxed);
-        self.told.store(self.handled.load(Relaxed), Relaxed);
-        self.set_state("running");
-    }
-
-    /// The data in the format of the API.
-    #[must_use]
-    pub fn output(&self, now: Timestamp) -> ActorOutput {
-        let handled = self.handled.load(Relaxed);
-        let words = self.words();
-        ActorOutput {
-            kind: self.kind.to_owned(),
-            name: self.name.clone(),
-            label: None,
-            parent: self.parent.map(str::to_owned),
-            state: words.state.to_owned(),
-            age: now.since_ms(Timestamp(self.since.load(Relaxed))),
-            restarts: self.restarts.load(Relaxed),
-            queue_depth: self.told.load(Relaxed).saturating_sub(handled),
-            messages_handled: handled,
-            last_error: words.last_error.clone(),
-        }
-    }
-}
-
-/// The live actors, for monitoring. The key is the address of their `Stats`, which is unique while they are listed.
-#[derive(Debug, Default)]
-pub struct ActorStats(Mutex<HashMap<usize, Arc<Stats>>>);
-
-impl ActorStats {
-    /// Adds an actor.
-    pub fn enter(&self, stats: &Arc<Stats>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::as_ptr(stats).addr(), Arc::clone(stats));
-    }
-
-    /// Removes an actor.
-    pub fn leave(&self, stats: &Stats) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&std::ptr::from_ref(stats).addr());
-    }
-
-    /// All actors, ordered by kind and name.
-    #[must_use]
-    pub fn list(&self, now: Timestamp) -> Vec<ActorOutput> {
-        let mut all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        all.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-        all.iter().map(|stats| stats.output(now)).collect()
     }
 }
 
@@ -239,7 +120,7 @@ impl<A: Actor> Link<A> {
 /// The messages that a test sent, in order: links of a test record them instead of sending them to an actor.
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
-pub struct Recording(Arc<Mutex<Vec<String>>>);
+pub struct Recording(Arc<std::sync::Mutex<Vec<String>>>);
 
 #[cfg(test)]
 impl Recording {
@@ -251,19 +132,19 @@ impl Recording {
 
     /// Adds something.
     pub fn push(&self, text: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(text);
     }
 
     /// What was recorded since the last call: the names of the messages.
     pub fn names(&self) -> Vec<String> {
-        let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let texts = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         texts.iter().map(|text| text.chars().take_while(|c| c.is_alphanumeric()).collect()).collect()
     }
 }
 
 impl<A: Actor> std::fmt::Debug for Link<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.stats.kind, self.stats.name)
+        write!(f, "{}", self.stats)
     }
 }
 
@@ -293,10 +174,17 @@ impl ExitGuard {
         Self { stats, key, generation, tell: Some(Box::new(tell)) }
     }
 
-    /// Call this first in every handler: it counts the message, and tests can make the actor panic here.
-    pub fn message(&self, place: &str) {
-        self.stats.handled();
+    /// Call this first in every handler, or [`Self::timed`]: it counts the message, and tests can make the actor panic here.
+    pub fn message(&self, place: &'static str) {
+        self.stats.handled(place);
         crate::fault::point(place);
+    }
+
+    /// The same, and the message takes until the result is dropped.
+    #[must_use = "the message takes until this is dropped"]
+    pub fn timed(&self, place: &'static str) -> Timed {
+        self.message(place);
+        Timed::new(&self.stats, place)
     }
 
     /// Monitoring data of the child.
@@ -316,7 +204,7 @@ impl Drop for ExitGuard {
         let Some(tell) = self.tell.take() else { return };
         let error = if std::thread::panicking() { last_panic() } else { self.stats.last_error().unwrap_or_else(|| "stopped".to_owned()) };
         self.stats.set_state("restarting");
-        self.stats.set_error(error.clone());
+        self.stats.died(Timestamp::now(), &error);
         tell(Death { key: self.key, generation: self.generation, error });
     }
 }

@@ -124,6 +124,7 @@ impl WorkerActor {
         class_names: &[String],
     ) -> impl Future<Output = Result<WorkerRecord, StoreError>> + use<> {
         let WorkerFacts { name, group, version, tags, slots, process: _ } = facts.clone();
+        name.iter().for_each(|name| self.guard.stats().set_label(name));
         let now = Timestamp::now();
         let (by, class_names) = (self.by.clone(), class_names.to_vec());
         self.context.store.write(MeetWorker { worker: self.id, name, group, version, tags, class_names, slots, by, now })
@@ -172,7 +173,7 @@ impl WorkerActor {
 impl Handler<Control> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Control(record): Control, ctx: &mut Self::Context) {
-        self.guard.message("worker.control");
+        let _timed = self.guard.timed("worker.control");
         self.heed(&record, false, ctx);
     }
 }
@@ -180,7 +181,7 @@ impl Handler<Control> for WorkerActor {
 impl Handler<DescribeWorker> for WorkerActor {
     type Result = ();
     fn handle(&mut self, DescribeWorker(reply): DescribeWorker, _: &mut Self::Context) {
-        self.guard.message("worker.describe");
+        let _timed = self.guard.timed("worker.describe");
         let tasks = self.standing.tasks.clone();
         reply.send(Ok(WorkerDescription { has_socket: self.sender.is_some(), last_heard: self.last_heard.on_the_wall(), tasks }));
     }

@@ -211,7 +211,7 @@ impl Actor for WorkerActor {
 impl Handler<WorkerSessionOpened> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerSessionOpened(sender): WorkerSessionOpened, _: &mut Self::Context) {
-        self.guard.message("worker.session_opened");
+        let _timed = self.guard.timed("worker.session_opened");
         if let Some(old) = self.sender.replace(sender) {
             old.send(Frame::Close("the worker has opened a new connection".to_owned()));
         }
@@ -231,7 +231,7 @@ impl Handler<WorkerSessionOpened> for WorkerActor {
 impl Handler<WorkerSessionClosed> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerSessionClosed { number, has_left }: WorkerSessionClosed, _: &mut Self::Context) {
-        self.guard.message("worker.session_closed");
+        let _timed = self.guard.timed("worker.session_closed");
         if self.sender.as_ref().is_some_and(|sender| sender.number == number) {
             self.sender = None;
             self.closed_at = Some(Timestamp::steady());
@@ -244,7 +244,7 @@ impl Handler<WorkerSessionClosed> for WorkerActor {
 impl Handler<WorkerMessage> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerMessage { message, reply }: WorkerMessage, ctx: &mut Self::Context) {
-        self.guard.message("worker.message");
+        let _timed = self.guard.timed("worker.message");
         self.last_heard = Timestamp::steady();
         match message {
             FromWorker::Heartbeat { tasks } => {
@@ -271,7 +271,7 @@ impl Handler<WorkerMessage> for WorkerActor {
 impl Handler<SendToWorker> for WorkerActor {
     type Result = ();
     fn handle(&mut self, SendToWorker(message): SendToWorker, _: &mut Self::Context) {
-        self.guard.message("worker.send");
+        let _timed = self.guard.timed("worker.send");
         self.send(message);
     }
 }
@@ -279,7 +279,7 @@ impl Handler<SendToWorker> for WorkerActor {
 impl Handler<FetchMessages> for WorkerActor {
     type Result = ();
     fn handle(&mut self, FetchMessages { wait, reply }: FetchMessages, ctx: &mut Self::Context) {
-        self.guard.message("worker.fetch");
+        let _timed = self.guard.timed("worker.fetch");
         self.last_heard = Timestamp::steady();
         if !self.waiting.is_empty() || wait.is_zero() {
             return self.hand_out(reply);
@@ -292,7 +292,7 @@ impl Handler<FetchMessages> for WorkerActor {
 impl Handler<WorkerHangUp> for WorkerActor {
     type Result = ();
     fn handle(&mut self, WorkerHangUp(why): WorkerHangUp, ctx: &mut Self::Context) {
-        self.guard.message("worker.hang_up");
+        let _timed = self.guard.timed("worker.hang_up");
         if self.context.followers.is_closed() {
             for (_, fetcher) in self.fetchers.drain(..) {
                 fetcher.send(Err(Problem::ending()));

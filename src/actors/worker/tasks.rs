@@ -367,7 +367,7 @@ struct Out<T> {
 impl Handler<Hold> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Hold(order): Hold, ctx: &mut Self::Context) {
-        self.guard.message("worker.hold");
+        let _timed = self.guard.timed("worker.hold");
         let now = Timestamp::steady();
         let key = (order.identity, order.instance);
         let held =
@@ -381,7 +381,7 @@ impl Handler<Hold> for WorkerActor {
 impl Handler<Holds> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Holds { task, lease }: Holds, _: &mut Self::Context) {
-        self.guard.message("worker.holds");
+        let _timed = self.guard.timed("worker.holds");
         let now = self.last_heard;
         let held = Held { attempt: task.attempt, order: None, lease: lease as i64, since: now, renewed: now, looked_at: None };
         self.hands.held.entry((task.identity, task.instance)).or_insert(held);
@@ -391,7 +391,7 @@ impl Handler<Holds> for WorkerActor {
 impl Handler<CancelTask> for WorkerActor {
     type Result = ();
     fn handle(&mut self, CancelTask { task, reason }: CancelTask, _: &mut Self::Context) {
-        self.guard.message("worker.cancel");
+        let _timed = self.guard.timed("worker.cancel");
         self.flush();
         // Nothing renews its lease from now on: if the worker does not end it, it ends with the lease.
         if let Some(held) = self.hands.held.get(&(task.identity, task.instance)).filter(|held| held.attempt == task.attempt) {
@@ -405,7 +405,7 @@ impl Handler<CancelTask> for WorkerActor {
 impl Handler<LetGo> for WorkerActor {
     type Result = ();
     fn handle(&mut self, LetGo(task): LetGo, _: &mut Self::Context) {
-        self.guard.message("worker.let_go");
+        let _timed = self.guard.timed("worker.let_go");
         if let std::collections::hash_map::Entry::Occupied(held) = self.hands.held.entry((task.identity, task.instance))
             && held.get().attempt == task.attempt
         {
@@ -417,7 +417,7 @@ impl Handler<LetGo> for WorkerActor {
 impl Handler<Settled> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Settled(settled): Settled, ctx: &mut Self::Context) {
-        self.guard.message("worker.settled");
+        let _timed = self.guard.timed("worker.settled");
         self.settle(settled, ctx);
     }
 }
@@ -425,7 +425,7 @@ impl Handler<Settled> for WorkerActor {
 impl Handler<Reported> for WorkerActor {
     type Result = ();
     fn handle(&mut self, Reported(reports): Reported, ctx: &mut Self::Context) {
-        self.guard.message("worker.reported");
+        let _timed = self.guard.timed("worker.reported");
         self.last_heard = Timestamp::steady();
         for (report, waiting) in reports {
             if let Some(waiting) = waiting {
@@ -439,7 +439,7 @@ impl Handler<Reported> for WorkerActor {
 impl Handler<AnnounceHand> for WorkerActor {
     type Result = ();
     fn handle(&mut self, _: AnnounceHand, _: &mut Self::Context) {
-        self.guard.message("worker.announce_hand");
+        let _timed = self.guard.timed("worker.announce_hand");
         self.announce_hand();
     }
 }
@@ -447,7 +447,7 @@ impl Handler<AnnounceHand> for WorkerActor {
 impl Handler<LookUp> for WorkerActor {
     type Result = ();
     fn handle(&mut self, LookUp(reply): LookUp, ctx: &mut Self::Context) {
-        self.guard.message("worker.look_up");
+        let _timed = self.guard.timed("worker.look_up");
         let record = self.context.store.read(GetWorker(self.id));
         ctx.spawn(wrap_future(record).map(move |record, this: &mut Self, _: &mut Context<Self>| {
             reply.send(record.map_err(|error| problem_of(&error)).map(|record| {

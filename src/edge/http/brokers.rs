@@ -1,20 +1,45 @@
-//! `/api/v1/brokers`
+//! `/api/v1/brokers` and `/api/v1/settings`
 
 use crate::edge::Edge;
 use crate::edge::auth::Need;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
 use crate::protocol::brokers::BrokerOutput;
+use crate::protocol::settings::SettingOutput;
 use actix_web::{HttpResponse, web};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Routes of this module.
 pub fn routes() -> Vec<Resource> {
-    vec![resource("/api/v1/brokers").get(list, |op| {
-        op.named("listBrokers")
-            .says("Lists the brokers of the database: the leader and the standbys.")
-            .needs(Need::Read)
-            .answers::<Vec<BrokerOutput>>(200, "The brokers, in the order of their starts.")
-    })]
+    vec![
+        resource("/api/v1/brokers").get(list, |op| {
+            op.named("listBrokers").says("Lists the brokers of the database: the leader and the standbys.").needs(Need::Read).answers::<Vec<
+                BrokerOutput,
+            >>(
+                200,
+                "The brokers, in the order of their starts.",
+            )
+        }),
+        resource("/api/v1/settings").get(settings, |op| {
+            op.named("listSettings")
+                .says("Lists the settings that are in force at this broker, without secrets and paths.")
+                .needs(Need::Read)
+                .answers::<Settings>(200, "The settings.")
+        }),
+    ]
+}
+
+/// All settings.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Settings {
+    /// Each of them.
+    items: Vec<SettingOutput>,
+}
+
+/// `GET /api/v1/settings`
+pub async fn settings(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
+    Ok(HttpResponse::Ok().json(Settings { items: edge.service.settings() }))
 }
 
 /// `GET /api/v1/brokers`

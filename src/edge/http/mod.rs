@@ -1,5 +1,6 @@
 //! HTTP handlers, one module per resource.
 
+pub mod actors;
 pub mod alerts;
 pub mod brokers;
 pub mod easy_job;
@@ -18,6 +19,7 @@ pub mod queue;
 pub mod redrive;
 pub mod runs;
 pub mod scheduler_net;
+pub mod series;
 pub mod sites;
 pub mod status;
 pub mod steering;

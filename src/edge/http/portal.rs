@@ -34,9 +34,12 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 24] = files![
+static FILES: [File; 31] = files![
+    "actors.js" SCRIPT,
     "acts.js" SCRIPT,
+    "alerts.js" SCRIPT,
     "api.js" SCRIPT,
+    "brokers.js" SCRIPT,
     "dialog.js" SCRIPT,
     "dom.js" SCRIPT,
     "exact.js" SCRIPT,
@@ -51,6 +54,10 @@ static FILES: [File; 24] = files![
     "main.js" SCRIPT,
     "nodes.js" SCRIPT,
     "overview.js" SCRIPT,
+    "packages.js" SCRIPT,
+    "palette.js" SCRIPT,
+    "plot.js" SCRIPT,
+    "plots.js" SCRIPT,
     "requests.js" SCRIPT,
     "run.js" SCRIPT,
     "runs.js" SCRIPT,
@@ -59,6 +66,12 @@ static FILES: [File; 24] = files![
     "style.css" STYLE,
     "text.js" SCRIPT,
     "workers.js" SCRIPT,
+];
+
+/// uPlot, as it is in its npm package: see `static/vendor/uplot`.
+static VENDORED: [File; 2] = [
+    File { name: "uplot.js", kind: SCRIPT, text: include_str!("../../../static/vendor/uplot/uplot.js") },
+    File { name: "uplot.css", kind: STYLE, text: include_str!("../../../static/vendor/uplot/uplot.css") },
 ];
 
 /// Routes of this module; the page itself is at `/`, which is also the address of nodes' sockets.
@@ -77,7 +90,7 @@ pub fn routes() -> Vec<Resource> {
 
 /// `GET /portal/{file}`
 pub async fn file(request: HttpRequest, name: web::Path<String>) -> Result<HttpResponse, Failure> {
-    let found = FILES.iter().find(|file| file.name == *name);
+    let found = FILES.iter().chain(&VENDORED).find(|file| file.name == *name);
     let file = found.ok_or_else(|| Problem::not_found(format!("the portal has no file `{name}`")))?;
     Ok(answer(&request, file))
 }
@@ -114,7 +127,8 @@ mod tests {
         for file in FILES.iter().filter(|file| file.kind == SCRIPT) {
             for line in file.text.lines().filter(|line| line.starts_with("import ")) {
                 let name = line.split("\"./").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line);
-                assert!(there.contains(name), "{}: {line}", file.name);
+                let is_there = there.contains(name) || VENDORED.iter().any(|file| file.name == name);
+                assert!(is_there, "{}: {line}", file.name);
             }
             assert!(file.text.lines().count() <= 500, "{} is too long", file.name);
         }
@@ -123,7 +137,7 @@ mod tests {
     /// The Content-Security-Policy blocks it, but the source should not rely on that.
     #[test]
     fn nothing_becomes_html() {
-        for file in FILES.iter().chain([&PAGE]) {
+        for file in FILES.iter().chain(&VENDORED).chain([&PAGE]) {
             for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "javascript:", " style=", "<script>"] {
                 assert!(!file.text.contains(word), "{} has {word}", file.name);
             }

@@ -1,10 +1,8 @@
-//! The actors, and the health of the broker.
+//! The health of the broker.
 
 use crate::edge::Edge;
-use crate::edge::auth::Need;
 use crate::edge::error::Failure;
 use crate::edge::route::{Resource, resource};
-use crate::protocol::api::ActorOutput;
 use actix_web::{HttpResponse, web};
 
 /// Routes of this module.
@@ -24,15 +22,7 @@ pub fn routes() -> Vec<Resource> {
                 .answers_as(200, "text/plain", "The broker is ready.")
                 .may_fail(&[503])
         }),
-        resource("/api/v1/actors").get(actors, |op| {
-            op.named("listActors").says("Lists the actors of the broker.").needs(Need::Read).answers::<Vec<ActorOutput>>(200, "The actors.")
-        }),
     ]
-}
-
-/// `GET /api/v1/actors`
-pub async fn actors(edge: web::Data<Edge>) -> Result<HttpResponse, Failure> {
-    Ok(HttpResponse::Ok().json(edge.service.actors()))
 }
 
 /// `GET /healthz`: the process responds.

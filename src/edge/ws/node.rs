@@ -52,7 +52,7 @@ impl Peer for NodeSession {
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>) {
         if let Some(stats) = &self.stats {
             stats.told();
-            stats.handled();
+            stats.handled("session.frame");
         }
         match frame::read::<FromNode>(text) {
             Ok(FromNode::Heartbeat(heartbeat)) => {

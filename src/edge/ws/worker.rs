@@ -58,7 +58,7 @@ impl Peer for WorkerSession {
     fn take(&mut self, text: &[u8], ctx: &mut WebsocketContext<Self>) {
         if let Some(stats) = &self.stats {
             stats.told();
-            stats.handled();
+            stats.handled("session.frame");
         }
         let message = match frame::read::<FromWorker>(text) {
             Ok(FromWorker::Reports(reports)) => accepted(judge_reports(reports), ctx),

@@ -46,6 +46,11 @@ pub(in crate::store) fn index(conn: &Conn, hint: &'static str) -> &'static str {
     either(conn, hint, "")
 }
 
+/// The condition of the index of jobs that may be silent, exactly as in the index.
+pub(in crate::store) fn may_be_silent(conn: &Conn) -> &'static str {
+    either(conn, "instr(policies, '\"silentAfter\"') > 0", "strpos(policies, '\"silentAfter\"') > 0")
+}
+
 /// A number in a column with JSON.
 pub(in crate::store) fn json_number(conn: &Conn, column: &str, name: &str) -> String {
     match conn {

@@ -6,6 +6,7 @@ mod hot;
 mod leader;
 mod retention;
 mod segments;
+mod series;
 mod sites;
 mod tables;
 mod writing;

@@ -1,0 +1,69 @@
+//! The actors of the broker, as the REST API shows them.
+
+use super::api::ActorOutput;
+use crate::domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The actors of a kind together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KindOutput {
+    /// registry, job, run, node, worker, session …
+    pub kind: String,
+    /// The actor that supervises them; absent for those that nobody restarts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Number of actors.
+    pub count: u64,
+    /// Actors that are being restarted.
+    pub restarting: u64,
+    /// Actors with an error.
+    pub with_errors: u64,
+    /// Restarts of the live actors.
+    pub restarts: u64,
+    /// Number of waiting messages.
+    pub queue_depth: u64,
+    /// Messages handled by the live actors.
+    pub messages_handled: u64,
+    /// Microseconds for a message, on average; absent if it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_per_message: Option<f64>,
+}
+
+/// An actor with its history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ActorDetail {
+    /// As in the list.
+    #[serde(flatten)]
+    pub actor: ActorOutput,
+    /// Work that waits: of a run of a block job, requests without a result.
+    pub waiting: u64,
+    /// Messages by type, the most frequent first.
+    pub messages: Vec<MessagesOutput>,
+    /// Why it was restarted, the newest first; at most 20.
+    pub deaths: Vec<DeathOutput>,
+}
+
+/// Messages of one type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MessagesOutput {
+    /// The kind of the actor and the type: `node.heartbeat`.
+    pub r#type: String,
+    /// Number of messages handled.
+    pub count: u64,
+    /// Microseconds for each, on average; absent if it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<f64>,
+}
+
+/// The end of an actor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeathOutput {
+    /// When.
+    pub at: Timestamp,
+    /// The text of the panic, or the error.
+    pub reason: String,
+}
