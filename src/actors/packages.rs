@@ -121,7 +121,11 @@ impl Packages {
         let row = context.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
         let row = row.ok_or_else(|| unknown(&sha256))?;
         let files = self.files.clone();
-        let file = if files.is_passage() { self.load_pieces(&context.store, sha256).await? } else { blocking(move || files.open(&sha256)).await? };
+        let file = if files.is_passage() {
+            self.load_pieces(&context.store, sha256).await?
+        } else {
+            blocking(move || files.open(&sha256)).await?
+        };
         Ok((output(row), file))
     }
 

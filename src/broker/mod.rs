@@ -111,11 +111,7 @@ impl Broker {
         let (term, why) = (leadership.term, reason.text());
         self.part = Part::Leads(Leader::start(&self.config, &self.door, self.me.clone(), leadership).await?);
         let Self { address, config, .. } = self;
-        log::info!(
-            "broker leads address={address} database={} tokens={:?} term={term} because={why}",
-            config.database,
-            config.tokens
-        );
+        log::info!("broker leads address={address} database={} tokens={:?} term={term} because={why}", config.database, config.tokens);
         Ok(())
     }
 

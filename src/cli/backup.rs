@@ -3,8 +3,8 @@
 use super::failure::Failure;
 use super::remote::print;
 use super::say_error;
-use crate::domain::database::DatabaseAddress;
 use crate::domain::backup::{Manifest, size};
+use crate::domain::database::DatabaseAddress;
 use crate::store::{StoreError, backup};
 use clap::Args as ClapArgs;
 use std::path::{Path, PathBuf};
@@ -75,9 +75,9 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode, Failure> {
 fn file(named: &Path) -> Result<PathBuf, Failure> {
     match DatabaseAddress::parse(named) {
         Ok(DatabaseAddress::File(path)) => Ok(path),
-        Ok(DatabaseAddress::Server(_)) => {
-            Err(Failure::Refused("--database: this is a PostgreSQL database, with all that a broker stores: back it up with pg_dump".to_owned()))
-        }
+        Ok(DatabaseAddress::Server(_)) => Err(Failure::Refused(
+            "--database: this is a PostgreSQL database, with all that a broker stores: back it up with pg_dump".to_owned(),
+        )),
         Err(e) => Err(Failure::Refused(format!("--database: {e}"))),
     }
 }

@@ -4,11 +4,11 @@ use super::alerts::AlertConfig;
 use super::keep::KeepConfig;
 use super::lease::LeaseConfig;
 use super::tokens::{LEAST, Tokens};
+use crate::domain::database::DatabaseAddress;
 use crate::domain::sites::SiteRule;
 use crate::domain::targets::{Rule, Targets};
 use crate::domain::zone::Zone;
 use std::net::{IpAddr, SocketAddr};
-use crate::domain::database::DatabaseAddress;
 use std::path::PathBuf;
 
 /// The default of [`BrokerConfig::in_flight_bytes`].

@@ -181,13 +181,21 @@ mod tests {
 
     #[test]
     fn what_is_no_database_is_refused_and_no_password_is_repeated() {
-        for text in
-            ["mysql://me:secret@db/w", "SQLite://secret.db", "sqlite:secret", "file:secret?mode=ro", ":memory:", "", "host=db dbname=secret"]
-        {
+        for text in [
+            "mysql://me:secret@db/w",
+            "SQLite://secret.db",
+            "sqlite:secret",
+            "file:secret?mode=ro",
+            ":memory:",
+            "",
+            "host=db dbname=secret",
+        ] {
             let error = DatabaseAddress::parse(Path::new(text)).expect_err(text);
             assert!(error.contains("expected the path of an SQLite file") && !error.contains("secret"), "{error}");
         }
-        for text in ["postgres://me:secret@db", "postgres://me:secret@db/", "postgres://me:secret@db/w?sslmode=maybe", "postgres://me:secret@:x/w"] {
+        for text in
+            ["postgres://me:secret@db", "postgres://me:secret@db/", "postgres://me:secret@db/w?sslmode=maybe", "postgres://me:secret@:x/w"]
+        {
             let error = DatabaseAddress::parse(Path::new(text)).expect_err(text);
             assert!(!error.contains("secret"), "{error}");
         }

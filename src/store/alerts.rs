@@ -167,7 +167,8 @@ impl ReadOp for SilentJobs {
     type Output = Vec<SilentJob>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let (hint, after) = (dialect::index(from.conn, " INDEXED BY job_silent"), dialect::json_number(from.conn, "policies", "silentAfter"));
+        let (hint, after) =
+            (dialect::index(from.conn, " INDEXED BY job_silent"), dialect::json_number(from.conn, "policies", "silentAfter"));
         let has_it = dialect::may_be_silent(from.conn);
         let later = dialect::either(from.conn, "max", "greatest");
         let query = format!(

@@ -68,7 +68,8 @@ impl SessionLock {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         // The lock is gone with its connection.
         if let Some(mut known) = session.take() {
-            let holds = if known.is_held { postgres::is_alive(&mut known.conn) } else { postgres::try_lock(&mut known.conn).unwrap_or(false) };
+            let holds =
+                if known.is_held { postgres::is_alive(&mut known.conn) } else { postgres::try_lock(&mut known.conn).unwrap_or(false) };
             let is_lost = known.is_held && !holds;
             if !is_lost {
                 known.is_held = holds;

@@ -108,9 +108,7 @@ impl WriteOp for SetNodeWork {
                 let enabled = node::is_enabled.eq(self.work == NodeWork::Enabled);
                 diesel::update(node).set((enabled, draining, leaving, said)).execute(tx.conn)?
             }
-            NodeWork::Draining | NodeWork::Leaving => {
-                diesel::update(node).set((draining, leaving, said)).execute(tx.conn)?
-            }
+            NodeWork::Draining | NodeWork::Leaving => diesel::update(node).set((draining, leaving, said)).execute(tx.conn)?,
         };
         node.select(NodeRow::as_select()).get_result(tx.conn).optional()?.ok_or(StoreError::NotFound)?.try_into()
     }

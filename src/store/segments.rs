@@ -243,7 +243,6 @@ impl SegmentFiles {
             log::warn!("could not delete a segment without results path={} error={e}", path.display());
         }
     }
-
 }
 
 /// Whether the file has no name any more: data appended to it is lost when it is closed.

@@ -251,7 +251,8 @@ fn place_packs(segments: &mut Segments, conn: &mut Conn, gauge: &Gauge, slots: &
                 slot.settled = true;
             }
         }
-    }    Ok(())
+    }
+    Ok(())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -31,7 +31,12 @@ async fn ahead(api: &Api, job: &str) -> Value {
 
 fn proved(broker: &mut Broker) {
     broker.process.terminate();
-    let proof = Command::new(WEBLOOM).arg("verify-history").arg("--database").arg(crate::support::process::database(&broker.folder)).output().expect("it runs");
+    let proof = Command::new(WEBLOOM)
+        .arg("verify-history")
+        .arg("--database")
+        .arg(crate::support::process::database(&broker.folder))
+        .output()
+        .expect("it runs");
     let told = String::from_utf8_lossy(&proof.stdout);
     assert!(proof.status.success() && told.contains(" 0 discrepancies"), "{told}");
 }

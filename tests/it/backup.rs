@@ -352,7 +352,8 @@ fn a_damaged_backup_is_refused_and_a_full_disk_is_told() {
         std::fs::write(&segment, changed).expect("changed");
         check(&to).refused(1, "webloom.db-results/1.seg was changed: its checksum does not match.");
         assert!(!restored.exists());
-        webloom("", &["backup", "--to", "x", "--database", "postgres://me:secret@db/w"]).refused(1, "--database: this is a PostgreSQL database");
+        webloom("", &["backup", "--to", "x", "--database", "postgres://me:secret@db/w"])
+            .refused(1, "--database: this is a PostgreSQL database");
         webloom("", &["backup", "--database", text(&home.join("b.db"))]).refused(2, "--to <FOLDER>");
 
         let disk = folder.path().join("disk");

@@ -54,7 +54,12 @@ async fn all_go_on(api: &Api, jobs: &[(&str, String)]) {
 }
 
 fn proof(broker: &Broker) {
-    let proof = Command::new(WEBLOOM).arg("verify-history").arg("--database").arg(crate::support::process::database(&broker.folder)).output().expect("it runs");
+    let proof = Command::new(WEBLOOM)
+        .arg("verify-history")
+        .arg("--database")
+        .arg(crate::support::process::database(&broker.folder))
+        .output()
+        .expect("it runs");
     assert!(proof.status.success(), "{}", String::from_utf8_lossy(&proof.stdout));
 }
 

@@ -238,8 +238,10 @@ fn a_database_that_is_none_is_refused_in_words() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let text = refusal(Path::new("postgres://me:secret@db.example/webloom"), &[]);
+    let text = refusal(Path::new("mysql://me:secret@db.example/webloom"), &[]);
     assert!(text.contains("expected the path of an SQLite file") && !text.contains("secret"), "{text}");
+    let text = refusal(Path::new("postgres://me:secret@127.0.0.1:1/webloom"), &[]);
+    assert!(text.contains("the database cannot be reached") && text.contains("Connection refused") && !text.contains("secret"), "{text}");
     assert!(refusal(folder.path(), &[]).contains("it is a folder, and a file is expected."));
     let file = folder.path().join("notes.txt");
     fs::write(&file, "just some notes, and not the header of a database").expect("a file");

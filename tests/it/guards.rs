@@ -71,6 +71,8 @@ fn a_run_takes_so_much_of_a_site_and_no_more_after_a_crash() {
         assert_eq!(counts(&push(0).await.1), [4, 0, 0, 0]);
         broker.kill_and_restart();
         until("the broker", || async { (api.get("/readyz").await.0 == 200).then_some(()) }).await;
+        let queue = format!("/requestqueue/{run}?wait=0");
+        until("the run to be loaded", || async { (api.get(&queue).await.0 != 503).then_some(()) }).await;
         assert_eq!(counts(&push(2).await.1), [2, 0, 2, 0]);
         assert_eq!(counts(&push(0).await.1), [0, 4, 0, 0], "what was taken is a duplicate still");
         assert_eq!(api.state(&run).await["total"], 6);

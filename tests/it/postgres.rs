@@ -93,10 +93,7 @@ fn a_connection_is_protected_as_it_was_asked_for() {
         cluster.sql("postgres", "SELECT pg_reload_conf()");
         let at = |login: &str, query: &str| cluster.url(login, query);
         let start = |url: &str| webloom("", &["broker", "--listen", "127.0.0.1:0", "--database", url]);
-        until("the server takes TLS", || async {
-            (cluster.sql("postgres", "SHOW ssl") == "on").then_some(())
-        })
-        .await;
+        until("the server takes TLS", || async { (cluster.sql("postgres", "SHOW ssl") == "on").then_some(()) }).await;
         let own = format!("?sslmode=verify-full&sslrootcert={}", files.authority());
         let folder = tempfile::tempdir().expect("a folder");
         let running = broker(folder.path(), &at("careful:sesame-open", &own), &[]);
@@ -138,7 +135,8 @@ fn results_and_packages_are_in_the_database_and_survive_the_machine() {
             let block = until("a block", || async { Some(api.beat(&node, &json!({})).await).filter(|block| !block.is_null()) }).await;
             assert_eq!(api.report(&node, &block, 200).await.0, 200);
         }
-        let segments = cluster.sql("webloom", "SELECT string_agg(table_name, ' ') FROM information_schema.tables WHERE table_name ~ '^result_'");
+        let segments =
+            cluster.sql("webloom", "SELECT string_agg(table_name, ' ') FROM information_schema.tables WHERE table_name ~ '^result_'");
         assert_eq!(cluster.sql("webloom", &format!("SELECT count(*) FROM {segments}")), "2");
         let package = crate::support::tar_gz("hello", &vec![7; 3 << 20], flate2::Compression::none());
         let sent = api.request(reqwest::Method::POST, "/api/v1/packages").body(package.clone());
@@ -160,7 +158,7 @@ fn results_and_packages_are_in_the_database_and_survive_the_machine() {
         let _agent = agent(&second.url, homes[0].path(), &[]);
         until("the agent", || async {
             let (_, nodes) = api.get("/api/v1/nodes").await;
-            nodes["items"].as_array().is_some_and(|nodes| nodes.iter().any(|node| node["state"] == "online")).then_some(())
+            nodes["items"].as_array().is_some_and(|nodes| nodes.iter().any(|node| node["isOnline"] == true)).then_some(())
         })
         .await;
     });

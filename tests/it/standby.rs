@@ -97,7 +97,12 @@ fn new_job(name: &str) -> Value {
 }
 
 fn verify(folder: &Path) {
-    let proof = Command::new(WEBLOOM).arg("verify-history").arg("--database").arg(crate::support::process::database(folder)).output().expect("it runs");
+    let proof = Command::new(WEBLOOM)
+        .arg("verify-history")
+        .arg("--database")
+        .arg(crate::support::process::database(folder))
+        .output()
+        .expect("it runs");
     assert!(proof.status.success(), "{}{}", String::from_utf8_lossy(&proof.stdout), String::from_utf8_lossy(&proof.stderr));
 }
 
@@ -386,6 +391,10 @@ fn agents_and_workers_leave_one_that_hangs() {
 
 #[test]
 fn one_that_hangs_in_the_middle_of_a_write_is_killed() {
+    if crate::support::process::server().is_some() {
+        // A server ends the transaction itself.
+        return;
+    }
     journey(async {
         let mut pair = Pair::start_with(&BRIEF, "store.batch=hang@40");
         let (first, second) = pair.apis();

@@ -110,7 +110,12 @@ async fn connect(url: &ServerUrl) -> Result<AsyncPgConnection, String> {
         SslMode::Prefer => Mode::Prefer,
         SslMode::Require | SslMode::VerifyFull => Mode::Require,
     });
-    config.connect_timeout(CONNECT).keepalives_idle(CONNECT).keepalives_interval(CONNECT / 2).keepalives_retries(3).tcp_user_timeout(SILENT);
+    config
+        .connect_timeout(CONNECT)
+        .keepalives_idle(CONNECT)
+        .keepalives_interval(CONNECT / 2)
+        .keepalives_retries(3)
+        .tcp_user_timeout(SILENT);
     if config.get_application_name().is_none() {
         config.application_name("webloom");
     }
@@ -348,7 +353,8 @@ pub(in crate::store) fn has_table(conn: &mut PgConn, name: &str) -> Result<bool,
         #[diesel(sql_type = Bool)]
         found: bool,
     }
-    let row: Found = diesel::sql_query("SELECT to_regclass(quote_ident($1)) IS NOT NULL AS found").bind::<Text, _>(name).get_result(conn)?;
+    let row: Found =
+        diesel::sql_query("SELECT to_regclass(quote_ident($1)) IS NOT NULL AS found").bind::<Text, _>(name).get_result(conn)?;
     Ok(row.found)
 }
 

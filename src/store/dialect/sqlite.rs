@@ -6,8 +6,8 @@
 
 use super::super::candidate::Tables;
 use super::super::error::StoreError;
-use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
 use diesel::RunQueryDsl;
+use diesel::connection::{AnsiTransactionManager, Connection, SimpleConnection, TransactionManager};
 use diesel::sql_types::BigInt;
 use diesel::sqlite::{Sqlite, SqliteConnection};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};

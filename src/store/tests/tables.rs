@@ -404,7 +404,7 @@ fn queued_runs_of_an_older_version_are_queued() {
         store.close().await;
         let mut conn = dialect::writer(&config.database).expect("a connection");
         let undo = include_str!("../../../migrations/sqlite/2026-11-23-140000_run_queued/down.sql");
-        let before = format!("{undo} DELETE FROM __diesel_schema_migrations WHERE version >= '20261123140000'");
+        let before = format!("{undo} DELETE FROM __diesel_schema_migrations WHERE version = '20261123140000'");
         diesel::connection::SimpleConnection::batch_execute(&mut conn, &before).expect("written");
         drop(conn);
         let store = Store::open(&config).expect("a store");
