@@ -89,7 +89,7 @@ impl Seat {
     pub fn look(&mut self, watch: &mut Watch, now_ms: u64) -> Result<Look, StoreError> {
         let seen = self.lease()?;
         let lease = seen.as_ref().map(|seen| &seen.lease);
-        let lock = if Watch::minds_the_lock(lease) && self.lock.try_hold()? { Lock::Ours } else { Lock::Theirs };
+        let lock = if Watch::minds_the_lock(lease) && self.lock.try_take()? { Lock::Ours } else { Lock::Theirs };
         let taken = match watch.look(lease, lock, now_ms) {
             Decision::Wait => Ok(None),
             Decision::TakeOver(reason) => self.take_over(lease, lock).map(|taken| taken.map(|leadership| (leadership, reason))),
@@ -141,6 +141,11 @@ impl Seat {
         let (seen, me) = (seen.copied(), self.me.clone());
         let conn = self.conn()?;
         dialect::begin(conn).map_err(|_| StoreError::Busy)?;
+        // With PostgreSQL another candidate, or a transaction of the leader, may hold the row: what is read next is what it left.
+        if dialect::term(conn).is_err() {
+            dialect::rollback(conn)?;
+            return Err(StoreError::Busy);
+        }
         if stored_lease(conn)?.map(|stored| stored.lease) != seen {
             dialect::rollback(conn)?;
             return Ok(None);

@@ -7,7 +7,12 @@ use crate::domain::database::{DatabaseAddress, ServerUrl};
 use crate::private;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a leader may need to get its lock again after the server has restarted: a few of its renewals.
+const SETTLE: Duration = Duration::from_secs(8);
 
 /// A broker's handle of the lock.
 #[derive(Debug)]
@@ -22,7 +27,9 @@ impl LeaderLock {
     pub(super) fn of(address: &DatabaseAddress) -> Self {
         match address {
             DatabaseAddress::File(path) => Self::File(DatabaseLock::of(path)),
-            DatabaseAddress::Server(url) => Self::Session(Box::new(SessionLock { url: url.clone(), session: Mutex::default() })),
+            DatabaseAddress::Server(url) => {
+                Self::Session(Box::new(SessionLock { url: url.clone(), session: Mutex::default(), was_lost: AtomicBool::new(false) }))
+            }
         }
     }
 
@@ -34,6 +41,17 @@ impl LeaderLock {
         match self {
             Self::File(lock) => lock.try_hold(),
             Self::Session(lock) => lock.try_hold(),
+        }
+    }
+
+    /// As [`LeaderLock::try_hold`], for a broker that does not lead.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn try_take(&self) -> Result<bool, StoreError> {
+        match self {
+            Self::File(lock) => lock.try_hold(),
+            Self::Session(lock) => lock.try_take(),
         }
     }
 
@@ -50,11 +68,15 @@ impl LeaderLock {
 pub struct SessionLock {
     url: ServerUrl,
     session: Mutex<Option<Session>>,
+    /// The last session was lost, and there is no other yet.
+    was_lost: AtomicBool,
 }
 
 struct Session {
     conn: PgConn,
     is_held: bool,
+    /// When it replaced a session that was lost.
+    reconnected: Option<Instant>,
 }
 
 impl std::fmt::Debug for SessionLock {
@@ -64,21 +86,40 @@ impl std::fmt::Debug for SessionLock {
 }
 
 impl SessionLock {
+    /// Whether the lock is held; tries to get it if not.
     fn try_hold(&self) -> Result<bool, StoreError> {
+        self.with_session(|session| {
+            if session.is_held { postgres::is_alive(&mut session.conn).then_some(true) } else { postgres::try_lock(&mut session.conn).ok() }
+        })
+    }
+
+    /// As [`Self::try_hold`]. After the connection was lost, a free lock is no evidence for a while: the server may have restarted, and the
+    /// leader has lost its connection too.
+    fn try_take(&self) -> Result<bool, StoreError> {
+        self.with_session(|session| {
+            let is_settled = session.reconnected.is_none_or(|at| at.elapsed() > SETTLE);
+            if is_settled { postgres::try_lock(&mut session.conn).ok() } else { postgres::is_alive(&mut session.conn).then_some(false) }
+        })
+    }
+
+    /// Asks within the session, and within a new one if it is lost (`None`).
+    fn with_session(&self, ask: impl Fn(&mut Session) -> Option<bool>) -> Result<bool, StoreError> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        // The lock is gone with its connection.
+        let mut reconnected = None;
         if let Some(mut known) = session.take() {
-            let holds =
-                if known.is_held { postgres::is_alive(&mut known.conn) } else { postgres::try_lock(&mut known.conn).unwrap_or(false) };
-            let is_lost = known.is_held && !holds;
-            if !is_lost {
-                known.is_held = holds;
+            if let Some(is_held) = ask(&mut known) {
+                known.is_held = is_held;
                 return Ok(session.insert(known).is_held);
             }
+            self.was_lost.store(true, Relaxed);
         }
-        let mut conn = postgres::lock_holder(&self.url)?;
-        let is_held = postgres::try_lock(&mut conn)?;
-        Ok(session.insert(Session { conn, is_held }).is_held)
+        if self.was_lost.load(Relaxed) {
+            reconnected = Some(Instant::now());
+        }
+        let mut new = Session { conn: postgres::lock_holder(&self.url)?, is_held: false, reconnected };
+        self.was_lost.store(false, Relaxed);
+        new.is_held = ask(&mut new).unwrap_or(false);
+        Ok(session.insert(new).is_held)
     }
 
     fn release(&self) {

@@ -10,8 +10,11 @@ use bytes::Bytes;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Text};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
+/// After a segment could not be dropped.
+const PAUSE: Duration = Duration::from_secs(5);
 const PREFIX: &str = "result_";
 
 /// The tables of segments, used by the single writer.
@@ -21,6 +24,10 @@ pub(super) struct SegmentTables {
     last: i32,
     /// Number of packs that wait for a worker, by segment.
     live: HashMap<i32, i64>,
+    /// Segments without results that could not be dropped yet.
+    over: VecDeque<i32>,
+    /// When one of them was read by others.
+    blocked: Option<Instant>,
     roll: u64,
 }
 
@@ -45,14 +52,15 @@ struct Pack {
 impl SegmentTables {
     /// `live` contains the needed segments; the others are dropped. `last` is the highest number in the database.
     pub(super) fn open(conn: &mut Conn, live: HashMap<i32, i64>, last: i32) -> Result<Self, StoreError> {
-        let mut this = Self { current: None, last, live, roll: ROLL_BYTES };
+        let mut this = Self { current: None, last, live, over: VecDeque::new(), blocked: None, roll: ROLL_BYTES };
         this.last = this.live.keys().copied().fold(this.last, i32::max);
         for number in numbers(conn)? {
             this.last = this.last.max(number);
             if !this.live.contains_key(&number) {
-                delete(conn, number);
+                this.over.push_back(number);
             }
         }
+        this.drop_tables(conn);
         Ok(this)
     }
 
@@ -93,17 +101,34 @@ impl SegmentTables {
 
     /// Applies the changes of a committed transaction.
     pub(super) fn settle(&mut self, conn: Option<&mut Conn>, settlement: &mut Settlement) {
-        let mut over = Vec::new();
         for (segment, change) in settlement.take() {
             let live = self.live.entry(segment).or_insert(0);
             *live += change;
             if *live <= 0 && self.current.is_none_or(|current| current.number != segment) {
                 self.live.remove(&segment);
-                over.push(segment);
+                self.over.push_back(segment);
             }
         }
         if let Some(conn) = conn {
-            over.into_iter().for_each(|segment| delete(conn, segment));
+            self.drop_tables(conn);
+        }
+    }
+
+    /// Drops what is over, unless somebody reads it: a dump of the database reads every table, for minutes. Then it tries again later.
+    fn drop_tables(&mut self, conn: &mut Conn) {
+        if self.blocked.is_some_and(|at| at.elapsed() < PAUSE) {
+            return;
+        }
+        self.blocked = None;
+        while let Some(segment) = self.over.front() {
+            let statements = format!("BEGIN; SET LOCAL lock_timeout = '50ms'; DROP TABLE IF EXISTS {PREFIX}{segment}; COMMIT");
+            if let Err(e) = conn.batch_execute(&statements) {
+                log::debug!("could not drop a segment without results segment={segment} error={e}");
+                let _ = conn.batch_execute("ROLLBACK");
+                self.blocked = Some(Instant::now());
+                return;
+            }
+            self.over.pop_front();
         }
     }
 
@@ -124,13 +149,6 @@ pub(super) fn numbers(conn: &mut Conn) -> Result<Vec<i32>, StoreError> {
         WHERE table_schema = current_schema() AND table_name ~ '^result_[0-9]+$'";
     let names: Vec<Name> = diesel::sql_query(names).load(conn)?;
     Ok(names.iter().filter_map(|Name { name }| name.strip_prefix(PREFIX)?.parse().ok()).collect())
-}
-
-fn delete(conn: &mut Conn, segment: i32) {
-    if let Err(e) = conn.batch_execute(&format!("DROP TABLE IF EXISTS {PREFIX}{segment}")) {
-        // The next start tries again.
-        log::warn!("could not drop a segment without results segment={segment} error={e}");
-    }
 }
 
 /// Reads a pack; `None` if it is not there.

@@ -64,6 +64,33 @@ fn who_took_over_writes_and_renews_while_the_other_has_the_lock() {
     });
 }
 
+/// Two candidates that both saw a released lease: one leads.
+#[test]
+fn of_two_candidates_at_one_moment_one_leads() {
+    with_store(|store, config| async move {
+        store.write(ReleaseLease(member())).await.expect("released");
+        store.close().await;
+        let start = Arc::new(std::sync::Barrier::new(4));
+        let looks: Vec<_> = (0..4)
+            .map(|_| {
+                let (config, start) = (config.clone(), Arc::clone(&start));
+                std::thread::spawn(move || {
+                    let mut seat = Seat::at(&config, member(), 1_000).expect("a seat");
+                    seat.tables().expect("a connection");
+                    start.wait();
+                    // One that is refused because another writes would try again.
+                    seat.look(&mut Watch::default(), 0).ok().and_then(|look| match look {
+                        Look::Leads(leadership, _) => Some(leadership.term),
+                        Look::StandsBy(_) => None,
+                    })
+                })
+            })
+            .collect();
+        let terms: Vec<i64> = looks.into_iter().filter_map(|look| look.join().expect("it looked")).collect();
+        assert_eq!(terms, [2]);
+    });
+}
+
 #[test]
 fn brokers_are_seen_and_forgotten() {
     with_store(|store, config| async move {

@@ -35,6 +35,30 @@ fn a_segment_goes_when_all_in_it_is_acknowledged() {
     });
 }
 
+/// A dump of the database locks every table while it reads.
+#[test]
+fn a_table_of_results_that_is_read_is_dropped_later() {
+    if server().is_none() {
+        return;
+    }
+    with_segments(4, |store, config| async move {
+        let owned = run(&store).await;
+        store.write(push(&owned, 0..2)).await.expect("pushed");
+        for seq in 0..2 {
+            store.write(result(&owned, seq, "pack")).await.expect("stored");
+        }
+        assert_eq!(segment_files(&config), ["1.seg", "2.seg"]);
+        let mut dump = dialect::writer(&config.database).expect("a connection");
+        dump.batch_execute("BEGIN; LOCK TABLE result_1 IN ACCESS SHARE MODE").expect("locked");
+        store.write(ack(&owned, &[0])).await.expect("it does not wait for the dump");
+        assert_eq!(segment_files(&config), ["1.seg", "2.seg"]);
+        dump.batch_execute("COMMIT").expect("it ends");
+        let store = reopened(store, &config).await;
+        assert_eq!(segment_files(&config), ["2.seg"]);
+        store.write(push(&owned, 2..3)).await.expect("it works");
+    });
+}
+
 #[test]
 fn a_run_that_is_stopped_gives_its_results_up() {
     with_segments(4, |store, config| async move {
