@@ -49,7 +49,7 @@ pub fn client() -> ClientConfig {
     CONFIG.get_or_init(build_client).clone()
 }
 
-/// As [`client`], and trusts the authorities of this file too.
+/// As [`client`]; if a file is given, it trusts the authorities in it and no others.
 ///
 /// # Errors
 /// The file cannot be read, or holds no certificate.

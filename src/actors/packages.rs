@@ -121,11 +121,8 @@ impl Packages {
         let row = context.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
         let row = row.ok_or_else(|| unknown(&sha256))?;
         let files = self.files.clone();
-        let file = if files.is_passage() {
-            self.load_pieces(&context.store, sha256).await?
-        } else {
-            blocking(move || files.open(&sha256)).await?
-        };
+        let file =
+            if files.is_passage() { self.load_pieces(&context.store, &row).await? } else { blocking(move || files.open(&sha256)).await? };
         Ok((output(row), file))
     }
 
@@ -152,15 +149,17 @@ impl Packages {
     }
 
     /// A file without a name with a package from the database.
-    async fn load_pieces(&self, store: &Store, sha256: String) -> Result<File, Problem> {
+    async fn load_pieces(&self, store: &Store, row: &PackageRow) -> Result<File, Problem> {
         let files = self.files.clone();
         let mut upload = blocking(move || files.begin()).await?;
         for piece in 0.. {
-            let read = store.read(ReadPiece { sha256: sha256.clone(), piece }).await.map_err(|e| problem_of(&e))?;
+            let read = store.read(ReadPiece { sha256: row.sha256.clone(), piece }).await.map_err(|e| problem_of(&e))?;
             let Some(bytes) = read else { break };
             upload = blocking(move || upload.write(&bytes).map(|_| upload)).await?;
         }
-        upload.written().map(|(file, _)| file).map_err(|e| failed(&e))
+        let (file, size) = upload.written().map_err(|e| failed(&e))?;
+        // It may have been deleted meanwhile.
+        if size == row.size as u64 { Ok(file) } else { Err(unknown(&row.sha256)) }
     }
 
     /// Deletes a package that is not in use.

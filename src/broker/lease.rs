@@ -30,7 +30,7 @@ impl LeaseRenewer {
         let every = Duration::from_millis(tenure.every_ms());
         loop {
             let began = clock.now_ms();
-            let is_locked = self.holds_lock().await;
+            let is_locked = timeout(every, self.holds_lock()).await.unwrap_or(false);
             let mut renewal = std::pin::pin!(self.renewal(is_locked));
             let done = loop {
                 tokio::select! {

@@ -105,7 +105,8 @@ pub struct ServerUrl {
 impl ServerUrl {
     fn parse(text: &str) -> Result<Self, String> {
         let mut url = Url::parse(text).map_err(|e| format!("this is not a URL of PostgreSQL ({e})"))?;
-        let (mut ssl, mut root, mut others) = (SslMode::Prefer, None, Vec::new());
+        let (mut ssl, mut root) = (SslMode::Prefer, None);
+        let mut by_system = false;
         for (key, value) in url.query_pairs() {
             match &*key {
                 "sslmode" => {
@@ -117,19 +118,20 @@ impl ServerUrl {
                         _ => return Err("sslmode must be disable, prefer, require, verify-ca or verify-full".to_owned()),
                     }
                 }
-                "sslrootcert" if value == "system" => {}
+                "sslrootcert" if value == "system" => by_system = true,
                 "sslrootcert" => root = Some(PathBuf::from(value.as_ref())),
-                _ => others.push((key.into_owned(), value.into_owned())),
+                _ => {}
             }
         }
-        if root.is_some() && ssl == SslMode::Require {
+        // The others stay as they are written.
+        let is_other = |part: &&str| !part.starts_with("sslmode=") && !part.starts_with("sslrootcert=");
+        let others: Vec<&str> = url.query().unwrap_or_default().split('&').filter(is_other).filter(|part| !part.is_empty()).collect();
+        let others = (!others.is_empty()).then(|| others.join("&"));
+        if by_system || (root.is_some() && ssl == SslMode::Require) {
             // As libpq: an authority is given to be used.
             ssl = SslMode::VerifyFull;
         }
-        url.set_query(None);
-        if !others.is_empty() {
-            url.query_pairs_mut().extend_pairs(others);
-        }
+        url.set_query(others.as_deref());
         if url.path().trim_matches('/').is_empty() {
             return Err("the URL must name a database: postgres://user:password@host/database".to_owned());
         }
@@ -217,5 +219,8 @@ mod tests {
         assert_eq!(server("postgresql://db/w").ssl(), SslMode::Prefer);
         assert_eq!(server("postgres://db/w?sslmode=require&sslrootcert=ca.pem").ssl(), SslMode::VerifyFull);
         assert_eq!(server("postgres://db/w?sslmode=require").ssl(), SslMode::Require);
+        assert_eq!(server("postgres://db/w?sslrootcert=system").ssl(), SslMode::VerifyFull);
+        let options = server("postgres://db/w?options=-c%20search_path%3Dw&sslmode=disable");
+        assert_eq!((options.url(), options.ssl()), ("postgres://db/w?options=-c%20search_path%3Dw", SslMode::Disable));
     }
 }

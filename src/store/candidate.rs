@@ -13,6 +13,7 @@ use crate::domain::leader::{Decision, Lease, Lock, Reason, Watch};
 use crate::domain::time::Timestamp;
 use crate::private;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The lease duration of a leader that migrates the tables, until its first renewal: a migration may take long.
 const MIGRATING_MS: u64 = 600_000;
@@ -87,24 +88,29 @@ impl Seat {
     /// # Errors
     /// [`StoreError::Busy`]: a takeover is allowed, but another process holds the write lock. Otherwise: the database cannot be used.
     pub fn look(&mut self, watch: &mut Watch, now_ms: u64) -> Result<Look, StoreError> {
+        let looked = self.try_look(watch, now_ms);
+        if looked.is_err() {
+            self.lock.release();
+            // A connection in an unknown state must not be reused; that to a server may be broken.
+            self.conn = None;
+        }
+        looked
+    }
+
+    fn try_look(&mut self, watch: &mut Watch, now_ms: u64) -> Result<Look, StoreError> {
         let seen = self.lease()?;
         let lease = seen.as_ref().map(|seen| &seen.lease);
-        let lock = if Watch::minds_the_lock(lease) && self.lock.try_take()? { Lock::Ours } else { Lock::Theirs };
+        let lock =
+            if Watch::minds_the_lock(lease) && self.lock.try_take(Duration::from_millis(self.ttl_ms))? { Lock::Ours } else { Lock::Theirs };
         let taken = match watch.look(lease, lock, now_ms) {
             Decision::Wait => Ok(None),
             Decision::TakeOver(reason) => self.take_over(lease, lock).map(|taken| taken.map(|leadership| (leadership, reason))),
         };
-        match taken {
-            Ok(Some((leadership, reason))) => Ok(Look::Leads(leadership, reason)),
-            Ok(None) => {
+        match taken? {
+            Some((leadership, reason)) => Ok(Look::Leads(leadership, reason)),
+            None => {
                 self.lock.release();
                 Ok(Look::StandsBy(seen))
-            }
-            Err(error) => {
-                self.lock.release();
-                // A connection in an unknown state must not be reused.
-                self.conn = None;
-                Err(error)
             }
         }
     }
@@ -164,7 +170,11 @@ impl Seat {
     /// # Errors
     /// The database cannot be read.
     pub fn tables(&mut self) -> Result<Tables, StoreError> {
-        dialect::tables(self.conn()?)
+        let tables = dialect::tables(self.conn()?);
+        if tables.is_err() {
+            self.conn = None;
+        }
+        tables
     }
 
     /// Registers this broker as a standby. If another process is writing, the next call repeats this.

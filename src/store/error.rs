@@ -65,7 +65,7 @@ impl From<diesel::result::Error> for StoreError {
         match e {
             diesel::result::Error::NotFound => Self::NotFound,
             // PostgreSQL has no texts with this character.
-            diesel::result::Error::DatabaseError(_, info) if info.message().contains("encoding \"UTF8\": 0x00") => {
+            diesel::result::Error::DatabaseError(_, info) if info.message().contains("\"UTF8\": 0x00") => {
                 Self::NotStorable("a text contains the character U+0000, which the database cannot store".into())
             }
             other => Self::Failed(other.to_string()),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a leader may need to get its lock again after the server has restarted: a few of its renewals.
+/// How long a leader may need to get its lock again after the server has restarted, at least: a few of its renewals.
 const SETTLE: Duration = Duration::from_secs(8);
 
 /// A broker's handle of the lock.
@@ -48,10 +48,10 @@ impl LeaderLock {
     ///
     /// # Errors
     /// As above.
-    pub(super) fn try_take(&self) -> Result<bool, StoreError> {
+    pub(super) fn try_take(&self, ttl: Duration) -> Result<bool, StoreError> {
         match self {
             Self::File(lock) => lock.try_hold(),
-            Self::Session(lock) => lock.try_take(),
+            Self::Session(lock) => lock.try_take(ttl.max(SETTLE)),
         }
     }
 
@@ -95,16 +95,17 @@ impl SessionLock {
 
     /// As [`Self::try_hold`]. After the connection was lost, a free lock is no evidence for a while: the server may have restarted, and the
     /// leader has lost its connection too.
-    fn try_take(&self) -> Result<bool, StoreError> {
+    fn try_take(&self, settle: Duration) -> Result<bool, StoreError> {
         self.with_session(|session| {
-            let is_settled = session.reconnected.is_none_or(|at| at.elapsed() > SETTLE);
+            let is_settled = session.reconnected.is_none_or(|at| at.elapsed() > settle);
             if is_settled { postgres::try_lock(&mut session.conn).ok() } else { postgres::is_alive(&mut session.conn).then_some(false) }
         })
     }
 
     /// Asks within the session, and within a new one if it is lost (`None`).
     fn with_session(&self, ask: impl Fn(&mut Session) -> Option<bool>) -> Result<bool, StoreError> {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that asks a server which does not answer must not make others wait.
+        let Ok(mut session) = self.session.try_lock() else { return Ok(false) };
         let mut reconnected = None;
         if let Some(mut known) = session.take() {
             if let Some(is_held) = ask(&mut known) {

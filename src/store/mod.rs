@@ -201,7 +201,7 @@ impl Store {
             let taken = writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             taken.expect("a writer is never restarted")
         });
-        let front = Some(persistence::Persistence::new(writer).start());
+        let front = Some(persistence::Persistence::new(writer, Arc::clone(&gauge)).start());
         let is_remote = address.file().is_none();
         Ok(Self { front, readers: readers(config, address, &gauge), gauge, is_deposed, is_remote })
     }

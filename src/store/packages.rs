@@ -186,7 +186,7 @@ impl PackageFiles {
         match database {
             DatabaseAddress::File(path) => Self { folder: super::beside(path, "-packages"), is_passage: false },
             DatabaseAddress::Server(_) => {
-                let name = format!("webloom-{}-packages", std::process::id());
+                let name = format!("webloom-packages-{}", uuid::Uuid::new_v4().simple());
                 Self { folder: std::env::temp_dir().join(name), is_passage: true }
             }
         }

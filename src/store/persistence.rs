@@ -4,13 +4,18 @@
 //! does not wait for others. The actor also sends the results, so that a batch crosses threads twice and not once for each write.
 
 use super::error::StoreError;
+use super::gauge::Gauge;
 use super::op::Queued;
 use super::segments::Place;
 use super::writer::{Close, Writer};
 use actix::prelude::*;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Interval of the checks whether the server of the database can be reached.
+const CHECK: Duration = Duration::from_millis(500);
 /// Maximum operations per transaction.
 const BATCH_OPS: usize = 256;
 /// Bytes after which a transaction accepts no further operation.
@@ -60,11 +65,26 @@ pub(super) struct Persistence {
     flush_planned: bool,
     closing: Option<oneshot::Sender<()>>,
     closed: bool,
+    gauge: Arc<Gauge>,
 }
 
 impl Persistence {
-    pub(super) fn new(writer: Addr<Writer>) -> Self {
-        Self { writer, waiting: VecDeque::new(), is_writing: false, flush_planned: false, closing: None, closed: false }
+    pub(super) fn new(writer: Addr<Writer>, gauge: Arc<Gauge>) -> Self {
+        Self { writer, waiting: VecDeque::new(), is_writing: false, flush_planned: false, closing: None, closed: false, gauge }
+    }
+
+    /// While the server of the database cannot be reached, only what follows from accepted work waits.
+    fn refuse_impatient(&mut self) {
+        if !self.gauge.is_away() {
+            return;
+        }
+        let (patient, impatient) = std::mem::take(&mut self.waiting).into_iter().partition(|queued| queued.is_patient());
+        self.waiting = patient;
+        let impatient: VecDeque<Box<dyn Queued>> = impatient;
+        for mut queued in impatient {
+            queued.fail(StoreError::Unreachable("waiting for it".into()));
+            queued.answer();
+        }
     }
 
     fn next_batch(&mut self) -> Option<Batch> {
@@ -116,6 +136,10 @@ impl Persistence {
 
 impl Actor for Persistence {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(CHECK, |this, _| this.refuse_impatient());
+    }
 }
 
 impl Handler<Enqueue> for Persistence {

@@ -37,7 +37,7 @@ impl Reader {
     fn read<O: ReadOp>(&mut self, op: &O) -> Result<O::Output, StoreError> {
         let conn = match &mut self.conn {
             Some(conn) => conn,
-            none => none.insert(connect(&self.address)?),
+            none => none.insert(connect(&self.address, &self.gauge)?),
         };
         let outcome = op.read(&mut Source { conn, segments: &self.segments });
         match outcome {
@@ -51,11 +51,11 @@ impl Reader {
 }
 
 /// Waits a little for a server that restarts: an actor that cannot read ends and begins anew, and may do that only so often.
-fn connect(address: &DatabaseAddress) -> Result<Conn, StoreError> {
+fn connect(address: &DatabaseAddress, gauge: &Gauge) -> Result<Conn, StoreError> {
     let begin = Instant::now();
     loop {
         match dialect::reader(address) {
-            Err(StoreError::Unreachable(_)) if begin.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(StoreError::Unreachable(_)) if begin.elapsed() < PATIENCE && !gauge.is_away() => std::thread::sleep(PAUSE),
             outcome => return outcome,
         }
     }

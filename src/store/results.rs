@@ -10,7 +10,7 @@ use super::hot::{Acknowledge, Answer};
 use super::op::{ReadOp, Source, Tx, WriteOp};
 use super::run_lists::open_run_numbers;
 use super::schema::{block, block_payload, meta};
-use super::segment_tables::SegmentTables;
+use super::segment_tables::{self, SegmentTables};
 use super::segments::{Found, PackReader, Place, SegmentFiles, Segments};
 use crate::domain::database::DatabaseAddress;
 use crate::domain::ids::{NodeId, Seq};
@@ -383,6 +383,10 @@ pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), Stor
 
 /// Opens the segments and deletes those that no open run needs.
 pub(super) fn open_segments(conn: &mut Conn, address: &DatabaseAddress) -> Result<Segments, StoreError> {
+    let there = match address {
+        DatabaseAddress::File(_) => Vec::new(),
+        DatabaseAddress::Server(_) => segment_tables::numbers(conn)?,
+    };
     let mut live = HashMap::new();
     for no in open_run_numbers(conn)? {
         for (segment, packs) in unacknowledged(conn, block_keys(no))? {
@@ -393,6 +397,6 @@ pub(super) fn open_segments(conn: &mut Conn, address: &DatabaseAddress) -> Resul
     let last = last.and_then(|number| number.parse().ok()).unwrap_or(0);
     Ok(match address {
         DatabaseAddress::File(path) => Segments::Files(SegmentFiles::open(&beside(path, "-results"), live, last)?),
-        DatabaseAddress::Server(_) => Segments::Tables(SegmentTables::open(conn, live, last)?),
+        DatabaseAddress::Server(_) => Segments::Tables(SegmentTables::open(there, live, last)),
     })
 }

@@ -135,7 +135,8 @@ impl WriteOp for DeleteRuns {
             if may_go.select(run::no).get_result::<i64>(tx.conn).optional()?.is_some() {
                 let (first, last) = block_keys(*no);
                 // Their results were released at the end of the run.
-                let keys: Vec<i64> = block::table.filter(block::key.between(first, last)).limit(rows).select(block::key).load(tx.conn)?;
+                let keys: Vec<i64> =
+                    block::table.filter(block::key.between(first, last)).order(block::key).limit(rows).select(block::key).load(tx.conn)?;
                 if let (Some(low), Some(high)) = (keys.first(), keys.last()) {
                     super::failures::forget(tx.conn, (*low, *high))?;
                     diesel::delete(block_payload::table.filter(block_payload::key.between(low, high))).execute(tx.conn)?;
@@ -168,7 +169,7 @@ fn delete_lines(conn: &mut Conn, run_no: Option<i64>, limit: i64) -> Result<(i64
     if let Some(no) = run_no {
         query = query.filter(run_log::run_no.eq(no));
     }
-    let lines: Vec<(i64, i64)> = query.load(conn)?;
+    let lines: Vec<(i64, i32)> = query.load(conn)?;
     let ids: Vec<i64> = lines.iter().map(|line| line.0).collect();
     diesel::delete(run_log::table.filter(run_log::id.eq_any(ids))).execute(conn)?;
     Ok((lines.len() as i64, lines.iter().map(|line| line.1 as u64).sum()))
@@ -177,7 +178,7 @@ fn delete_lines(conn: &mut Conn, run_no: Option<i64>, limit: i64) -> Result<(i64
 #[diesel::declare_sql_function]
 extern "SQL" {
     /// Length of a text in bytes; does not read the text.
-    fn octet_length(text: diesel::sql_types::Text) -> diesel::sql_types::BigInt;
+    fn octet_length(text: diesel::sql_types::Text) -> diesel::sql_types::Integer;
 }
 
 /// Bytes of the run logs after a line, up to a number of lines.
@@ -193,7 +194,7 @@ impl ReadOp for LogBytes {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
         const LINES: i64 = 2_000;
-        let lines: Vec<(i64, i64)> = run_log::table
+        let lines: Vec<(i64, i32)> = run_log::table
             .filter(run_log::id.gt(self.after))
             .order(run_log::id)
             .limit(LINES)

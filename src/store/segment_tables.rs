@@ -50,18 +50,18 @@ struct Pack {
 }
 
 impl SegmentTables {
-    /// `live` contains the needed segments; the others are dropped. `last` is the highest number in the database.
-    pub(super) fn open(conn: &mut Conn, live: HashMap<i32, i64>, last: i32) -> Result<Self, StoreError> {
+    /// `live` contains the needed segments, and was read after `there`, the tables that exist. The others are dropped after the first transaction
+    /// of this broker: if another leads by then, there is none. `last` is the highest number in the database.
+    pub(super) fn open(there: Vec<i32>, live: HashMap<i32, i64>, last: i32) -> Self {
         let mut this = Self { current: None, last, live, over: VecDeque::new(), blocked: None, roll: ROLL_BYTES };
         this.last = this.live.keys().copied().fold(this.last, i32::max);
-        for number in numbers(conn)? {
+        for number in there {
             this.last = this.last.max(number);
             if !this.live.contains_key(&number) {
                 this.over.push_back(number);
             }
         }
-        this.drop_tables(conn);
-        Ok(this)
+        this
     }
 
     /// Inserts packs; returns their locations in the same order.
@@ -91,6 +91,7 @@ impl SegmentTables {
              ALTER TABLE {PREFIX}{number} ALTER COLUMN pack SET STORAGE EXTERNAL;"
         ))?;
         self.last = number;
+        self.live.entry(number).or_insert(0);
         Ok(Current { number, length: 0 })
     }
 
@@ -102,13 +103,10 @@ impl SegmentTables {
     /// Applies the changes of a committed transaction.
     pub(super) fn settle(&mut self, conn: Option<&mut Conn>, settlement: &mut Settlement) {
         for (segment, change) in settlement.take() {
-            let live = self.live.entry(segment).or_insert(0);
-            *live += change;
-            if *live <= 0 && self.current.is_none_or(|current| current.number != segment) {
-                self.live.remove(&segment);
-                self.over.push_back(segment);
-            }
+            *self.live.entry(segment).or_insert(0) += change;
         }
+        let current = self.current.map(|current| current.number);
+        self.over.extend(self.live.extract_if(|segment, live| *live <= 0 && Some(*segment) != current).map(|(segment, _)| segment));
         if let Some(conn) = conn {
             self.drop_tables(conn);
         }
@@ -156,7 +154,13 @@ pub(super) fn read(conn: &mut Conn, place: Place) -> Result<Option<Vec<u8>>, Sto
     let query = format!("SELECT pack FROM {PREFIX}{} WHERE start = $1", place.segment);
     match diesel::sql_query(query).bind::<BigInt, _>(place.offset).get_result::<Pack>(conn).optional() {
         Ok(found) => Ok(found.map(|row| row.pack)),
-        Err(diesel::result::Error::DatabaseError(_, info)) if info.message().contains("does not exist") => Ok(None),
-        Err(e) => Err(e.into()),
+        // The text of the error is in the language of the server.
+        Err(e) => {
+            if super::dialect::has_table(conn, &format!("{PREFIX}{}", place.segment))? {
+                Err(e.into())
+            } else {
+                Ok(None)
+            }
+        }
     }
 }

@@ -61,17 +61,60 @@ pub(super) struct Writer {
     gauge: Arc<Gauge>,
     fence: Fence,
     since_log_was_bounded: u32,
+    /// It is not known what the last transaction has done to the segments.
+    must_recount: bool,
 }
 
 impl Writer {
     pub(super) fn new(address: DatabaseAddress, segments: Segments, gauge: Arc<Gauge>, fence: Fence) -> Self {
         let noted_segment = segments.last();
         let (settlement, epochs) = (Settlement::default(), HashMap::new());
-        Self { address, conn: None, segments, noted_segment, settlement, epochs, gauge, fence, since_log_was_bounded: 0 }
+        Self {
+            address,
+            conn: None,
+            segments,
+            noted_segment,
+            settlement,
+            epochs,
+            gauge,
+            fence,
+            since_log_was_bounded: 0,
+            must_recount: false,
+        }
     }
 
     fn write(&mut self, slots: &mut Vec<Slot>) {
-        let mut outcome = self.transaction(slots, "store.batch", "store.commit");
+        match self.persist(slots, "store.batch", "store.commit") {
+            Ok(()) => {}
+            Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() && e.disk_trouble().is_none() => {
+                log::warn!("batch of writes failed, repeating them one by one operations={} error={e}", slots.len());
+                for slot in std::mem::take(slots) {
+                    let mut one = vec![slot];
+                    if one.iter().any(|slot| !slot.settled)
+                        && let Err((e, _)) = self.persist(&mut one, "store.one", "store.one.commit")
+                    {
+                        log::error!("write failed error={e}");
+                        one.iter_mut().for_each(|slot| slot.queued.fail(e.clone()));
+                    }
+                    slots.append(&mut one);
+                }
+            }
+            Err((e, _)) => {
+                if e.disk_trouble().is_some() {
+                    self.gauge.disk_refused(&e);
+                    self.give_room_back();
+                }
+                if e != StoreError::NotLeading {
+                    log::error!("writes failed operations={} error={e}", slots.len());
+                }
+                slots.iter_mut().filter(|slot| !slot.settled).for_each(|slot| slot.queued.fail(e.clone()));
+            }
+        }
+    }
+
+    /// A transaction, as soon as the server of the database can be reached. Meanwhile what does not follow from accepted work is answered.
+    fn persist(&mut self, slots: &mut Vec<Slot>, begin_fault: &str, commit_fault: &str) -> Result<(), (StoreError, bool)> {
+        let mut outcome = self.transaction(slots, begin_fault, commit_fault);
         // The server of the database restarts, or another takes its place. What follows from accepted work waits for it.
         let begin = Instant::now();
         while let Err((StoreError::Unreachable(why), _)) = &outcome
@@ -88,34 +131,13 @@ impl Writer {
                 }
             }
             std::thread::sleep(PAUSE);
-            outcome = self.transaction(slots, "store.batch", "store.commit");
+            outcome = self.transaction(slots, begin_fault, commit_fault);
         }
-        if self.gauge.is_away() {
+        if self.gauge.is_away() && !matches!(outcome, Err((StoreError::Unreachable(_), _))) {
             self.gauge.set_away(false);
             log::info!("database can be reached again");
         }
-        match outcome {
-            Ok(()) => {}
-            Err((e, is_of_one)) if is_of_one && !*self.fence.deposed.borrow() && e.disk_trouble().is_none() => {
-                log::warn!("batch of writes failed, repeating them one by one operations={} error={e}", slots.len());
-                for slot in slots.iter_mut().filter(|slot| !slot.settled) {
-                    if let Err((e, _)) = self.transaction(std::slice::from_mut(slot), "store.one", "store.one.commit") {
-                        log::error!("write failed error={e}");
-                        slot.queued.fail(e);
-                    }
-                }
-            }
-            Err((e, _)) => {
-                if e.disk_trouble().is_some() {
-                    self.gauge.disk_refused(&e);
-                    self.give_room_back();
-                }
-                if e != StoreError::NotLeading {
-                    log::error!("writes failed operations={} error={e}", slots.len());
-                }
-                slots.iter_mut().filter(|slot| !slot.settled).for_each(|slot| slot.queued.fail(e.clone()));
-            }
-        }
+        outcome
     }
 
     /// The disk is full: the log may be the cause.
@@ -168,6 +190,7 @@ impl Writer {
             StoreError::Failed(why) if is_clean && !rolled_back && self.address.file().is_none() => StoreError::Unreachable(why),
             error => error,
         };
+        self.must_recount |= matches!(error, StoreError::Unknown(_));
         if !rolled_back {
             // Closing the connection rolls back; a new one reads the stored state.
             self.conn = None;
@@ -203,6 +226,10 @@ impl Writer {
         // With the write lock held, and before anything is written, also to files: a new leader is not disturbed.
         super::leader::check_term(conn, self.fence.leadership.term)?;
         stage.set(Stage::Applying);
+        if self.must_recount && matches!(self.segments, Segments::Tables(_)) {
+            self.segments = super::results::open_segments(conn, &self.address)?;
+        }
+        self.must_recount = false;
         fault::point(begin_fault);
         if fault::fails("store.full") {
             return Err(StoreError::Failed("database or disk is full".into()));

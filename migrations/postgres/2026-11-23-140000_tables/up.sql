@@ -349,6 +349,8 @@ CREATE TABLE leader (
     since BIGINT NOT NULL,
     renewed_at BIGINT NOT NULL,
     ttl_ms BIGINT NOT NULL,
+    -- Counts the batches of writes.
+    batch BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (id)
 );
 

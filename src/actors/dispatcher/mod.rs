@@ -141,7 +141,9 @@ impl Handler<GrantElsewhere> for Dispatcher {
     type Result = ();
     fn handle(&mut self, m: GrantElsewhere, ctx: &mut Self::Context) {
         let _timed = self.guard.timed("dispatcher.grant_elsewhere");
-        if let Some(grant) = self.of(m.room).grant_elsewhere(m.identity, m.not) {
+        if !self.is_paused
+            && let Some(grant) = self.of(m.room).grant_elsewhere(m.identity, m.not)
+        {
             self.carry_out(m.room, grant, ctx);
         }
     }

@@ -55,7 +55,8 @@ pub(in crate::store) fn may_be_silent(conn: &Conn) -> &'static str {
 pub(in crate::store) fn json_number(conn: &Conn, column: &str, name: &str) -> String {
     match conn {
         Conn::Sqlite(_) => format!("json_extract({column}, '$.{name}')"),
-        Conn::Postgres(_) => format!("({column}::json ->> '{name}')::bigint"),
+        // As a text: PostgreSQL refuses JSON in which any text has the character U+0000.
+        Conn::Postgres(_) => format!("substring({column} from '\"{name}\":([0-9]+)')::bigint"),
     }
 }
 

@@ -19,7 +19,7 @@ use diesel_async::{AsyncConnection, AsyncConnectionCore, AsyncPgConnection, Simp
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use futures_util::StreamExt;
 use std::any::Any;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/postgres");
@@ -28,11 +28,16 @@ pub(in crate::store) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("m
 const CONNECT: Duration = Duration::from_secs(5);
 const SILENT: Duration = Duration::from_secs(15);
 
+/// How long the server is asked what became of a transaction.
+const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+
 /// For the writer. A transaction that waits for its client holds the lease: a broker that hangs must not hold it for ever. The server
 /// finds out in seconds that a client's machine is gone, and then releases its locks.
 const WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
     SET tcp_keepalives_count = 3; SET tcp_user_timeout = '15s'; SET client_min_messages = warning;";
-const READER: &str = "SET default_transaction_read_only = on; SET client_min_messages = warning;";
+/// What reads several statements in one transaction sees one state.
+const READER: &str =
+    "SET default_transaction_read_only = on; SET default_transaction_isolation = 'repeatable read'; SET client_min_messages = warning;";
 const SEAT: &str = "SET lock_timeout = '200ms'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning;";
 /// The key of the leader's lock among the advisory locks of the database: `webloom` in ASCII.
 const LOCK: i64 = 0x0077_6562_6c6f_6f6d;
@@ -43,8 +48,8 @@ pub(in crate::store) struct PgConn {
     runtime: Threads,
     transactions: AnsiTransactionManager,
     url: ServerUrl,
-    /// The transaction in progress, by its number, if it was asked for.
-    transaction: Option<String>,
+    /// Term and number of the batch that the transaction in progress stores.
+    batch: Option<(i64, i64)>,
     is_lost: bool,
 }
 
@@ -73,10 +78,10 @@ impl PgConn {
     fn open(url: &ServerUrl, settings: &str) -> Result<Self, StoreError> {
         let failed = |e: &dyn std::fmt::Display| StoreError::Unreachable(format!("{url}: {e}"));
         let runtime = Threads(Some(Builder::new_current_thread().enable_all().build()?));
-        let connected = runtime.block_on(async { tokio::time::timeout(CONNECT * 2, connect(url)).await });
+        let connected = runtime.block_on(async { tokio::time::timeout(SILENT, connect(url)).await });
         let inner = connected.map_err(|_| failed(&"the server does not answer"))?.map_err(|e| failed(&e))?;
         let transactions = AnsiTransactionManager::default();
-        let mut conn = Self { inner, runtime, transactions, url: url.clone(), transaction: None, is_lost: false };
+        let mut conn = Self { inner, runtime, transactions, url: url.clone(), batch: None, is_lost: false };
         conn.batch_execute(settings).map_err(|e| failed(&e))?;
         Ok(conn)
     }
@@ -119,7 +124,7 @@ async fn connect(url: &ServerUrl) -> Result<AsyncPgConnection, String> {
     if config.get_application_name().is_none() {
         config.application_name("webloom");
     }
-    // A server that only reads is no leader of a cluster: the next host of the URL is asked.
+    // A server that only reads is a replica.
     config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
     let tls = tokio_postgres_rustls::MakeRustlsConnect::new(tls(url)?);
     let (client, connection) = config.connect(tls).await.map_err(|e| causes(&e))?;
@@ -274,66 +279,67 @@ pub(in crate::store) fn lock_holder(url: &ServerUrl) -> Result<PgConn, StoreErro
 
 /// Begins a transaction that will write.
 pub(in crate::store) fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
-    conn.transaction = None;
+    conn.batch = None;
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN")?)
 }
 
-/// The current term. Nobody takes over before the transaction is over; its number is kept for [`commit`].
+/// The current term. Nobody takes over before the transaction is over. Each batch has a number, so that [`commit`] can find out what became
+/// of it; a number of PostgreSQL's would not do, because a server that crashed may give one again.
 pub(in crate::store) fn locked_term(conn: &mut PgConn) -> Result<Option<i64>, StoreError> {
-    let row = LockedTerm.get_result::<(i64, String)>(conn).optional()?;
-    let (term, transaction) = row.unzip();
-    conn.transaction = transaction;
-    Ok(term)
+    conn.batch = NextBatch.get_result::<(i64, i64)>(conn).optional()?;
+    Ok(conn.batch.map(|(term, _)| term))
 }
 
 #[derive(Debug, Clone, Copy)]
-struct LockedTerm;
+struct NextBatch;
 
-impl QueryFragment<Pg> for LockedTerm {
+impl QueryFragment<Pg> for NextBatch {
     fn walk_ast<'b>(&'b self, mut out: diesel::query_builder::AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("SELECT term, pg_current_xact_id()::text FROM leader WHERE id = 1 FOR UPDATE");
+        out.push_sql("UPDATE leader SET batch = batch + 1 WHERE id = 1 RETURNING term, batch");
         Ok(())
     }
 }
 
-impl QueryId for LockedTerm {
+impl QueryId for NextBatch {
     type QueryId = Self;
     const HAS_STATIC_QUERY_ID: bool = true;
 }
 
-impl Query for LockedTerm {
-    type SqlType = (BigInt, Text);
+impl Query for NextBatch {
+    type SqlType = (BigInt, BigInt);
 }
 
-impl RunQueryDsl<PgConn> for LockedTerm {}
+impl RunQueryDsl<PgConn> for NextBatch {}
 
 /// Commits. If the connection is lost meanwhile, the server is asked what became of the transaction.
 pub(in crate::store) fn commit(conn: &mut PgConn) -> Result<(), StoreError> {
     let Err(e) = AnsiTransactionManager::commit_transaction(conn) else { return Ok(()) };
     conn.is_lost = true;
-    let Some(transaction) = conn.transaction.take() else { return Err(StoreError::Unknown(e.to_string())) };
-    outcome(&conn.url, &transaction, &e.to_string())
+    let Some(batch) = conn.batch.take() else { return Err(StoreError::Unknown(e.to_string())) };
+    outcome(&conn.url, batch, &e.to_string())
 }
 
-/// Asks until the server knows: a transaction may be in progress although its client is gone.
-fn outcome(url: &ServerUrl, transaction: &str, lost: &str) -> Result<(), StoreError> {
+/// Reads the number of the last batch, once the lost transaction is over: it holds the row.
+fn outcome(url: &ServerUrl, (term, batch): (i64, i64), lost: &str) -> Result<(), StoreError> {
     #[derive(diesel::QueryableByName)]
-    struct Status {
-        #[diesel(sql_type = diesel::sql_types::Nullable<Text>)]
-        status: Option<String>,
+    struct Last {
+        #[diesel(sql_type = BigInt)]
+        term: i64,
+        #[diesel(sql_type = BigInt)]
+        batch: i64,
     }
-    const TRIES: u32 = 40;
-    for _ in 0..TRIES {
-        if let Ok(mut conn) = PgConn::open(url, "") {
-            let query = diesel::sql_query("SELECT pg_xact_status($1::xid8) AS status").bind::<Text, _>(transaction);
-            match query.get_result::<Status>(&mut conn).map(|row| row.status) {
-                Ok(Some(status)) if status == "committed" => {
-                    log::info!("connection lost during a commit, and the transaction is committed transaction={transaction} error={lost}");
+    let begin = Instant::now();
+    while begin.elapsed() < KNOWN_WITHIN {
+        if let Ok(mut conn) = PgConn::open(url, "SET lock_timeout = '2s'") {
+            match diesel::sql_query("SELECT term, batch FROM leader WHERE id = 1 FOR UPDATE").get_result::<Last>(&mut conn) {
+                Ok(last) if last.term == term && last.batch == batch => {
+                    log::info!("connection lost during a commit, and the batch is stored term={term} batch={batch} error={lost}");
                     return Ok(());
                 }
-                Ok(Some(status)) if status == "aborted" => return Err(StoreError::Failed(lost.to_owned())),
-                // In progress, or unknown: another server of the cluster, which may not have got it yet.
-                _ => {}
+                // This broker writes one batch after the other.
+                Ok(last) if last.term == term => return Err(StoreError::Unreachable(lost.to_owned())),
+                Ok(_) => break,
+                Err(_) => {}
             }
         }
         std::thread::sleep(Duration::from_millis(250));

@@ -80,14 +80,15 @@ fn of_two_candidates_at_one_moment_one_leads() {
                     start.wait();
                     // One that is refused because another writes would try again.
                     seat.look(&mut Watch::default(), 0).ok().and_then(|look| match look {
-                        Look::Leads(leadership, _) => Some(leadership.term),
+                        Look::Leads(leadership, _) => Some(leadership),
                         Look::StandsBy(_) => None,
                     })
                 })
             })
             .collect();
-        let terms: Vec<i64> = looks.into_iter().filter_map(|look| look.join().expect("it looked")).collect();
-        assert_eq!(terms, [2]);
+        // Who leads keeps its lock until all have looked.
+        let leaderships: Vec<Leadership> = looks.into_iter().filter_map(|look| look.join().expect("it looked")).collect();
+        assert_eq!(leaderships.iter().map(|leadership| leadership.term).collect::<Vec<_>>(), [2]);
     });
 }
 

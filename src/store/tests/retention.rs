@@ -249,3 +249,17 @@ fn watches_and_workers_that_are_long_gone_go() {
         assert_eq!(store.read(ListWorkers { limit: 9 }).await.map(|rows| rows.len()), Ok(2));
     });
 }
+
+#[test]
+fn lines_are_measured_in_bytes_and_deleted() {
+    with_store(|store, _| async move {
+        let owned = run(&store).await;
+        let line = |text: &str| NewLine { at: T, level: 2, source: "worker".into(), text: text.into() };
+        let lines = ["ab", "cd\u{e9}", "a\0b", ""].map(line).to_vec();
+        store.write(AppendLogs { run_no: owned.0.no, lines }).await.expect("added");
+        let (bytes, last, more) = store.read(LogBytes { after: 0 }).await.expect("measured");
+        assert_eq!((bytes, more), (2 + 4 + 5, false), "the character U+0000 is replaced");
+        assert_eq!(store.write(DeleteOldestLines).await, Ok(bytes));
+        assert_eq!(store.read(LogBytes { after: last - 4 }).await, Ok((0, last - 4, false)));
+    });
+}
