@@ -78,16 +78,18 @@ pub fn of_text(text: &[u8]) -> Result<Vec<Failed>, String> {
     serde_json::from_slice(text).map_err(|error| format!("cannot parse the failures of a block: {error}"))
 }
 
-/// The stored failures of a block, with some of them marked as queued again in another run. They keep their ids there.
+/// The stored failures of a block, with some of them marked as queued again in another run, and how many were marked now. They keep their ids
+/// there.
 ///
 /// # Errors
 /// The failures are damaged.
-pub fn marked(text: &[u8], chosen: &HashSet<Fingerprint>, run: Identity) -> Result<Vec<u8>, String> {
-    let mut all = of_text(text)?;
+pub fn marked(text: &[u8], chosen: &HashSet<Fingerprint>, run: Identity) -> Result<(Vec<u8>, usize), String> {
+    let (mut all, mut count) = (of_text(text)?, 0);
     for failed in all.iter_mut().filter(|failed| failed.requeued_as.is_none() && chosen.contains(&failed.request_id)) {
         (failed.requeued_as, failed.requeued_in) = (Some(failed.request_id), Some(run));
+        count += 1;
     }
-    Ok(to_text(&all))
+    Ok((to_text(&all), count))
 }
 
 /// A failed request of a run.

@@ -254,5 +254,5 @@ fn a_database_that_is_none_is_refused_in_words() {
     assert!(verify(&folder.path().join("nosuch.db")).contains("nosuch.db: no such file."));
     assert!(verify(folder.path()).contains("it is a folder, and a file is expected."));
     assert!(verify(&file).contains("notes.txt: it is not an SQLite database."));
-    assert!(verify(Path::new("postgres://me:secret@db/w")).contains("expected the path of an SQLite file"));
+    assert!(verify(Path::new("mysql://me:secret@db/w")).contains("expected the path of an SQLite file"));
 }

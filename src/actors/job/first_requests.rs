@@ -12,10 +12,14 @@ use crate::store::{Marks, NewRun};
 pub(super) fn fill_in(run: &mut NewRun, first: &FirstRequests) -> Result<(), Problem> {
     let mut blocks = Vec::with_capacity(first.blocks.len());
     for (seq, entries, chosen) in &first.blocks {
-        let marked = failed::marked(entries, chosen, run.identity).map_err(|why| {
+        let (marked, count) = failed::marked(entries, chosen, run.identity).map_err(|why| {
             log::error!("failed to read stored failures of a run: {why}");
             Problem::internal()
         })?;
+        if count < chosen.len() {
+            // Another call was faster, after this one had chosen and before it read the failures again.
+            return Err(Problem::conflict("conflict", Marks::CHANGED));
+        }
         blocks.push((*seq, entries.clone(), marked.into()));
     }
     run.rules.requeues = blocks.first().zip(blocks.last()).map(|(first, last)| (first.0, last.0));
