@@ -64,7 +64,7 @@ pub fn client_for(file: Option<&Path>) -> Result<ClientConfig, String> {
     Ok(client_with(roots))
 }
 
-/// The configuration of a client that takes every certificate: it protects from whoever only listens.
+/// The configuration of a client that accepts every certificate: it protects only against passive eavesdropping.
 #[cfg(feature = "broker")]
 #[must_use]
 pub fn unverified_client() -> ClientConfig {

@@ -56,13 +56,13 @@ class Task {
     this.after = {}; // goes with the last report: data, nextAt
     this.until = 0; // the end of its lease
     this.hasBegun = false;
-    this.told = new AbortController(); // for the function: fetch(url, { signal: task.signal })
+    this.canceller = new AbortController(); // for the function: fetch(url, { signal: task.signal })
   }
   get signal() {
-    return this.told.signal;
+    return this.canceller.signal;
   }
   cancel(reason) {
-    this.told.abort(new Error(reason));
+    this.canceller.abort(new Error(reason));
   }
   async sleep(ms) {
     this.signal.throwIfAborted();
@@ -103,7 +103,7 @@ class Worker {
   /** Last reports that are not settled, by task. @type {Map<string, any>} */
   outbox = new Map();
   /** What tasks say before their end. @type {any[]} */
-  said = [];
+  progressReports = [];
   wake = () => {};
 
   inHand() {
@@ -127,7 +127,7 @@ class Worker {
   }
 
   say(report) {
-    if (report.state === "running") this.said.push(report);
+    if (report.state === "running") this.progressReports.push(report);
     else {
       this.tasks.delete(key(report));
       this.outbox.set(key(report), report);
@@ -203,7 +203,7 @@ class Worker {
 
   /** Sends what tasks said, and all last reports that are not settled. */
   async report() {
-    const reports = [...this.said.splice(0, 100), ...[...this.outbox.values()].slice(0, 100)];
+    const reports = [...this.progressReports.splice(0, 100), ...[...this.outbox.values()].slice(0, 100)];
     if (!reports.length) return;
     const { status, value } = await call("POST", `/api/v1/workers/${this.id}/reports`, reports);
     if (status === 200) for (const task of value ?? []) this.outbox.delete(key(task));
@@ -225,7 +225,7 @@ class Worker {
       await new Promise((resolve) => {
         const timer = setTimeout(resolve, Math.max(rest, 10));
         this.wake = () => (clearTimeout(timer), setTimeout(resolve, 5)); // what ends at the same time goes together
-        if (this.said.length) this.wake();
+        if (this.progressReports.length) this.wake();
       });
     }
   }

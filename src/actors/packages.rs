@@ -95,7 +95,7 @@ impl Packages {
         let _names = self.names.lock().await;
         let (sha256, size) = blocking(move || incoming.0.finish()).await?;
         crate::fault::point("package.named");
-        if self.files.is_passage() {
+        if self.files.is_in_transit() {
             self.store_pieces(&context.store, &sha256).await?;
         }
         let creation_time = Timestamp::now().0;
@@ -121,8 +121,11 @@ impl Packages {
         let row = context.store.read(GetPackage(sha256.clone())).await.map_err(|e| problem_of(&e))?;
         let row = row.ok_or_else(|| unknown(&sha256))?;
         let files = self.files.clone();
-        let file =
-            if files.is_passage() { self.load_pieces(&context.store, &row).await? } else { blocking(move || files.open(&sha256)).await? };
+        let file = if files.is_in_transit() {
+            self.load_pieces(&context.store, &row).await?
+        } else {
+            blocking(move || files.open(&sha256)).await?
+        };
         Ok((output(row), file))
     }
 
@@ -184,7 +187,7 @@ impl Packages {
     /// The disk or the store fails.
     pub async fn remove_strays(&self, store: &Store) -> Result<usize, StoreError> {
         let _names = self.names.lock().await;
-        if self.files.is_passage() {
+        if self.files.is_in_transit() {
             return store.write(DeleteStrayPieces).await;
         }
         let known = store.read(ListPackages).await?;

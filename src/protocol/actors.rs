@@ -42,7 +42,7 @@ pub struct ActorDetail {
     /// Messages by type, the most frequent first.
     pub messages: Vec<MessagesOutput>,
     /// Why it was restarted, the newest first; at most 20.
-    pub deaths: Vec<DeathOutput>,
+    pub crashes: Vec<CrashOutput>,
 }
 
 /// Messages of one type.
@@ -61,7 +61,7 @@ pub struct MessagesOutput {
 /// The end of an actor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct DeathOutput {
+pub struct CrashOutput {
     /// When.
     pub at: Timestamp,
     /// The text of the panic, or the error.

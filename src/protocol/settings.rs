@@ -10,5 +10,5 @@ pub struct SettingOutput {
     /// Its value, for people.
     pub value: String,
     /// What it does.
-    pub says: String,
+    pub description: String,
 }

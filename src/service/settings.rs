@@ -13,8 +13,8 @@ impl Service {
     pub fn settings(&self) -> Vec<SettingOutput> {
         let context = &self.context;
         let (times, keep) = (context.times, context.keep);
-        let of = |name: &str, value: String, says: &str| SettingOutput { name: name.to_owned(), value, says: says.to_owned() };
-        let ms = |name, ms: u64, says| of(name, span_text(ms), says);
+        let of = |name: &str, value: String, text: &str| SettingOutput { name: name.to_owned(), value, description: text.to_owned() };
+        let ms = |name, ms: u64, text| of(name, span_text(ms), text);
         let rules = context.sites.rules.len();
         vec![
             ms("--node-heartbeat", times.node_heartbeat, "Interval between two heartbeats of a node."),

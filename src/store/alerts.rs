@@ -54,7 +54,7 @@ pub(super) fn insert_all(conn: &mut Conn, events: &[NewEvent]) -> Result<(), Sto
                 alert_event::is_done.eq(false),
             ))
             // A run is reported late only once.
-            .or("DO NOTHING")
+            .with_conflict_rule("DO NOTHING")
             .execute(conn)?;
     }
     Ok(())
@@ -170,7 +170,7 @@ impl ReadOp for SilentJobs {
         let (hint, after) =
             (dialect::index(from.conn, " INDEXED BY job_silent"), dialect::json_number(from.conn, "policies", "silentAfter"));
         let has_it = dialect::may_be_silent(from.conn);
-        let later = dialect::either(from.conn, "max", "greatest");
+        let later = dialect::by_database(from.conn, "max", "greatest");
         let query = format!(
             "SELECT id, name, group_name, since FROM (SELECT job.id, name, group_name, told_silent, \
              {later}(update_time, coalesce(ended_well, 0)) AS since, {after} AS silent_after \

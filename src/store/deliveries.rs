@@ -82,7 +82,7 @@ impl ReadOp for LookForAlerts {
     type Output = AlertsDue;
 
     fn read(&self, from: &mut Source<'_>) -> Result<AlertsDue, StoreError> {
-        let open = sql::<Bool>(dialect::either(from.conn, "is_done = 0", "is_done = FALSE"));
+        let open = sql::<Bool>(dialect::by_database(from.conn, "is_done = 0", "is_done = FALSE"));
         let event: Option<i64> = alert_event::table.filter(open).select(alert_event::id).limit(1).get_result(from.conn).optional()?;
         let due = open_deliveries().filter(alert_delivery::state.eq("waiting")).filter(alert_delivery::next_at.le(self.now.0));
         let message: Option<i64> = due.select(alert_delivery::event_id).limit(1).get_result(from.conn).optional()?;
@@ -122,7 +122,7 @@ impl WriteOp for ExpandEvents {
     type Output = bool;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-        let open = sql::<Bool>(dialect::either(tx.conn, "is_done = 0", "is_done = FALSE"));
+        let open = sql::<Bool>(dialect::by_database(tx.conn, "is_done = 0", "is_done = FALSE"));
         let rows: Vec<EventRow> =
             alert_event::table.filter(open).order(alert_event::id).limit(EVENTS_AT_ONCE).select(EventRow::as_select()).load(tx.conn)?;
         let channels = load_channels(tx.conn)?;
@@ -187,7 +187,7 @@ impl ExpandEvents {
                 alert_delivery::merged_into.eq(into),
                 alert_delivery::creation_time.eq(self.now.0),
             ))
-            .or("DO NOTHING")
+            .with_conflict_rule("DO NOTHING")
             .execute(conn)?;
         Ok(())
     }

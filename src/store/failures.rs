@@ -218,9 +218,9 @@ impl ReadOp for FindRequest {
 
     fn read(&self, from: &mut Source<'_>) -> Result<Option<Seq>, StoreError> {
         let (first, last) = block_keys(self.no);
-        let holds_it = sql::<diesel::sql_types::Bool>(dialect::either(from.conn, "instr(prints, ", "position("))
+        let holds_it = sql::<diesel::sql_types::Bool>(dialect::by_database(from.conn, "instr(prints, ", "position("))
             .bind::<Binary, _>(self.print.0.to_vec())
-            .sql(dialect::either(from.conn, ") > 0", " IN prints) > 0"));
+            .sql(dialect::by_database(from.conn, ") > 0", " IN prints) > 0"));
         let rows = block_payload::table
             .filter(block_payload::key.between(first, last))
             .filter(holds_it)
@@ -260,7 +260,7 @@ impl ReadOp for GetBlock {
 pub(super) fn keep(conn: &mut Conn, key: i64, entries: &[u8]) -> Result<(), StoreError> {
     diesel::insert_into(block_failure::table)
         .values((block_failure::key.eq(key), block_failure::entries.eq(entries)))
-        .or("(key) DO UPDATE SET entries = excluded.entries")
+        .with_conflict_rule("(key) DO UPDATE SET entries = excluded.entries")
         .execute(conn)?;
     Ok(())
 }

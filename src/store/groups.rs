@@ -216,7 +216,7 @@ pub(super) fn enter(conn: &mut Conn, name: Option<&str>, by: Option<&str>, now: 
             job_group::creation_time.eq(now.0),
             job_group::update_time.eq(now.0),
         ))
-        .or("DO NOTHING")
+        .with_conflict_rule("DO NOTHING")
         .execute(conn)?;
     Ok(())
 }

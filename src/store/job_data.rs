@@ -91,7 +91,7 @@ pub(super) fn put(conn: &mut Conn, job_key: &str, data: &str, left: Left<'_>, no
     let insert = diesel::insert_into(job_data::table).values((job_data::job_id.eq(job_key), row));
     let rule = "(job_id) DO UPDATE SET data = excluded.data, run_identity = excluded.run_identity, update_by = excluded.update_by, \
         update_time = excluded.update_time";
-    insert.or(rule).execute(conn)?;
+    insert.with_conflict_rule(rule).execute(conn)?;
     Ok(())
 }
 

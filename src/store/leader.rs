@@ -109,9 +109,11 @@ pub(super) fn write_lease(conn: &mut Conn, me: &Member, lease: &Lease, now: Time
             leader::renewed_at.eq(now.0),
             leader::ttl_ms.eq(lease.ttl_ms as i64),
         ))
-        .or("(id) DO UPDATE SET broker = excluded.broker, url = excluded.url, pid = excluded.pid, term = excluded.term, \
+        .with_conflict_rule(
+            "(id) DO UPDATE SET broker = excluded.broker, url = excluded.url, pid = excluded.pid, term = excluded.term, \
             renewals = excluded.renewals, is_locked = excluded.is_locked, is_released = excluded.is_released, since = excluded.since, \
-            renewed_at = excluded.renewed_at, ttl_ms = excluded.ttl_ms")
+            renewed_at = excluded.renewed_at, ttl_ms = excluded.ttl_ms",
+        )
         .execute(conn)?;
     write_member(conn, me, true, now)
 }
@@ -127,8 +129,10 @@ pub(super) fn write_member(conn: &mut Conn, me: &Member, is_leader: bool, now: T
             broker::started_at.eq(me.started_at.0),
             broker::last_seen.eq(now.0),
         ))
-        .or("(id) DO UPDATE SET url = excluded.url, version = excluded.version, role = excluded.role, started_at = excluded.started_at, \
-            last_seen = excluded.last_seen")
+        .with_conflict_rule(
+            "(id) DO UPDATE SET url = excluded.url, version = excluded.version, role = excluded.role, started_at = excluded.started_at, \
+            last_seen = excluded.last_seen",
+        )
         .execute(conn)?;
     Ok(())
 }

@@ -40,7 +40,7 @@ impl WriteOp for UpsertNode {
                 node::update_time.eq(self.now.0),
                 node::last_online_time.eq(self.now.0),
             ))
-            .or(FactsRow::CHANGE)
+            .with_conflict_rule(FactsRow::CHANGE)
             .execute(tx.conn)?;
         node::table.find(key.text()).select(NodeRow::as_select()).get_result(tx.conn)?.try_into()
     }

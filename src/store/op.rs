@@ -175,7 +175,7 @@ impl WriteOp for Probe {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let value = "0".repeat(Self::BYTES);
         let insert = diesel::insert_into(meta::table).values((meta::key.eq(Self::KEY), meta::value.eq(value)));
-        insert.or("(key) DO UPDATE SET value = excluded.value").execute(tx.conn)?;
+        insert.with_conflict_rule("(key) DO UPDATE SET value = excluded.value").execute(tx.conn)?;
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ impl WriteOp for ClaimId {
             id_owner::claim_time.eq(self.now.0),
         );
         let rule = "(kind, id) DO UPDATE SET owner = excluded.owner, claim_time = excluded.claim_time";
-        diesel::insert_into(id_owner::table).values(row).or(rule).execute(tx.conn)?;
+        diesel::insert_into(id_owner::table).values(row).with_conflict_rule(rule).execute(tx.conn)?;
         Ok(true)
     }
 }

@@ -49,7 +49,7 @@ impl WriteOp for InsertPackage {
     type Output = PackageRow;
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<PackageRow, StoreError> {
-        diesel::insert_into(package::table).values(&self.0).or("DO NOTHING").execute(tx.conn)?;
+        diesel::insert_into(package::table).values(&self.0).with_conflict_rule("DO NOTHING").execute(tx.conn)?;
         Ok(package::table.find(&self.0.sha256).select(PackageRow::as_select()).get_result(tx.conn)?)
     }
 }
@@ -109,7 +109,7 @@ impl WriteOp for InsertPiece {
                 package_piece::piece.eq(self.piece),
                 package_piece::bytes.eq(self.bytes.as_ref()),
             ))
-            .or("DO NOTHING")
+            .with_conflict_rule("DO NOTHING")
             .execute(tx.conn)?;
         Ok(())
     }
@@ -176,7 +176,7 @@ impl ReadOp for GetPackage {
 pub struct PackageFiles {
     folder: PathBuf,
     /// The packages themselves are in the database.
-    is_passage: bool,
+    is_in_transit: bool,
 }
 
 impl PackageFiles {
@@ -184,18 +184,18 @@ impl PackageFiles {
     #[must_use]
     pub fn of(database: &DatabaseAddress) -> Self {
         match database {
-            DatabaseAddress::File(path) => Self { folder: super::beside(path, "-packages"), is_passage: false },
+            DatabaseAddress::File(path) => Self { folder: super::beside(path, "-packages"), is_in_transit: false },
             DatabaseAddress::Server(_) => {
                 let name = format!("webloom-packages-{}", uuid::Uuid::new_v4().simple());
-                Self { folder: std::env::temp_dir().join(name), is_passage: true }
+                Self { folder: std::env::temp_dir().join(name), is_in_transit: true }
             }
         }
     }
 
     /// Whether the packages themselves are in the database.
     #[must_use]
-    pub fn is_passage(&self) -> bool {
-        self.is_passage
+    pub fn is_in_transit(&self) -> bool {
+        self.is_in_transit
     }
 
     /// Begins a file.

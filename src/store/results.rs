@@ -376,7 +376,7 @@ pub(super) fn note_last_segment(conn: &mut Conn, number: i32) -> Result<(), Stor
     let value = number.to_string();
     diesel::insert_into(meta::table)
         .values((meta::key.eq(LAST_SEGMENT), meta::value.eq(&value)))
-        .or("(key) DO UPDATE SET value = excluded.value")
+        .with_conflict_rule("(key) DO UPDATE SET value = excluded.value")
         .execute(conn)?;
     Ok(())
 }

@@ -276,7 +276,7 @@ impl WriteOp for DeleteFires {
         let value = until.0.to_string();
         diesel::insert_into(meta::table)
             .values((meta::key.eq(LEDGER_CLEANED_UNTIL), meta::value.eq(&value)))
-            .or("(key) DO UPDATE SET value = excluded.value")
+            .with_conflict_rule("(key) DO UPDATE SET value = excluded.value")
             .execute(tx.conn)?;
         for (job, planned_at) in &self.rows {
             diesel::delete(fire::table.find((job, planned_at))).execute(tx.conn)?;

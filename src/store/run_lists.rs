@@ -111,7 +111,7 @@ pub(super) const IS_OPEN: &str = "state IN ('pending', 'scheduled', 'running')";
 
 /// The same for a query ordered by number, for which the planner would otherwise read all runs.
 pub(super) fn among_open(conn: &Conn) -> &'static str {
-    dialect::either(
+    dialect::by_database(
         conn,
         "no IN (SELECT no FROM run INDEXED BY run_open WHERE state IN ('pending', 'scheduled', 'running'))",
         "no IN (SELECT no FROM run WHERE state IN ('pending', 'scheduled', 'running'))",

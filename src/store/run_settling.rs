@@ -119,7 +119,7 @@ impl<T: WriteOp> WriteOp for WithNext<T> {
         if let Some(next) = self.next {
             let row = (run_next::run_no.eq(self.no), run_next::at.eq(next.at.0), run_next::asked_from.eq(next.from.map(|at| at.0)));
             let rule = "(run_no) DO UPDATE SET at = excluded.at, asked_from = excluded.asked_from";
-            diesel::insert_into(run_next::table).values(row).or(rule).execute(tx.conn)?;
+            diesel::insert_into(run_next::table).values(row).with_conflict_rule(rule).execute(tx.conn)?;
         }
         Ok(output)
     }
@@ -239,7 +239,7 @@ impl ReadOp for UnsettledJobs {
     type Output = Vec<(JobId, Option<Identity>)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        let flagged = diesel::dsl::sql::<diesel::sql_types::Bool>(dialect::either(from.conn, "follow = 1", "follow = TRUE"));
+        let flagged = diesel::dsl::sql::<diesel::sql_types::Bool>(dialect::by_database(from.conn, "follow = 1", "follow = TRUE"));
         let ended: Vec<(String, String)> = run::table
             .filter(flagged)
             .filter(run::finish_time.is_not_null())
@@ -274,7 +274,7 @@ impl ReadOp for OverdueJobs {
             identity: Option<String>,
         }
         let (before, limit) = (self.before.0, self.limit as i64);
-        let flagged = dialect::either(from.conn, "INDEXED BY run_follow WHERE follow = 1", "WHERE follow = TRUE");
+        let flagged = dialect::by_database(from.conn, "INDEXED BY run_follow WHERE follow = 1", "WHERE follow = TRUE");
         let ended = format!(
             "SELECT job_id, identity FROM run {flagged} AND finish_time <= $1 \
              AND EXISTS (SELECT 1 FROM job WHERE id = job_id) ORDER BY no LIMIT $2"

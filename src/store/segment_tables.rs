@@ -25,7 +25,7 @@ pub(super) struct SegmentTables {
     /// Number of packs that wait for a worker, by segment.
     live: HashMap<i32, i64>,
     /// Segments without results that could not be dropped yet.
-    over: VecDeque<i32>,
+    to_drop: VecDeque<i32>,
     /// When one of them was read by others.
     blocked: Option<Instant>,
     roll: u64,
@@ -53,12 +53,12 @@ impl SegmentTables {
     /// `live` contains the needed segments, and was read after `there`, the tables that exist. The others are dropped after the first transaction
     /// of this broker: if another leads by then, there is none. `last` is the highest number in the database.
     pub(super) fn open(there: Vec<i32>, live: HashMap<i32, i64>, last: i32) -> Self {
-        let mut this = Self { current: None, last, live, over: VecDeque::new(), blocked: None, roll: ROLL_BYTES };
+        let mut this = Self { current: None, last, live, to_drop: VecDeque::new(), blocked: None, roll: ROLL_BYTES };
         this.last = this.live.keys().copied().fold(this.last, i32::max);
         for number in there {
             this.last = this.last.max(number);
             if !this.live.contains_key(&number) {
-                this.over.push_back(number);
+                this.to_drop.push_back(number);
             }
         }
         this
@@ -106,19 +106,19 @@ impl SegmentTables {
             *self.live.entry(segment).or_insert(0) += change;
         }
         let current = self.current.map(|current| current.number);
-        self.over.extend(self.live.extract_if(|segment, live| *live <= 0 && Some(*segment) != current).map(|(segment, _)| segment));
+        self.to_drop.extend(self.live.extract_if(|segment, live| *live <= 0 && Some(*segment) != current).map(|(segment, _)| segment));
         if let Some(conn) = conn {
             self.drop_tables(conn);
         }
     }
 
-    /// Drops what is over, unless somebody reads it: a dump of the database reads every table, for minutes. Then it tries again later.
+    /// Drops the tables that are not needed, unless somebody reads them: a dump of the database reads every table, for minutes. Then it tries again later.
     fn drop_tables(&mut self, conn: &mut Conn) {
         if self.blocked.is_some_and(|at| at.elapsed() < PAUSE) {
             return;
         }
         self.blocked = None;
-        while let Some(segment) = self.over.front() {
+        while let Some(segment) = self.to_drop.front() {
             let statements = format!("BEGIN; SET LOCAL lock_timeout = '50ms'; DROP TABLE IF EXISTS {PREFIX}{segment}; COMMIT");
             if let Err(e) = conn.batch_execute(&statements) {
                 log::debug!("could not drop a segment without results segment={segment} error={e}");
@@ -126,7 +126,7 @@ impl SegmentTables {
                 self.blocked = Some(Instant::now());
                 return;
             }
-            self.over.pop_front();
+            self.to_drop.pop_front();
         }
     }
 

@@ -36,7 +36,9 @@ impl WriteOp for KeepSite {
                         site::update_time.eq(self.now.0),
                         site::held_by.eq(self.held_by.as_deref()),
                     ))
-                    .or("(name) DO UPDATE SET state = excluded.state, update_time = excluded.update_time, held_by = excluded.held_by")
+                    .with_conflict_rule(
+                        "(name) DO UPDATE SET state = excluded.state, update_time = excluded.update_time, held_by = excluded.held_by",
+                    )
                     .execute(tx.conn)?;
             }
             None => drop(diesel::delete(site::table.find(&*self.name)).execute(tx.conn)?),
@@ -86,7 +88,7 @@ impl WriteOp for KeepRobots {
                 robots::rules.eq(&self.rules),
                 robots::expire_time.eq(self.until.0),
             ))
-            .or("(origin, agent) DO UPDATE SET rules = excluded.rules, expire_time = excluded.expire_time")
+            .with_conflict_rule("(origin, agent) DO UPDATE SET rules = excluded.rules, expire_time = excluded.expire_time")
             .execute(tx.conn)?;
         Ok(())
     }

@@ -61,8 +61,10 @@ impl WriteOp for MeetWorker {
                 worker_record::creation_time.eq(self.now.0),
                 worker_record::create_by.eq(self.by.as_deref()),
             ))
-            .or("(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, version = excluded.version, \
-                tags = excluded.tags, class_names = excluded.class_names, slots = excluded.slots, last_seen = excluded.last_seen")
+            .with_conflict_rule(
+                "(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, version = excluded.version, \
+                tags = excluded.tags, class_names = excluded.class_names, slots = excluded.slots, last_seen = excluded.last_seen",
+            )
             .execute(tx.conn)?;
         worker_record::table.find(self.worker.to_string()).select(WorkerRow::as_select()).get_result(tx.conn)?.try_into()
     }
@@ -107,8 +109,10 @@ impl WriteOp for EnterWorker {
                 worker_record::creation_time.eq(self.now.0),
                 worker_record::create_by.eq(self.by.as_deref()),
             ))
-            .or("(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, tags = excluded.tags, \
-                last_seen = excluded.last_seen")
+            .with_conflict_rule(
+                "(id) DO UPDATE SET name = excluded.name, group_name = excluded.group_name, tags = excluded.tags, \
+                last_seen = excluded.last_seen",
+            )
             .execute(tx.conn)?;
         Ok(())
     }

@@ -169,7 +169,7 @@ export async function actor(page) {
     patch(messages, table("Messages by type", ["Type", ["Handled", "n"], ["Messages/s", "n"], ["Time each", "n"]],
       one.messages.map(({ type, count, time }) => ({ key: type, cells: [code(type), num(count), rate(seen.note(type, count)), time === undefined ? "" : micros(time)] })),
       "It has handled no message yet."));
-    patch(restarts, table("Restarts", ["When", "Reason"], one.deaths.map(({ at: instant, reason }, i) => ({ key: `${instant}/${i}`, cells: [when(instant), h("span", { class: "reason" }, reason)] })),
+    patch(restarts, table("Restarts", ["When", "Reason"], one.crashes.map(({ at: instant, reason }, i) => ({ key: `${instant}/${i}`, cells: [when(instant), h("span", { class: "reason" }, reason)] })),
       "It has not been restarted."));
     page.mount(() => body);
   });

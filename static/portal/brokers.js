@@ -16,7 +16,7 @@ export async function brokers(page) {
         when(one.startedAt), when(one.lastSeen)],
     })), "no brokers"));
     patch(settings, table("Settings", ["Setting", "Value", "What it does"], items.map(one => ({
-      key: one.name, cells: [h("code", {}, one.name), one.value, h("span", { class: "wrap" }, one.says)],
+      key: one.name, cells: [h("code", {}, one.name), one.value, h("span", { class: "wrap" }, one.description)],
     })), ""));
     page.mount(() => body);
   });

@@ -49,7 +49,7 @@ const WARNINGS = {
   "lost-node": ["Node lost", () => "/nodes"],
   "held-site": ["Site on hold", one => `/sites?name=${encodeURIComponent(one.name)}`],
 };
-// Of each kind so many are shown, the others are folded.
+// Entries of each kind that are shown; the others are folded.
 const SHOWN = 3;
 
 function warningRow(one) {

@@ -94,7 +94,7 @@ fn an_actor_shows_why_it_was_restarted() {
             (status == 200 && actor["restarts"] == 1).then_some(actor)
         })
         .await;
-        let reason = actor["deaths"][0]["reason"].as_str().expect("a reason").to_owned();
+        let reason = actor["crashes"][0]["reason"].as_str().expect("a reason").to_owned();
         assert!(reason.contains("node.pull"), "{actor}");
         let actor = until("a message that was timed", || async {
             api.post("/node/heartbeat", &json!({ "nodeId": node })).await;
@@ -112,7 +112,7 @@ fn an_actor_shows_why_it_was_restarted() {
         browser.sees(&format!("Actor: node {name}")).await;
         browser.sees(&reason).await;
         browser.sees("Messages by type").await;
-        assert_eq!(api.get("/api/v1/actors/node/nobody").await.0, 404);
+        assert_eq!(api.get("/api/v1/actors/node/unknown").await.0, 404);
         assert_eq!(browser.complaints().await, Vec::<String>::new());
     });
 }

@@ -111,7 +111,7 @@ class ActorDetail(Model):
     #: Milliseconds since its last start.
     age: int
     #: Why it was restarted, the newest first; at most 20.
-    deaths: list[DeathOutput]
+    crashes: list[CrashOutput]
     #: registry, dispatcher, run, node, worker, session, persistence …
     kind: str
     #: Messages by type, the most frequent first.
@@ -580,7 +580,7 @@ class Counters(Model):
 
 
 @dataclass(kw_only=True)
-class DeathOutput(Model):
+class CrashOutput(Model):
     """The end of an actor."""
 
     #: When.
@@ -2189,10 +2189,10 @@ class SeriesOutput(Model):
 class SettingOutput(Model):
     """A setting that is in force."""
 
+    #: What it does.
+    description: str
     #: The flag of `webloom broker`.
     name: str
-    #: What it does.
-    says: str
     #: Its value, for people.
     value: str
 

@@ -56,7 +56,7 @@ impl Kind for Fifth {
     }
 
     fn handle(run: &mut RunShell<Self>, state: RunState, ctx: &mut Ctx<Self>) {
-        run.end(state, Some("it was told so".to_owned()), ctx);
+        run.end(state, Some("stopped by hand".to_owned()), ctx);
     }
 }
 
@@ -170,7 +170,7 @@ fn a_fifth_kind_needs_only_what_is_its_own() {
             actor.link.tell(RunState::Failed);
             actor.over().await;
             let run = stage.stored().await;
-            assert_eq!((run.state, run.reason.as_deref()), (RunState::Success, Some("it was told so")), "the end is decided once");
+            assert_eq!((run.state, run.reason.as_deref()), (RunState::Success, Some("stopped by hand")), "the end is decided once");
             assert!(run.start_time.is_some() && run.finish_time.is_some());
             assert_eq!(stage.recording.names(), ["RunEnded"]);
         },
@@ -222,7 +222,7 @@ fn a_run_that_another_actor_owns_ends_without_a_word() {
             let problem = actor.stop("by hand").wait().await.expect_err("it may not write");
             assert_eq!((problem.status, stage.stored().await.state), (503, RunState::Pending));
             actor.over().await;
-            assert_eq!(stage.recording.names(), ["Died"], "the registry builds the next one, and nobody is told of an end");
+            assert_eq!(stage.recording.names(), ["Died"], "the registry starts the next actor, and no end is announced");
         },
     );
 }

@@ -1,15 +1,15 @@
 //! Monitoring data of the actors.
 
 use crate::domain::time::Timestamp;
-use crate::protocol::actors::{ActorDetail, DeathOutput, KindOutput, MessagesOutput};
+use crate::protocol::actors::{ActorDetail, CrashOutput, KindOutput, MessagesOutput};
 use crate::protocol::api::ActorOutput;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Number of deaths that are kept.
-const MOST_DEATHS: usize = 20;
+/// Number of crashes that are kept.
+const MOST_CRASHES: usize = 20;
 
 /// Monitoring data of an actor. It survives restarts of the actor.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Words {
     state: &'static str,
     last_error: Option<String>,
     label: Option<Arc<str>>,
-    deaths: VecDeque<(Timestamp, String)>,
+    crashes: VecDeque<(Timestamp, String)>,
 }
 
 /// Messages of one type.
@@ -131,8 +131,8 @@ impl Stats {
     pub fn died(&self, now: Timestamp, reason: &str) {
         let mut words = self.words();
         words.last_error = Some(reason.to_owned());
-        words.deaths.truncate(MOST_DEATHS - 1);
-        words.deaths.push_front((now, reason.to_owned()));
+        words.crashes.truncate(MOST_CRASHES - 1);
+        words.crashes.push_front((now, reason.to_owned()));
     }
 
     /// The last error.
@@ -187,8 +187,8 @@ impl Stats {
             count: of.count,
             time: Messages::micros(of.timed, of.nanos),
         });
-        let deaths = self.words().deaths.iter().map(|(at, reason)| DeathOutput { at: *at, reason: reason.clone() }).collect();
-        ActorDetail { actor: self.output(now), waiting: self.waiting.load(Relaxed), messages: messages.collect(), deaths }
+        let crashes = self.words().crashes.iter().map(|(at, reason)| CrashOutput { at: *at, reason: reason.clone() }).collect();
+        ActorDetail { actor: self.output(now), waiting: self.waiting.load(Relaxed), messages: messages.collect(), crashes }
     }
 
     /// Whether the filter selects this actor. The text is in lower case.
@@ -370,14 +370,14 @@ mod tests {
         stats.handled("run.push");
         assert_eq!(stats.output(Timestamp(0)).time_per_message, None, "none was timed");
         drop(Timed::new(&stats, "run.push"));
-        for i in 0..MOST_DEATHS as i64 + 5 {
-            stats.died(Timestamp(i), &format!("death {i}"));
+        for i in 0..MOST_CRASHES as i64 + 5 {
+            stats.died(Timestamp(i), &format!("crash {i}"));
         }
         let found = all.find("run", "r", Timestamp(0)).expect("it is listed");
         let counts: Vec<_> = found.messages.iter().map(|of| (of.r#type.as_str(), of.count, of.time.is_some())).collect();
         assert_eq!(counts, [("run.push", 2, true), ("run.poll", 1, false)]);
         assert_eq!((found.actor.messages_handled, found.actor.queue_depth), (3, 0));
-        assert_eq!((found.deaths.len(), found.deaths[0].reason.as_str()), (MOST_DEATHS, "death 24"));
+        assert_eq!((found.crashes.len(), found.crashes[0].reason.as_str()), (MOST_CRASHES, "crash 24"));
         assert!(all.find("task", "r", Timestamp(0)).is_none());
     }
 }

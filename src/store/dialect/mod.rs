@@ -1,7 +1,7 @@
 //! The two databases, and what differs between them. All other statements have a text that both understand.
 //!
 //! Both number parameters (`$1`), know `ON CONFLICT`, `RETURNING`, `IS NOT DISTINCT FROM` and partial indexes. What differs: the id of the
-//! row that was inserted last, how a transaction begins, and texts that compare a flag ([`either`]).
+//! row that was inserted last, how a transaction begins, and texts that compare a flag ([`by_database`]).
 
 pub(super) mod postgres;
 pub(super) mod sqlite;
@@ -34,7 +34,7 @@ pub(in crate::store) enum Conn {
 pub(in crate::store) type Database = MultiBackend;
 
 /// The text of a statement for the database of this connection.
-pub(in crate::store) fn either(conn: &Conn, sqlite: &'static str, postgres: &'static str) -> &'static str {
+pub(in crate::store) fn by_database(conn: &Conn, sqlite: &'static str, postgres: &'static str) -> &'static str {
     match conn {
         Conn::Sqlite(_) => sqlite,
         Conn::Postgres(_) => postgres,
@@ -43,12 +43,12 @@ pub(in crate::store) fn either(conn: &Conn, sqlite: &'static str, postgres: &'st
 
 /// The hint of an index for SQLite's planner, which knows too little of the rows to choose it; PostgreSQL has no such hints.
 pub(in crate::store) fn index(conn: &Conn, hint: &'static str) -> &'static str {
-    either(conn, hint, "")
+    by_database(conn, hint, "")
 }
 
 /// The condition of the index of jobs that may be silent, exactly as in the index.
 pub(in crate::store) fn may_be_silent(conn: &Conn) -> &'static str {
-    either(conn, "instr(policies, '\"silentAfter\"') > 0", "strpos(policies, '\"silentAfter\"') > 0")
+    by_database(conn, "instr(policies, '\"silentAfter\"') > 0", "strpos(policies, '\"silentAfter\"') > 0")
 }
 
 /// A number in a column with JSON.
@@ -250,7 +250,7 @@ pub(in crate::store) fn changes(conn: &mut Conn) -> Option<i64> {
     }
 }
 
-/// An `INSERT` that says what happens if the row exists; diesel has no words for that which both databases take.
+/// An `INSERT` with a rule for a row that exists. diesel has no such expression for both databases.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct InsertOr<I> {
     insert: I,
@@ -260,7 +260,7 @@ pub(in crate::store) struct InsertOr<I> {
 /// For the statements that `diesel::insert_into` makes.
 pub(in crate::store) trait OnConflict: Sized {
     /// Adds `ON CONFLICT` and this rule, such as `(id) DO UPDATE SET name = excluded.name`.
-    fn or(self, rule: &'static str) -> InsertOr<Self> {
+    fn with_conflict_rule(self, rule: &'static str) -> InsertOr<Self> {
         InsertOr { insert: self, rule }
     }
 }

@@ -45,7 +45,7 @@ const LOCK: i64 = 0x0077_6562_6c6f_6f6d;
 /// See the module documentation.
 pub(in crate::store) struct PgConn {
     inner: AsyncPgConnection,
-    runtime: Threads,
+    runtime: BlockingRuntime,
     transactions: AnsiTransactionManager,
     url: ServerUrl,
     /// Term and number of the batch that the transaction in progress stores.
@@ -54,9 +54,9 @@ pub(in crate::store) struct PgConn {
 }
 
 /// The runtime of a connection. A broker that starts calls it from within a runtime, which must not wait: then another thread does.
-struct Threads(Option<Runtime>);
+struct BlockingRuntime(Option<Runtime>);
 
-impl Threads {
+impl BlockingRuntime {
     fn block_on<F: Future<Output: Send> + Send>(&self, future: F) -> F::Output {
         let runtime = self.0.as_ref().expect("it is taken only when it is dropped");
         if tokio::runtime::Handle::try_current().is_err() {
@@ -66,7 +66,7 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for BlockingRuntime {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -77,7 +77,7 @@ impl Drop for Threads {
 impl PgConn {
     fn open(url: &ServerUrl, settings: &str) -> Result<Self, StoreError> {
         let failed = |e: &dyn std::fmt::Display| StoreError::Unreachable(format!("{url}: {e}"));
-        let runtime = Threads(Some(Builder::new_current_thread().enable_all().build()?));
+        let runtime = BlockingRuntime(Some(Builder::new_current_thread().enable_all().build()?));
         let connected = runtime.block_on(async { tokio::time::timeout(SILENT, connect(url)).await });
         let inner = connected.map_err(|_| failed(&"the server does not answer"))?.map_err(|e| failed(&e))?;
         let transactions = AnsiTransactionManager::default();
@@ -185,7 +185,7 @@ type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
 /// The rows of an answer, as they come.
 pub(in crate::store) struct Cursor<'a> {
     rows: <AsyncPgConnection as AsyncConnectionCore>::Stream<'static, 'static>,
-    runtime: &'a Threads,
+    runtime: &'a BlockingRuntime,
 }
 
 impl Iterator for Cursor<'_> {
