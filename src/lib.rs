@@ -22,6 +22,8 @@ mod crawl;
 #[cfg(feature = "broker")]
 mod edge;
 #[cfg(any(feature = "agent", feature = "broker"))]
+mod open_files;
+#[cfg(any(feature = "agent", feature = "broker"))]
 mod package;
 #[cfg(any(feature = "agent", feature = "broker"))]
 mod private;

@@ -7,20 +7,21 @@ mod asks;
 use std::path::{Path, PathBuf};
 
 /// Room, and the rooms that it may import besides itself. `cli` puts the programs together and may use all.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("domain", &[]),
     ("protocol", &["domain"]),
     ("config", &["domain", "protocol"]),
     ("fault", &[]),
+    ("open_files", &[]),
     ("private", &[]),
     ("tls", &[]),
     ("package", &["protocol"]),
     ("sockets", &["protocol"]),
-    ("store", &["domain", "fault", "private", "tls"]),
+    ("store", &["domain", "fault", "open_files", "private", "tls"]),
     ("actors", &["domain", "protocol", "config", "store", "package", "fault", "tls"]),
     ("service", &["domain", "protocol", "config", "store", "package", "actors", "fault"]),
     ("edge", &["domain", "protocol", "config", "service", "actors", "fault"]),
-    ("agent", &["domain", "protocol", "config", "package", "private", "sockets", "tls"]),
+    ("agent", &["domain", "protocol", "config", "open_files", "package", "private", "sockets", "tls"]),
     ("sdk", &["domain", "protocol", "config", "sockets", "tls"]),
     ("crawl", &["domain", "protocol", "config", "private", "sdk"]),
     ("broker", &["domain", "protocol", "config", "store", "actors", "service", "edge", "fault", "private", "tls"]),

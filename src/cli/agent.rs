@@ -3,6 +3,7 @@
 use crate::agent;
 use crate::config::agent::AgentLayer;
 use crate::config::programs::{AtStop, ProgramLayer};
+use crate::open_files;
 use crate::private;
 use crate::protocol::application::ProgramLimits;
 use crate::sdk::stop_signal;
@@ -124,6 +125,7 @@ pub fn launch(args: &LaunchArgs) -> ExitCode {
 /// A setting is wrong, or the broker rejects the agent.
 pub fn run(args: Args) -> Result<(), String> {
     private::hide_process();
+    open_files::raise();
     let settings = AgentLayer {
         max_process_count: args.max_process_count,
         max_sites: args.max_sites,

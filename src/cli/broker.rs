@@ -11,6 +11,7 @@ use crate::config::tokens::Tokens;
 use crate::domain::database::DatabaseAddress;
 use crate::domain::sites::SiteRules;
 use crate::domain::targets::Rule;
+use crate::open_files;
 use crate::private;
 use crate::sdk::stop_signal;
 use clap::Args as ClapArgs;
@@ -191,6 +192,7 @@ impl Args {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config().map_err(Failure::Refused)?;
     private::hide_process();
+    open_files::raise();
     let refused = |error: BootError| Failure::Refused(error.to_string());
     actix_rt::System::new().block_on(async move {
         if let Some(file) = config.tokens.file() {

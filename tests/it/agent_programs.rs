@@ -1,13 +1,14 @@
 //! Programs on a real agent, ordered by a real broker.
 
 use crate::support::api::Api;
-use crate::support::process::{Broker, Process, agent};
+use crate::support::process::{Broker, Process, WEBLOOM, agent};
 use crate::support::{journey, until};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A broker and an agent that starts what it is told to.
 struct Fleet {
@@ -17,12 +18,26 @@ struct Fleet {
     folder: tempfile::TempDir,
 }
 
+const FLAGS: [&str; 7] = ["--applications", "--application-users", "root", "--package-hosts", "*", "--heartbeat", "1"];
+
 fn start_agent(broker: &str, folder: &Path) -> Process {
-    agent(broker, folder, &["--applications", "--application-users", "root", "--package-hosts", "*", "--heartbeat", "1"])
+    agent(broker, folder, &FLAGS)
+}
+
+/// Starts it from a shell that permits few open files.
+fn start_agent_with_few_files(broker: &str, folder: &Path) -> Process {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -n 300 && exec \"$@\"", "sh", WEBLOOM, "agent", "--broker", broker, "--data-dir"]).arg(folder);
+    command.args(FLAGS).env("RUST_LOG", "off").stdin(Stdio::null()).stdout(Stdio::null());
+    Process(command.spawn().expect("the agent starts"))
 }
 
 impl Fleet {
     async fn start() -> Self {
+        Self::start_with(start_agent).await
+    }
+
+    async fn start_with(start_agent: fn(&str, &Path) -> Process) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let broker = Broker::start_in(folder.path(), "127.0.0.1:0", &[], "");
         let api = Api::new(&broker.url);
@@ -123,6 +138,21 @@ fn package(entries: &[(&str, &str)]) -> Vec<u8> {
     }
     gz.write_all(&[0; 1_024]).expect("written");
     gz.finish().expect("finished")
+}
+
+#[test]
+fn an_agent_raises_its_limit_of_open_files_and_its_programs_get_the_usual_one() {
+    journey(async {
+        let fleet = Fleet::start_with(start_agent_with_few_files).await;
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", fleet.agent.0.id())).expect("limits");
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a line");
+        let [soft, hard] = [0, 1].map(|n| files.split_whitespace().nth(n).expect("a number"));
+        assert_eq!(soft, hard);
+        let run = fleet.sh("ulimit -S -n; ulimit -H -n").await;
+        fleet.over(&run).await;
+        let lines: Vec<_> = fleet.output(&run).await.into_iter().map(|(_, text)| text).collect();
+        assert_eq!(lines, ["300", hard]);
+    });
 }
 
 #[test]

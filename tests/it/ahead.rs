@@ -96,8 +96,9 @@ fn what_comes_in_between_comes_first() {
             let on = once(&api, "it.On", 1_500).await;
             let new = once(&api, "it.Old", 1_500).await;
             let hand = once(&api, "it.Hand", 1_500).await;
-            let planned = millis(&ahead(&api, &hand).await["plannedAt"]);
+            let by_schedule = ahead(&api, &hand).await;
             let first = [ahead(&api, &off).await, ahead(&api, &on).await, ahead(&api, &new).await];
+            let planned = first.iter().chain([&by_schedule]).map(|run| millis(&run["plannedAt"])).min().expect("four");
             match in_time {
                 0 => assert_eq!(api.post(&format!("/api/v1/jobs/{off}/disable"), &json!({})).await.0, 200),
                 _ => assert_eq!(api.delete(&format!("/api/v1/jobs/{off}")).await.0, 204),
@@ -122,6 +123,10 @@ fn what_comes_in_between_comes_first() {
                 }
                 while started.len() < 3 {
                     let start = worker.socket.find("start").await;
+                    if ![&on, &new, &hand].iter().any(|job| start["jobId"] == **job) {
+                        // A run of a round that was not in time.
+                        continue;
+                    }
                     if start["className"] != "it.Hand" {
                         end(&api, &start["identity"]).await;
                     }

@@ -3,6 +3,7 @@
 use super::launch::{self, SPEC, Spec, WORK, write_whole};
 use super::package::{Bounds, refusal, relative, unpack};
 use crate::config::programs::ProgramSettings;
+use crate::open_files;
 use crate::protocol::application::{ProgramError, ProgramErrorKind, ProgramLimits, ProgramOrder};
 use nix::unistd::{Uid, User};
 use std::collections::BTreeMap;
@@ -81,6 +82,7 @@ pub fn prepare(order: &ProgramOrder, settings: &ProgramSettings, folder: &Path, 
         environment,
         user,
         limits: least(&order.limits, &settings.limits),
+        usual_open_files: open_files::usual(),
         timeout_ms: order.timeout,
         grace_ms: order.grace,
         backlog_bytes: settings.inner.backlog_bytes,

@@ -21,6 +21,7 @@ use super::segments::number_of;
 use crate::domain::backup::{DATABASE, Entry, FileName, Manifest, PACKAGES, RESULTS};
 use crate::domain::time::Timestamp;
 use crate::fault;
+use crate::open_files;
 use contents::Contents;
 use diesel::sqlite::SqliteConnection;
 use std::collections::HashMap;
@@ -50,7 +51,8 @@ pub fn make(database: &Path, to: &Path) -> Result<Manifest, StoreError> {
 }
 
 pub(super) fn make_with(database: &Path, to: &Path, mut passes: impl FnMut(Moment)) -> Result<Manifest, StoreError> {
-    raise_open_files();
+    // Each segment is open during a backup, and they may be more than the usual limit.
+    open_files::raise();
     let path = std::path::absolute(database)?;
     let mut conn = open(&path)?;
     let target = Target::begin(to)?;
@@ -191,15 +193,4 @@ impl Sources {
 fn package(path: &Path) -> Option<FileName> {
     let name = path.file_name()?.to_str()?;
     FileName::try_from(FileName::Package(name.to_owned()).beside(DATABASE)).ok()
-}
-
-/// Each segment is open during a backup, and they may be more than the usual limit.
-fn raise_open_files() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        log::debug!("could not raise the limit of open files error={error}");
-    }
 }

@@ -4,7 +4,6 @@
 //! harness prints gets into the program's lines. All these files close when the program begins.
 
 use super::record::{SPEC, Spec, WORK, read};
-use crate::protocol::application::ProgramLimits;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
@@ -54,7 +53,7 @@ fn become_program(folder: &Path) -> Result<std::convert::Infallible, Refused> {
     }
     // After the change of user, which resets this setting: the program must not outlive its launcher.
     set_pdeathsig(Signal::SIGKILL).map_err(|e| Refused(format!("cannot set the signal for the parent's death: {e}"), false))?;
-    limit(&spec.limits)?;
+    limit(&spec)?;
     let error = command.exec();
     let is_missing = error.kind() == io::ErrorKind::NotFound && !spec.program.exists();
     Err(Refused(format!("cannot start `{}`: {error}", spec.program.display()), is_missing))
@@ -71,7 +70,8 @@ fn become_user(name: &str) -> Result<(), Refused> {
         .map_err(|e| refused(e.to_string()))
 }
 
-fn limit(limits: &ProgramLimits) -> Result<(), Refused> {
+fn limit(spec: &Spec) -> Result<(), Refused> {
+    let limits = &spec.limits;
     let set = |resource, name: &str, soft: rlim_t, hard: rlim_t| {
         let (_, most) = getrlimit(resource).map_err(|e| Refused(format!("cannot read the limit of {name}: {e}"), false))?;
         setrlimit(resource, soft.min(most), hard.min(most)).map_err(|e| Refused(format!("cannot set the limit of {name}: {e}"), false))
@@ -79,6 +79,8 @@ fn limit(limits: &ProgramLimits) -> Result<(), Refused> {
     set(Resource::RLIMIT_CORE, "core files", 0, 0)?;
     if let Some(files) = limits.open_files {
         set(Resource::RLIMIT_NOFILE, "open files", files, files)?;
+    } else if let Some(usual) = spec.usual_open_files {
+        set(Resource::RLIMIT_NOFILE, "open files", usual, rlim_t::MAX)?;
     }
     if let Some(seconds) = limits.cpu_seconds {
         set(Resource::RLIMIT_CPU, "processor time", seconds, seconds.saturating_add(CPU_GRACE))?;

@@ -41,6 +41,9 @@ pub struct Spec {
     pub user: Option<String>,
     /// Its resource limits.
     pub limits: ProgramLimits,
+    /// The limit of open files that applies unless `limits` has one; the agent has raised its own.
+    #[serde(default)]
+    pub usual_open_files: Option<u64>,
     /// Maximum run time, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// Milliseconds between the stop request and the kill after the timeout.
