@@ -90,7 +90,8 @@ impl OpenMinute {
     /// this returns.
     pub fn store(&self, context: &BrokerContext, at: Timestamp) -> impl Future<Output = ()> + use<> {
         let point = self.state().step.end(totals(context));
-        let write = context.store.write(AddToSeries { at, point });
+        // Not rejected while the store is busy: such a minute must not be missing.
+        let write = context.store.write_unbounded(AddToSeries { at, point });
         async move {
             // If the write fails, a minute is missing; to repeat it could count it twice.
             if let Err(error) = write.await {

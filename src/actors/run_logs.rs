@@ -11,7 +11,7 @@ use crate::protocol::problem::Problem;
 use crate::store::{AppendLogs, LogSize, NewLine, StoreError};
 
 /// Maximum number of lines in one call.
-const MOST_IN_CALL: usize = 1_000;
+pub(crate) const MOST_IN_CALL: usize = 1_000;
 /// Maximum bytes of one line.
 const MOST_IN_LINE: usize = 8_192;
 
@@ -39,6 +39,12 @@ pub(crate) fn level_name(level: i16) -> String {
 
 pub(crate) fn invalid_level(field: &str, text: &str) -> Problem {
     Problem::invalid(field, format!("unknown level `{text}`: expected one of {}, or 0 to 5", LEVELS.join(", ")))
+}
+
+/// Cuts the text of a line to the longest that the log stores.
+pub(crate) fn cut_line(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MOST_IN_LINE));
+    text
 }
 
 /// Validates the received lines.

@@ -1,6 +1,7 @@
 //! HTTP clients: one for each host of each run, with its own connections and cookies.
 //!
-//! The cache is limited by number and by idle time.
+//! Hosts are forgotten when they are too many or were idle for long. Connections are closed earlier: an idle connection is an open file
+//! here and at the site.
 
 use super::content::ACCEPTED;
 use super::failure::fetch_error;
@@ -23,7 +24,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const MOST_SITES: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+/// Least number of hosts whose cookies are kept.
+const SITES: usize = 1_024;
+/// Connections that may be open besides one for each site with a pace.
+const MORE_CONNECTIONS: usize = 1_024;
 /// Clients of one host: for its ports, and for the proxies that lead to it.
 const MOST_CLIENTS: usize = 16;
 /// Long, because a client's cookies are lost with it.
@@ -40,14 +44,35 @@ type SitesByRunAndHost = LruCache<(Identity, Box<str>), Rc<Site>>;
 /// All clients of the agent.
 pub struct Clients {
     sites: RefCell<SitesByRunAndHost>,
+    /// The sites that may have open connections.
+    connected: RefCell<SitesByRunAndHost>,
+    /// Upper limit of the connections that `connected` have open.
+    open: Cell<usize>,
+    most_open: usize,
     targets: Arc<DownloadTargets>,
 }
 
+/// A request that uses a connection of a site.
+pub struct InUse(Rc<Site>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.requests.set(self.0.requests.get() - 1);
+    }
+}
+
 impl Clients {
-    /// An empty cache for these targets.
+    /// An empty cache for these targets, of an agent that works on up to `max_sites` sites with a pace at once.
     #[must_use]
-    pub fn new(targets: DownloadTargets) -> Self {
-        Self { sites: RefCell::new(LruCache::sparse(MOST_SITES)), targets: Arc::new(targets) }
+    pub fn new(targets: DownloadTargets, max_sites: usize) -> Self {
+        let sites = NonZeroUsize::new(SITES.max(2 * max_sites)).expect("not zero");
+        Self {
+            sites: RefCell::new(LruCache::sparse(sites)),
+            connected: RefCell::new(LruCache::unbounded()),
+            open: Cell::new(0),
+            most_open: max_sites + MORE_CONNECTIONS,
+            targets: Arc::new(targets),
+        }
     }
 
     /// The targets that requests may go to.
@@ -64,12 +89,54 @@ impl Clients {
         site.clone()
     }
 
-    /// Drops clients that were idle for long before `now`.
+    /// Records that a request to this site is about to use a connection. If too many could be open then, those of the sites that were used
+    /// least recently are closed.
+    #[must_use]
+    pub fn connect(&self, run: Identity, url: &Url, site: &Rc<Site>) -> InUse {
+        let mut connected = self.connected.borrow_mut();
+        let key = (run, Box::from(url.host_str().unwrap_or_default()));
+        if !connected.get(&key).is_some_and(|known| Rc::ptr_eq(known, site))
+            && let Some(forgotten) = connected.put(key, site.clone())
+        {
+            self.open.set(self.open.get() - forgotten.disconnect());
+        }
+        let requests = site.requests.get() + 1;
+        site.requests.set(requests);
+        let more = requests.saturating_sub(site.most_requests.get());
+        site.most_requests.set(site.most_requests.get() + more);
+        self.open.set(self.open.get() + more);
+        for _ in 0..connected.len() {
+            if self.open.get() <= self.most_open {
+                break;
+            }
+            let Some((key, oldest)) = connected.pop_lru() else { break };
+            if oldest.requests.get() > 0 {
+                connected.put(key, oldest);
+            } else {
+                self.open.set(self.open.get() - oldest.disconnect());
+            }
+        }
+        InUse(site.clone())
+    }
+
+    /// Drops what was idle for long before `now`.
     pub fn evict_idle(&self, now: Instant) {
+        let is_idle = |site: &Site, time| site.requests.get() == 0 && now.duration_since(site.last_used.get()) > time;
+        let mut connected = self.connected.borrow_mut();
+        while connected.peek_lru().is_some_and(|(_, site)| is_idle(site, CONNECTION_IDLE)) {
+            let closed = connected.pop_lru().map_or(0, |(_, site)| site.disconnect());
+            self.open.set(self.open.get() - closed);
+        }
         let mut sites = self.sites.borrow_mut();
-        while sites.peek_lru().is_some_and(|(_, site)| now.duration_since(site.last_used.get()) > SITE_IDLE) {
+        while sites.peek_lru().is_some_and(|(_, site)| is_idle(site, SITE_IDLE)) {
             sites.pop_lru();
         }
+    }
+
+    /// Upper limit of the open connections.
+    #[cfg(test)]
+    pub fn open(&self) -> usize {
+        self.open.get()
     }
 
     /// Number of cached sites.
@@ -86,6 +153,10 @@ pub struct Site {
     /// Hosts for which the run's cookies are already in the jar.
     given: RefCell<Vec<Box<str>>>,
     clients: RefCell<Vec<(Needs, Client)>>,
+    /// Requests in progress.
+    requests: Cell<usize>,
+    /// The most of them at once, and so the most connections that the clients have open.
+    most_requests: Cell<usize>,
     /// Whether the host name has resolved to a public address.
     was_public: Arc<AtomicBool>,
     next_start: Cell<Option<Instant>>,
@@ -111,10 +182,18 @@ impl Site {
             jar: (settings.cookie_mode == CookieMode::Initial).then(Jar::default),
             given: RefCell::default(),
             clients: RefCell::default(),
+            requests: Cell::new(0),
+            most_requests: Cell::new(0),
             was_public: Arc::default(),
             next_start: Cell::default(),
             last_used: Cell::new(Instant::now()),
         }
+    }
+
+    /// Closes the idle connections. Returns how many were open at most, without those that requests use.
+    fn disconnect(&self) -> usize {
+        self.clients.borrow_mut().clear();
+        self.most_requests.replace(0)
     }
 
     /// Returns the client, or builds it.

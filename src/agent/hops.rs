@@ -95,6 +95,7 @@ impl Trip<'_> {
                 *tries += 1;
             }
             let sent = sent(&request);
+            let _in_use = self.clients.connect(self.run, &hop.url, &site);
             let response = match send(&client, request, deadline, timeout).await {
                 Ok(response) => response,
                 // After a redirect something has been sent.

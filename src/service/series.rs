@@ -44,8 +44,9 @@ impl Service {
             return Err(Problem::invalid("from", format!("{from} is not before the end of the period, {to}")));
         }
         let ring = ring_for(from, to, now);
-        // No ring is older than this.
-        let from = from.max(now.plus_ms(-ring.step_ms * ring.rows));
+        // No ring is older than this; its last step is the present one.
+        let from = from.max(now.plus_ms(-ring.step_ms * (ring.rows - 1)));
+        let to = to.max(from);
         let mut points = self.context.store.read(ReadSeries { ring, from, to }).await.map_err(|e| problem_of(&e))?;
         let start = ring.start_of(now);
         if start <= to && self.leadership().0 {

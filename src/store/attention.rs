@@ -5,16 +5,19 @@ use super::deliveries::Detail;
 use super::dialect;
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
+use super::run_lists::in_state;
 use super::schema::{alert_event, job, plan, run};
 use crate::domain::ids::{Identity, JobId};
+use crate::domain::run::RunState;
 use crate::domain::time::Timestamp;
 use diesel::dsl::sql;
 use diesel::prelude::*;
-use diesel::sql_types::Bool;
-use std::collections::HashSet;
+use diesel::sql_types::{BigInt, Bool};
 
-/// Maximum number of failed runs, or of events, that are read for one answer.
-const MOST_ROWS: i64 = 500;
+/// Maximum number of failed runs, or of events of one kind, that are searched for one answer: the latest ones.
+const MOST_ROWS: i64 = 10_000;
+/// When an attempt that has not begun should have begun.
+const SHOULD_BEGIN: &str = "coalesce(not_before, planned_at, creation_time)";
 
 /// What a job is listed for.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,27 +47,26 @@ impl ReadOp for FailedJobs {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (i64, String, String, String, Option<String>, Option<i64>);
+        type Row = (String, String, String, Option<String>, Option<i64>);
+        let failed = in_state(from.conn, RunState::Failed);
+        let newest = format!(
+            "run.no IN (SELECT max(f.no) FROM (SELECT no, job_id, finish_time FROM run WHERE {failed} ORDER BY no DESC LIMIT {MOST_ROWS}) AS f \
+             WHERE f.finish_time >= {} GROUP BY f.job_id) \
+             AND NOT EXISTS (SELECT 1 FROM run AS later WHERE later.job_id = run.job_id AND later.no > run.no AND later.state = 'success')",
+            self.since.0
+        );
         let rows: Vec<Row> = run::table
-            .filter(run::state.eq("failed"))
+            .filter(sql::<Bool>(&newest))
+            .filter(run::job_id.eq_any(job::table.filter(job::is_deleted.eq(false)).select(job::id)))
             .order(run::no.desc())
-            .limit(MOST_ROWS)
-            .select((run::no, run::job_id, run::job_name, run::identity, run::reason, run::finish_time))
+            .limit(self.limit as i64)
+            .select((run::job_id, run::job_name, run::identity, run::reason, run::finish_time))
             .load(from.conn)?;
-        let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
-        for (no, job_id, job_name, identity, reason, ended) in rows {
-            let ended = Timestamp(ended.unwrap_or_default());
-            if ended < self.since || jobs.len() >= self.limit || !seen.insert(job_id.clone()) {
-                continue;
-            }
-            let better = run::table.filter(run::job_id.eq(&job_id)).filter(run::no.gt(no)).filter(run::state.eq("success"));
-            let is_over: bool = diesel::select(diesel::dsl::exists(better)).get_result(from.conn)?;
-            let is_there = job::table.find(&job_id).filter(job::is_deleted.eq(false));
-            if !is_over && diesel::select(diesel::dsl::exists(is_there)).get_result::<bool>(from.conn)? {
-                jobs.push(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason, at: ended });
-            }
-        }
-        Ok(jobs)
+        let jobs = rows.into_iter().map(|(job_id, job_name, identity, reason, ended)| {
+            let at = Timestamp(ended.unwrap_or_default());
+            Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason, at })
+        });
+        jobs.collect()
     }
 }
 
@@ -116,24 +118,26 @@ impl ReadOp for EventsOf {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (String, Option<String>, Option<String>, i64, String);
+        type Row = (Option<String>, Option<String>, i64, String);
+        let newest = format!(
+            "id IN (SELECT max(e.id) FROM (SELECT id, job_id, at FROM alert_event WHERE event = '{}' ORDER BY id DESC LIMIT {MOST_ROWS}) AS e \
+             WHERE e.at >= {} GROUP BY e.job_id) AND job_id IN (SELECT job.id FROM job WHERE NOT job.is_deleted)",
+            self.event, self.since.0
+        );
         let rows: Vec<Row> = alert_event::table
+            .filter(sql::<Bool>(&newest))
             .order(alert_event::id.desc())
-            .limit(MOST_ROWS)
-            .select((alert_event::event, alert_event::job_id, alert_event::run_identity, alert_event::at, alert_event::detail))
+            .limit(self.limit as i64)
+            .select((alert_event::job_id, alert_event::run_identity, alert_event::at, alert_event::detail))
             .load(from.conn)?;
-        let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
-        for (event, job_id, identity, at, detail) in rows {
-            let Some(job_id) = job_id else { continue };
-            if event != self.event || at < self.since.0 || jobs.len() >= self.limit || !seen.insert(job_id.clone()) {
-                continue;
-            }
+        let jobs = rows.into_iter().map(|(job_id, identity, at, detail)| {
             // Unreadable details are empty.
             let Detail { job_name, reason, .. } = serde_json::from_str(&detail).unwrap_or_default();
             let identity = identity.as_deref().map(id).transpose()?;
-            jobs.push(JobTrouble { job_id: id(&job_id)?, job_name: job_name.unwrap_or_default(), identity, reason, at: Timestamp(at) });
-        }
-        Ok(jobs)
+            let job_id = id(&job_id.unwrap_or_default())?;
+            Ok(JobTrouble { job_id, job_name: job_name.unwrap_or_default(), identity, reason, at: Timestamp(at) })
+        });
+        jobs.collect()
     }
 }
 
@@ -150,23 +154,21 @@ impl ReadOp for OverdueRuns {
     type Output = Vec<JobTrouble>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        type Row = (String, String, String, i64, Option<i64>);
+        type Row = (String, String, String, i64);
+        // A queued run waits by intention, and so does one that is to begin later.
+        let oldest = format!(
+            "no IN (SELECT min(no) FROM run WHERE {} AND NOT queued AND {SHOULD_BEGIN} < {} GROUP BY job_id)",
+            in_state(from.conn, RunState::Pending),
+            self.before.0
+        );
         let rows: Vec<Row> = run::table
-            .filter(sql::<Bool>("state IN ('pending', 'scheduled', 'running')"))
-            .filter(run::start_time.is_null())
-            // A queued run waits by intention.
-            .filter(run::queued.eq(false).and(run::not_before.is_null()))
-            .filter(run::creation_time.lt(self.before.0))
-            .filter(run::planned_at.is_null().or(run::planned_at.lt(self.before.0)))
+            .filter(sql::<Bool>(&oldest))
             .order(run::no)
-            .limit(MOST_ROWS)
-            .select((run::job_id, run::job_name, run::identity, run::creation_time, run::planned_at))
+            .limit(self.limit as i64)
+            .select((run::job_id, run::job_name, run::identity, sql::<BigInt>(SHOULD_BEGIN)))
             .load(from.conn)?;
-        let mut seen = HashSet::new();
-        let oldest = rows.into_iter().filter(|(job_id, ..)| seen.insert(job_id.clone())).take(self.limit);
-        let jobs = oldest.map(|(job_id, job_name, identity, made, planned)| {
-            let at = Timestamp(planned.map_or(made, |planned| planned.max(made)));
-            Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason: None, at })
+        let jobs = rows.into_iter().map(|(job_id, job_name, identity, at)| {
+            Ok(JobTrouble { job_id: id(&job_id)?, job_name, identity: Some(id(&identity)?), reason: None, at: Timestamp(at) })
         });
         jobs.collect()
     }

@@ -165,12 +165,17 @@ impl Marks {
     /// The conflict if the failures changed since they were read.
     pub const CHANGED: &str = "requeued";
 
+    /// Compares all before it changes the first one, because what a refused operation wrote would be committed.
     pub(super) fn apply(&self, conn: &mut Conn) -> Result<(), StoreError> {
-        for (seq, before, after) in &self.blocks {
+        for (seq, before, _) in &self.blocks {
             let unchanged = block_failure::table.find(block_key(self.no, *seq)).filter(block_failure::entries.eq(&before[..]));
-            if diesel::update(unchanged).set(block_failure::entries.eq(&after[..])).execute(conn)? != 1 {
+            if !diesel::select(diesel::dsl::exists(unchanged)).get_result::<bool>(conn)? {
                 return Err(StoreError::Conflict(Self::CHANGED.to_owned()));
             }
+        }
+        for (seq, _, after) in &self.blocks {
+            let block = block_failure::table.find(block_key(self.no, *seq));
+            diesel::update(block).set(block_failure::entries.eq(&after[..])).execute(conn)?;
         }
         Ok(())
     }

@@ -137,7 +137,6 @@ impl WriteOp for WithdrawFire {
     type Output = ();
 
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
-        plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
         let begun = || StoreError::Conflict("begun".to_owned());
         let at = self.planned_at.0;
         let own = run::table
@@ -147,11 +146,16 @@ impl WriteOp for WithdrawFire {
             .filter(run::attempt.eq(1))
             .filter(run::state.eq(RunState::Pending.name()));
         let no: i64 = own.select(run::no).get_result(tx.conn).optional()?.ok_or_else(begun)?;
-        diesel::delete(run_log::table.filter(run_log::run_no.eq(no))).execute(tx.conn)?;
-        diesel::delete(run::table.find(no)).execute(tx.conn)?;
         let job = job_key(self.job_id);
         let row = fire::table.find((job.text(), at)).filter(fire::run_identity.eq(self.identity.to_string()));
-        if diesel::delete(row).execute(tx.conn)? == 1 { Ok(()) } else { Err(begun()) }
+        if !diesel::select(diesel::dsl::exists(row.clone())).get_result::<bool>(tx.conn)? {
+            return Err(begun());
+        }
+        plans::move_plan(tx.conn, self.job_id, &self.was, &self.state, self.next_at)?;
+        diesel::delete(row).execute(tx.conn)?;
+        diesel::delete(run_log::table.filter(run_log::run_no.eq(no))).execute(tx.conn)?;
+        diesel::delete(run::table.find(no)).execute(tx.conn)?;
+        Ok(())
     }
 }
 

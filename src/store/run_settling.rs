@@ -184,7 +184,9 @@ impl WriteOp for SettleRun {
         if let Some(identity) = self.release {
             let row = run::table.filter(run::identity.eq(identity.to_string())).filter(run::finish_time.is_null());
             // Not NULL: this distinguishes a run that was queued from one that may have begun already.
-            diesel::update(row).set((run::queued.eq(false), run::not_before.eq(self.now.0))).execute(tx.conn)?;
+            diesel::update(row)
+                .set((run::queued.eq(false), run::not_before.eq(self.now.0), run::reason.eq(None::<String>)))
+                .execute(tx.conn)?;
         }
         alerts::insert_all(tx.conn, &self.events)
     }

@@ -429,7 +429,12 @@ fn one_that_hangs_in_the_middle_of_a_write_is_killed() {
             }
         }
         leads(&second).await;
-        assert_eq!(names(&second).await, made, "all that was answered, and nothing else");
+        let found = names(&second).await;
+        // The batch that hangs may be one of the lease: then the job before it is stored, and its answer was cut off.
+        assert!(
+            found.starts_with(&made) && found.len() <= made.len() + 1,
+            "all that was answered: {made:?}, and not more than one besides: {found:?}"
+        );
         assert_eq!(second.post("/api/v1/jobs", &new_job("z")).await.0, 201);
         let status = pair.leader.process.0.wait().expect("it ends");
         assert_eq!(status.code(), None, "it was killed: {status}");

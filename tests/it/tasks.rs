@@ -111,7 +111,11 @@ fn a_function_is_run_and_what_it_says_is_kept() {
         }
         async fn fails(task: TaskContext) -> TaskResult<()> {
             match task.attempt() {
-                1 => Err(TaskFailure::new("not yet").with_stack("here\nthere")),
+                1 => {
+                    task.set_data("of a failed attempt")?;
+                    task.log(log::Level::Info, "said before");
+                    Err(TaskFailure::new("not yet").with_stack(format!("here\n{}\nthere", "long ".repeat(2_000))))
+                }
                 2 => panic!("worse"),
                 _ => Ok(()),
             }
@@ -139,9 +143,10 @@ fn a_function_is_run_and_what_it_says_is_kept() {
         let (_, log) = api.get(&format!("/api/v1/runs/{}/logs", run["identity"].as_str().expect("an id"))).await;
         let text =
             log["items"].as_array().expect("lines").iter().map(|l| l["text"].as_str().unwrap_or_default()).collect::<Vec<_>>().join("\n");
-        for part in ["attempt 1 failed: not yet", "there", "attempt 2 failed", "worse"] {
+        for part in ["attempt 1 failed: not yet", "said before", "here", "long long", "there", "attempt 2 failed", "worse"] {
             assert!(text.contains(part), "{part} in {text}");
         }
+        assert_eq!(api.get(&format!("/api/v1/jobs/{again}/data")).await.0, 404, "a failed attempt leaves nothing");
     });
 }
 

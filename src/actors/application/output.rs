@@ -1,6 +1,7 @@
 //! Stores the output lines of the programs in the log of the run, each once.
 
 use super::{Application, ApplicationActor};
+use crate::actors::run_logs::cut_line;
 use crate::actors::run_shell::Ctx;
 use crate::domain::ids::NodeId;
 use crate::domain::time::Timestamp;
@@ -9,19 +10,14 @@ use crate::protocol::log::LogInput;
 use crate::protocol::node::ToNode;
 use crate::store::{NewLine, TakeOutput};
 
-/// Maximum bytes of a line.
-const MOST_IN_LINE: usize = 8_192;
 const INFO: i16 = 2;
 const WARNING: i16 = 3;
 
 /// The stored form of a line: its source contains the instance and the stream.
-fn kept(instance: u32, mut line: LogInput, now: Timestamp) -> NewLine {
+fn kept(instance: u32, line: LogInput, now: Timestamp) -> NewLine {
     let is_error = line.source.as_deref() == Some("stderr");
-    if line.text.len() > MOST_IN_LINE {
-        line.text.truncate(line.text.floor_char_boundary(MOST_IN_LINE));
-    }
     let (name, level) = if is_error { ("stderr", WARNING) } else { ("stdout", INFO) };
-    NewLine { at: line.at.unwrap_or(now), level, source: format!("{instance}:{name}"), text: line.text }
+    NewLine { at: line.at.unwrap_or(now), level, source: format!("{instance}:{name}"), text: cut_line(line.text) }
 }
 
 impl ApplicationActor {

@@ -162,9 +162,12 @@ impl LoadedJob {
             Overlap::Skip => Admission::No("still-running", format!("run {other} of the job is not over")),
             Overlap::Replace => {
                 let open = known.open.all();
-                let stopped = stop_all(&self.context, &open, REPLACED, Some(BROKER)).await;
+                let (stopped, failure) = stop_all(&self.context, &open, REPLACED, Some(BROKER)).await;
                 let known = self.living().await?;
                 stopped.into_iter().for_each(|run| known.open.remove(run));
+                if let Some(problem) = failure {
+                    return Err(problem);
+                }
                 Admission::Now
             }
         })
@@ -177,19 +180,26 @@ enum Admission {
     No(&'static str, String),
 }
 
-/// Stops the runs concurrently and returns those that have ended.
-pub(super) async fn stop_all(context: &BrokerContext, open: &[Identity], reason: &str, by: Option<&str>) -> Vec<Identity> {
-    let stops = open.iter().map(|identity| async move {
-        let stopped = context.stop_run(*identity, reason.to_owned(), by.map(str::to_owned)).await;
+/// Stops the runs concurrently. Returns those that have ended, and the error of one that goes on.
+pub(super) async fn stop_all(
+    context: &BrokerContext,
+    open: &[Identity],
+    reason: &str,
+    by: Option<&str>,
+) -> (Vec<Identity>, Option<Problem>) {
+    let stops = open.iter().map(|identity| context.stop_run(*identity, reason.to_owned(), by.map(str::to_owned)));
+    let (mut ended, mut failure) = (Vec::new(), None);
+    for (identity, stopped) in open.iter().zip(futures_util::future::join_all(stops).await) {
         match stopped {
-            Ok(_) => Some(*identity),
-            Err(problem) => {
+            Err(problem) if problem.status >= 500 => {
                 log::warn!("failed to stop a run run_id={identity}: {problem}");
-                None
+                failure = Some(problem);
             }
+            // With another error it had ended before.
+            Ok(_) | Err(_) => ended.push(*identity),
         }
-    });
-    futures_util::future::join_all(stops).await.into_iter().flatten().collect()
+    }
+    (ended, failure)
 }
 
 impl Known {

@@ -244,6 +244,7 @@ impl Handler<RunOver> for JobActor {
         };
         if identity.is_some_and(|identity| self.succeeded.contains(&identity)) {
             // A repeated message: the successors are already triggered.
+            self.guard.message("job.run_over");
             return;
         }
         self.with_room("job.run_over", ctx, work, |this: &mut Self, succession: Option<Succession>, ctx| {

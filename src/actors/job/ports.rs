@@ -81,10 +81,11 @@ impl JobPorts for LoadedJob {
         Ok(row.map(|row| (row.planned_at, row.planned_until)))
     }
 
-    async fn stop_open(&mut self) {
-        let Self { context, known: Some(known), .. } = self else { return };
-        let stopped = stop_all(context, &known.open.all(), REPLACED, Some(BROKER)).await;
-        stopped.into_iter().for_each(|run| known.open.remove(run));
+    async fn stop_open(&mut self) -> Result<(), Problem> {
+        let Self { context, known: Some(known), .. } = self else { return Ok(()) };
+        let (ended, failure) = stop_all(context, &known.open.all(), REPLACED, Some(BROKER)).await;
+        ended.into_iter().for_each(|run| known.open.remove(run));
+        failure.map_or(Ok(()), Err)
     }
 
     async fn write_step(&mut self, step: Step, to: &Move) -> Result<(), Problem> {

@@ -113,6 +113,7 @@ impl Registry {
             budget: Budget::default(),
         });
         child.generation = generation;
+        child.stats.set_state("running");
         self.context.addresses.actor_stats.enter(&child.stats);
         let registry = self.context.registry().clone();
         ExitGuard::new(Arc::clone(&child.stats), key, generation, move |death| registry.child_died(death))

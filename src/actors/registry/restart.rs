@@ -10,6 +10,7 @@ use crate::domain::job::JobKind;
 use crate::domain::run::RunState;
 use crate::domain::seen::SeenSet;
 use crate::domain::time::Timestamp;
+use crate::protocol::problem::Problem;
 use crate::store::{AdoptRun, FinishRun, GetNode, LoadFrontier, StoreError, WorkerGone};
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, fut::wrap_future};
 use std::sync::Arc;
@@ -113,24 +114,37 @@ impl Registry {
             }
             // The broker works without them; they are restarted after a while.
             ChildKey::Alerts | ChildKey::Janitor | ChildKey::Recorder => {
+                if let Some(child) = self.children.get(&key) {
+                    child.stats.restarted();
+                }
                 ctx.run_later(Duration::from_secs(60), move |this, ctx| this.rebuild(key, ctx));
             }
-            ChildKey::Run(_, identity) => {
-                let context = self.context.clone();
-                let reason = format!("its actor crashed too often, last error: {error}");
-                ctx.spawn(wrap_future(async move { fail_run(context, identity, reason).await }).map(move |done, this: &mut Self, _| {
-                    if let Err(error) = done {
-                        log::error!("failed to close a run that was given up run_id={identity}: {error}");
-                    }
-                    this.context.addresses.building.remove(identity);
-                    this.context.fleet.leave(identity);
-                    this.leave(key);
-                }));
-            }
+            ChildKey::Run(_, identity) => self.close_run(key, identity, format!("its actor crashed too often, last error: {error}"), ctx),
             ChildKey::Node(id) => self.forget_node(id),
             ChildKey::Worker(id) => self.forget_worker(id, Timestamp::steady()),
             ChildKey::Job(_) => self.leave(key),
         }
+    }
+
+    /// Closes a run as failed. If that is not possible now, it is tried again: a run that is open and has no actor cannot even be stopped.
+    fn close_run(&mut self, key: ChildKey, identity: Identity, reason: String, ctx: &mut Context<Self>) {
+        let closed = fail_run(self.context.clone(), identity, reason.clone());
+        ctx.spawn(wrap_future(closed).map(move |done, this: &mut Self, ctx: &mut Context<Self>| {
+            // With these errors it is over, or somebody else's.
+            if let Err(error) = done
+                && !matches!(error, StoreError::NotFound | StoreError::Stale | StoreError::Conflict(_))
+            {
+                log::error!("failed to close a run that was given up, trying again run_id={identity}: {error}");
+                ctx.run_later(Duration::from_secs(1), move |this, ctx| this.close_run(key, identity, reason, ctx));
+                return;
+            }
+            this.context.addresses.building.remove(identity);
+            this.context.fleet.leave(identity);
+            this.leave(key);
+            for reply in this.awaited_runs.remove(&identity).unwrap_or_default() {
+                reply.send(Err(Problem::conflict("run-over", format!("run {identity} is over"))));
+            }
+        }));
     }
 
     fn forget_node(&mut self, id: NodeId) {
@@ -224,10 +238,8 @@ impl Handler<ChildDied> for Registry {
         let Some(pause) = child.budget.spend(Timestamp::steady()) else { return self.give_up(death.key, &death.error, ctx) };
         log::warn!("{} crashed and restarts in {pause} ms: {}", death.key.label(), death.error);
         child.stats.restarted();
-        child.stats.set_state("restarting");
         ctx.run_later(Duration::from_millis(pause), move |this, ctx| {
-            if let Some(child) = this.children.get(&death.key).filter(|child| child.generation == death.generation) {
-                child.stats.set_state("running");
+            if this.children.get(&death.key).is_some_and(|child| child.generation == death.generation) {
                 this.rebuild(death.key, ctx);
             }
         });

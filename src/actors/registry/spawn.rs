@@ -290,9 +290,9 @@ impl Handler<StartRunActor> for Registry {
             at_work.check_queue();
             return reply.send(Ok(at_work));
         }
-        let waiting = self.awaited_runs.entry(identity).or_default();
-        waiting.push(reply);
-        if waiting.len() == 1 {
+        self.awaited_runs.entry(identity).or_default().push(reply);
+        // Its actor may be on its way: two actors of one run must not be started.
+        if self.context.addresses.building.get(identity).is_none() {
             self.start_run(identity, ctx);
         }
     }

@@ -27,6 +27,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+const LONGEST_SLEEP_MS: u64 = 10_000;
+
 /// The context of the actor of a run.
 pub type Ctx<K> = Context<RunShell<K>>;
 
@@ -161,6 +163,10 @@ impl<K: Kind> RunShell<K> {
         match LifeCycle::first(&self.run, Timestamp::now()) {
             // Its job sends a message when the run leaves the queue.
             First::Queue => {}
+            // In short steps: a timer does not count while the machine is suspended, and the clock may be set.
+            First::Wait(ms) if ms > LONGEST_SLEEP_MS => {
+                ctx.run_later(Duration::from_millis(LONGEST_SLEEP_MS), Self::wait_or_begin);
+            }
             First::Wait(ms) => drop(ctx.run_later(Duration::from_millis(ms), Self::begin)),
             First::Begin => self.begin(ctx),
         }
@@ -219,7 +225,7 @@ impl<K: Kind> RunShell<K> {
         }
         Self::then(ctx, self.context.store.read(GetRun(self.run.identity)), |this, stored, ctx| {
             if this.run.queued && stored.is_some_and(|run| !run.queued) {
-                (this.run.queued, this.run.not_before) = (false, None);
+                (this.run.queued, this.run.not_before, this.run.reason) = (false, None, None);
                 this.begin(ctx);
             }
         });

@@ -108,9 +108,14 @@ impl<A: Actor> Link<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
     {
-        self.stats.told();
         match &self.to {
-            To::Actor(addr) => addr.do_send(message),
+            To::Actor(addr) => {
+                // A message to an ended actor is in no queue.
+                if addr.connected() {
+                    self.stats.told();
+                }
+                addr.do_send(message);
+            }
             #[cfg(test)]
             To::Recording(recording) => recording.push(format!("{message:?}")),
         }

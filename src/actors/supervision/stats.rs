@@ -141,12 +141,12 @@ impl Stats {
         self.words().last_error.clone()
     }
 
-    /// Records a restart. The messages in the mailbox of the crashed actor are lost.
+    /// Records a restart, which is not over yet. The messages in the mailbox of the crashed actor are lost.
     pub fn restarted(&self) {
         self.restarts.fetch_add(1, Relaxed);
         self.since.store(Timestamp::now().0, Relaxed);
         self.told.store(self.handled.load(Relaxed), Relaxed);
-        self.set_state("running");
+        self.set_state("restarting");
     }
 
     /// How many messages were timed, and how many nanoseconds they took.

@@ -172,7 +172,9 @@ impl TaskActor {
         );
         self.run.state = RunState::Pending;
         self.run.reason = Some(reason.clone());
-        (self.kind.parts[i].result, self.kind.parts[i].began) = (None, None);
+        // What a failed attempt set is not the next one's; after a restart of the broker it would be unknown too.
+        let part = &mut self.kind.parts[i];
+        (part.result, part.data, part.next_at, part.began) = (None, None, None, None);
         if !self.kind.machine.is_several() {
             self.run.attempt = instance.attempt;
             self.kind.is_begun = false;

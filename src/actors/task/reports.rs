@@ -3,7 +3,7 @@
 use super::{MARGIN, Task, TaskActor};
 use crate::actors::allocator::WorkerPermit;
 use crate::actors::followers::Size;
-use crate::actors::run_logs::check_lines;
+use crate::actors::run_logs::{MOST_IN_CALL, check_lines, cut_line};
 use crate::actors::run_shell::Ctx;
 use crate::domain::ids::WorkerId;
 use crate::domain::run::{Run, RunState};
@@ -93,18 +93,14 @@ impl TaskActor {
         if report.state == TaskState::Success {
             part.result = report.result;
         }
-        let mut lines = report.logs;
+        if !report.logs.is_empty() {
+            self.log(report.logs);
+        }
         if let Some(stack) = report.error.and_then(|error| error.stack) {
             let level = Some(LogLevel::Name("error".to_owned()));
             // The log stores one entry per line.
-            lines.extend(cut(&stack, limits::STACK).lines().map(|line| LogInput {
-                text: line.to_owned(),
-                level: level.clone(),
-                ..LogInput::default()
-            }));
-        }
-        if !lines.is_empty() {
-            self.log(lines);
+            let line = |line: &str| LogInput { text: cut_line(line.to_owned()), level: level.clone(), ..LogInput::default() };
+            self.log(cut(&stack, limits::STACK).lines().take(MOST_IN_CALL).map(line).collect());
         }
     }
 

@@ -102,8 +102,8 @@ pub trait JobPorts {
     fn fired_after(&self, after: Timestamp) -> impl Future<Output = Result<Vec<Timestamp>, Self::Error>>;
     /// The clock went back, and the plan is decided again from `to`: the scheduled times of the last row that begins until then.
     fn rewinds(&self, from: Timestamp, to: Timestamp) -> impl Future<Output = Result<Option<(Timestamp, Timestamp)>, Self::Error>>;
-    /// Stops the unfinished runs, because another run replaces them.
-    fn stop_open(&mut self) -> impl Future<Output = ()>;
+    /// Stops the unfinished runs, because another run replaces them. An error: one of them could not be stopped.
+    fn stop_open(&mut self) -> impl Future<Output = Result<(), Self::Error>>;
     /// Stores a decision, and starts its runs.
     fn write_step(&mut self, step: Step, to: &Move) -> impl Future<Output = Result<(), Self::Error>>;
     /// The time of the run that was created ahead of its time, if that has not come.
@@ -216,7 +216,7 @@ pub async fn settle_due<P: JobPorts>(ports: &mut P, until: Timestamp) -> Result<
 
 async fn write<P: JobPorts>(ports: &mut P, step: Step, now: Timestamp) -> Result<(), P::Error> {
     if step.replace {
-        ports.stop_open().await;
+        ports.stop_open().await?;
     }
     let is_open = ports.open().any() || step.rows.iter().any(|row| matches!(row.fate, FireOutcome::Fire { .. }));
     let core = ports.core().await?;

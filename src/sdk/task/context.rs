@@ -170,7 +170,8 @@ impl TaskContext {
         read(self.0.order.data.as_ref().map(|json| json.get()), "data")
     }
 
-    /// Stores data for the next run of the job. They are written with the end of this run, whatever its state.
+    /// Stores data for the next run of the job. They are written with the end of this run, whatever its state. If this attempt fails and
+    /// another one follows, they are dropped.
     ///
     /// # Errors
     /// They are not valid JSON, or more than 256 KiB of it.

@@ -64,6 +64,22 @@ fn failures_outlive_their_results_and_are_marked_with_what_repeats_them() {
 }
 
 #[test]
+fn marks_that_come_too_late_change_nothing() {
+    with_store(|store, _| async move {
+        let [_, owned] = two_runs(&store).await;
+        let no = owned.0.no;
+        let marks = |blocks: &[(u32, Bytes, &'static str)]| {
+            let blocks = blocks.iter().map(|(seq, before, after)| (*seq, before.clone(), Bytes::from(*after))).collect();
+            by_hand(NewRun { marks: Some(Marks { no, blocks }), ..new_run(JobId::random()) })
+        };
+        store.write(marks(&[(3, text(3).1, "first")])).await.expect("inserted");
+        let late = marks(&[(0, text(0).1, "second"), (3, text(3).1, "second")]);
+        assert_eq!(store.write(late).await.err(), Some(StoreError::Conflict(Marks::CHANGED.to_owned())));
+        assert_eq!(listed(&store, no, 0, 10).await, [text(0), (3, Bytes::from("first"))], "all or none");
+    });
+}
+
+#[test]
 fn results_that_are_lost_take_their_failures_along() {
     with_store(|store, _| async move {
         let [other, owned] = two_runs(&store).await;

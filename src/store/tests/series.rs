@@ -149,6 +149,12 @@ fn a_job_is_shown_until_it_succeeds_or_is_deleted() {
         let found: Vec<_> = overdue(T.0 + 1).await.into_iter().map(|run| (run.identity, run.at)).collect();
         assert_eq!(found, [(Some(waits.identity), T)]);
         assert_eq!(overdue(T.0).await, []);
+        // A run with a time, whether it was decided ahead, left the queue or is to be tried again, counts from then on.
+        let later =
+            store.write(by_hand(NewRun { not_before: Some(Timestamp(T.0 + 500)), ..new_run(gone.id) })).await.expect("inserted").run;
+        assert_eq!(overdue(T.0 + 500).await.len(), 1);
+        let found: Vec<_> = overdue(T.0 + 501).await.into_iter().map(|run| (run.identity, run.at)).collect();
+        assert_eq!(found, [(Some(waits.identity), T), (Some(later.identity), Timestamp(T.0 + 500))]);
     });
 }
 
@@ -169,5 +175,15 @@ fn silent_jobs_and_events_are_listed_by_job() {
         let events = async |event, since: i64| store.read(EventsOf { event, since: Timestamp(since), limit: 9 }).await.expect("a list");
         assert_eq!(events("silent", now.0).await.iter().map(|job| job.job_name.as_str()).collect::<Vec<_>>(), ["silent"]);
         assert_eq!((events("silent", now.0 + 1).await, events("late", 0).await), (Vec::new(), Vec::new()));
+        let deleted = UpdateJob {
+            job: Job { is_deleted: true, ..silent },
+            action: Action::Deleted,
+            was: PlanState::new(T),
+            state: PlanState::new(T),
+            next_at: None,
+            events: Vec::new(),
+        };
+        store.write(deleted).await.expect("deleted");
+        assert_eq!(events("silent", now.0).await, Vec::new());
     });
 }

@@ -56,10 +56,11 @@ impl JobPorts for World {
         Ok(self.disk.rows.range(..=to).next_back().map(|(_, (row, ..))| (row.at, row.until)))
     }
 
-    async fn stop_open(&mut self) {
+    async fn stop_open(&mut self) -> Result<(), ()> {
         for run in self.disk.runs.iter_mut().filter(|run| matches!(run.life, Life::Open | Life::Queued)) {
             run.life = Life::Over(crate::domain::run::RunState::Stopped, self.now);
         }
+        Ok(())
     }
 
     async fn write_step(&mut self, step: Step, to: &Move) -> Result<(), ()> {

@@ -1,0 +1,1 @@
+DROP INDEX alert_event_kind;
