@@ -24,10 +24,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Least number of hosts whose cookies are kept.
-const SITES: usize = 1_024;
-/// Connections that may be open besides one for each site with a pace.
-const MORE_CONNECTIONS: usize = 1_024;
+/// Connections that may be open, and hosts whose cookies are kept, besides those for the sites with a pace.
+const MORE: usize = 1_024;
 /// Clients of one host: for its ports, and for the proxies that lead to it.
 const MOST_CLIENTS: usize = 16;
 /// Long, because a client's cookies are lost with it.
@@ -65,12 +63,12 @@ impl Clients {
     /// An empty cache for these targets, of an agent that works on up to `max_sites` sites with a pace at once.
     #[must_use]
     pub fn new(targets: DownloadTargets, max_sites: usize) -> Self {
-        let sites = NonZeroUsize::new(SITES.max(2 * max_sites)).expect("not zero");
+        let sites = NonZeroUsize::new(MORE + 2 * max_sites).expect("not zero");
         Self {
             sites: RefCell::new(LruCache::sparse(sites)),
             connected: RefCell::new(LruCache::unbounded()),
             open: Cell::new(0),
-            most_open: max_sites + MORE_CONNECTIONS,
+            most_open: MORE + max_sites,
             targets: Arc::new(targets),
         }
     }
@@ -105,28 +103,30 @@ impl Clients {
         let more = requests.saturating_sub(site.most_requests.get());
         site.most_requests.set(site.most_requests.get() + more);
         self.open.set(self.open.get() + more);
+        self.close(&mut connected, |_| self.open.get() > self.most_open);
+        InUse(site.clone())
+    }
+
+    /// Closes the connections of the sites that were used least recently, as long as `goes_on` and except of those in use.
+    fn close(&self, connected: &mut SitesByRunAndHost, goes_on: impl Fn(&Site) -> bool) {
         for _ in 0..connected.len() {
-            if self.open.get() <= self.most_open {
+            if !connected.peek_lru().is_some_and(|(_, site)| goes_on(site)) {
                 break;
             }
-            let Some((key, oldest)) = connected.pop_lru() else { break };
-            if oldest.requests.get() > 0 {
-                connected.put(key, oldest);
+            let Some((key, site)) = connected.pop_lru() else { break };
+            if site.requests.get() > 0 {
+                connected.put(key, site);
             } else {
-                self.open.set(self.open.get() - oldest.disconnect());
+                self.open.set(self.open.get() - site.disconnect());
             }
         }
-        InUse(site.clone())
     }
 
     /// Drops what was idle for long before `now`.
     pub fn evict_idle(&self, now: Instant) {
-        let is_idle = |site: &Site, time| site.requests.get() == 0 && now.duration_since(site.last_used.get()) > time;
+        let is_idle = |site: &Site, time| now.duration_since(site.last_used.get()) > time;
         let mut connected = self.connected.borrow_mut();
-        while connected.peek_lru().is_some_and(|(_, site)| is_idle(site, CONNECTION_IDLE)) {
-            let closed = connected.pop_lru().map_or(0, |(_, site)| site.disconnect());
-            self.open.set(self.open.get() - closed);
-        }
+        self.close(&mut connected, |site| is_idle(site, CONNECTION_IDLE));
         let mut sites = self.sites.borrow_mut();
         while sites.peek_lru().is_some_and(|(_, site)| is_idle(site, SITE_IDLE)) {
             sites.pop_lru();
@@ -188,6 +188,12 @@ impl Site {
             next_start: Cell::default(),
             last_used: Cell::new(Instant::now()),
         }
+    }
+
+    /// Upper limit of the open connections.
+    #[cfg(test)]
+    pub fn connections(&self) -> usize {
+        self.most_requests.get()
     }
 
     /// Closes the idle connections. Returns how many were open at most, without those that requests use.

@@ -49,6 +49,7 @@ pub mod token;
 pub mod unknown;
 pub mod worker;
 pub mod ws_header;
+pub mod zstd_frame;
 
 /// The default port of a broker.
 pub const PORT: u16 = 55_626;

@@ -9,6 +9,7 @@
 
 use super::node::{FetchError, GivenBack, SiteNews};
 use super::problem::Problem;
+use super::zstd_frame::{self, LEVEL};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, NodeId};
 use crate::domain::time::Timestamp;
@@ -18,8 +19,6 @@ use std::io::Write as _;
 use std::net::IpAddr;
 
 const MAGIC: &[u8; 4] = b"WLP1";
-/// Compression level of zstd: 1 keeps up with a fast network on one core.
-const LEVEL: i32 = 1;
 /// From this many bytes on, a copy costs more than setting up a stream.
 const LARGE: usize = 1 << 20;
 /// A body of at least this many bytes is not copied until the pack is compressed.
@@ -222,7 +221,7 @@ impl Builder {
     pub fn seal(self) -> (Index, Vec<u8>) {
         let Self { index, bulk, large, len } = self;
         if len < LARGE && large.is_empty() {
-            return (index, zstd::bulk::compress(&bulk, LEVEL).expect("zstd compresses any memory"));
+            return (index, zstd_frame::compress(&bulk).expect("zstd compresses any memory"));
         }
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), LEVEL).expect("zstd has its level");
         let mut done = 0;
@@ -299,7 +298,7 @@ pub fn open(pack: &[u8], most: usize) -> Result<(Index, Vec<Opened>), Problem> {
     }
     // A bulk longer than declared in the index does not fit and is rejected here.
     let bulk = Bytes::from(
-        zstd::bulk::decompress(frame, length)
+        zstd_frame::decompress(frame, length)
             .map_err(|e| Problem::malformed(format!("cannot decompress the bulk of the pack: {e}")).at("bulk"))?,
     );
     if bulk.len() != length {

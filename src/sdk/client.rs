@@ -8,6 +8,7 @@ use crate::domain::run::RunState;
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{Pushed, read_json};
 use crate::protocol::token::own;
+use crate::protocol::zstd_frame;
 use crate::protocol::{BULK, RUN_STATE_HEADER};
 use awc::http::{Method, StatusCode, header};
 use bytes::Bytes;
@@ -118,7 +119,7 @@ impl Client {
             None => request.send(),
             Some(body) => {
                 request = request.insert_header((header::CONTENT_TYPE, "application/json"));
-                let small = (self.compresses && body.len() >= COMPRESS).then(|| zstd::bulk::compress(&body, 1));
+                let small = (self.compresses && body.len() >= COMPRESS).then(|| zstd_frame::compress(&body));
                 match small {
                     Some(Ok(small)) => request.insert_header((header::CONTENT_ENCODING, "zstd")).send_body(small),
                     _ => request.send_body(body),

@@ -10,6 +10,7 @@ use crate::protocol::node::{FetchError, FetchErrorKind};
 use crate::protocol::pack::{self, Sent};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::Request;
+use crate::protocol::zstd_frame;
 use bytes::Bytes;
 use encoding_rs::Encoding;
 use std::borrow::Cow;
@@ -137,7 +138,7 @@ fn open(head: &delivery::Head, requests: &[u8], pack: &[u8], encoding: Option<&s
     if raw > MOST {
         return Err(Problem::too_large(MOST));
     }
-    let text = zstd::bulk::decompress(requests, raw).map_err(|e| malformed(&e))?;
+    let text = zstd_frame::decompress(requests, raw).map_err(|e| malformed(&e))?;
     let requests: Vec<Request> = serde_json::from_slice(&text).map_err(|e| malformed(&e))?;
     let (index, results) = pack::open(pack, MOST)?;
     let mut by_id: HashMap<Fingerprint, Request> = requests.into_iter().filter_map(|r| r.request_id.map(|id| (id, r))).collect();

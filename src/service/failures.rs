@@ -3,7 +3,7 @@
 use super::Service;
 use crate::actors::job::{FirstRequests, TriggerOrder, arguments_of};
 use crate::actors::reply::problem_of;
-use crate::actors::run::text_of;
+use crate::actors::run::{MOST_REQUEUED, text_of};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{BlockId, Identity, NodeId, Seq};
 use crate::domain::job::JobKind;
@@ -29,8 +29,6 @@ const MOST_LOOKED_AT: usize = 2_048;
 /// Maximum number of requests that one call requeues or discards: the default and the upper limit.
 pub(super) const USUAL: usize = 1_000;
 pub(super) const MOST: usize = 10_000;
-/// Maximum bytes of requests that a new run begins with.
-const MOST_BYTES: usize = 64 << 20;
 
 /// Selects failed requests.
 #[derive(Debug, Clone, Default)]
@@ -258,7 +256,7 @@ impl Service {
         let mut bytes = 0;
         let fitting = found.iter().take_while(|one| {
             bytes += one.bytes;
-            bytes <= MOST_BYTES
+            bytes <= MOST_REQUEUED
         });
         let fitting = fitting.count();
         let more = next.is_some() || fitting < found.len();

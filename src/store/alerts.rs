@@ -4,6 +4,7 @@ use super::columns::{from_json, id};
 use super::dialect::{self, Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::run_lists::IS_OPEN;
 use super::schema::{alert_event, job, plan};
 use crate::domain::ids::{Identity, JobId};
 use crate::domain::run::RunRules;
@@ -109,7 +110,7 @@ impl ReadOp for LateRuns {
         let (hint, after) = (dialect::index(from.conn, " INDEXED BY run_open"), dialect::json_number(from.conn, "rules", "lateAfter"));
         let query = format!(
             "SELECT identity, job_id, job_name, planned_at, rules FROM run{hint} \
-             WHERE state IN ('pending', 'scheduled', 'running') AND start_time IS NULL AND planned_at IS NOT NULL \
+             WHERE {IS_OPEN} AND start_time IS NULL AND planned_at IS NOT NULL \
              AND rules LIKE '%\"lateAfter\"%' AND planned_at + {after} <= $1 \
              AND NOT EXISTS (SELECT 1 FROM alert_event WHERE event = 'late' AND run_identity = run.identity) LIMIT $2"
         );

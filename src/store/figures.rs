@@ -2,6 +2,7 @@
 
 use super::error::StoreError;
 use super::op::{ReadOp, Source};
+use super::run_lists::IS_OPEN;
 use super::schema::run;
 use crate::domain::ids::JobId;
 use diesel::dsl::count_star;
@@ -15,12 +16,10 @@ impl ReadOp for OpenRunCounts {
     type Output = Vec<(String, u64)>;
 
     fn read(&self, from: &mut Source<'_>) -> Result<Self::Output, StoreError> {
-        // Exactly as in the index.
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let is_open = || diesel::dsl::sql::<diesel::sql_types::Bool>(IS_OPEN);
         let rows: Vec<(String, i64)> =
-            run::table.filter(is_open).group_by(run::state).select((run::state, count_star())).load(from.conn)?;
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
-        let queued: i64 = run::table.filter(is_open).filter(run::queued).count().get_result(from.conn)?;
+            run::table.filter(is_open()).group_by(run::state).select((run::state, count_star())).load(from.conn)?;
+        let queued: i64 = run::table.filter(is_open()).filter(run::queued).count().get_result(from.conn)?;
         let of = |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count as u64);
         let states = ["pending", "scheduled", "running"].map(|state| {
             let count = of(state);

@@ -7,6 +7,7 @@
 use super::dialect::{Conn, OnConflict};
 use super::error::StoreError;
 use super::op::{ReadOp, Source, Tx, WriteOp};
+use super::run_lists::IS_OPEN;
 use super::schema::{job, job_property, package, package_piece, run};
 use crate::domain::database::DatabaseAddress;
 use crate::domain::time::Timestamp;
@@ -71,7 +72,7 @@ impl WriteOp for DeletePackage {
         if let Some(name) = user.first::<String>(tx.conn).optional()? {
             return Err(StoreError::Conflict(format!("the job `{name}` uses it")));
         }
-        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>("state IN ('pending', 'scheduled', 'running')");
+        let is_open = diesel::dsl::sql::<diesel::sql_types::Bool>(IS_OPEN);
         let open = run::table.filter(is_open).filter(run::rules.like(&named)).select(run::identity);
         if let Some(identity) = open.first::<String>(tx.conn).optional()? {
             return Err(StoreError::Conflict(format!("run {identity} uses it, and is not over")));

@@ -29,6 +29,10 @@ export function setToken(text) {
 // Milliseconds after which a call counts as not answered. Streams have none.
 const PATIENCE = 30000;
 
+// How much the clock of the broker is ahead of the browser's, in milliseconds, by its last answer.
+let ahead = 0;
+export const brokerNow = () => Date.now() + ahead;
+
 async function send(method, path, { body, raw, headers, signal, patience = PATIENCE } = {}) {
   const all = { ...headers };
   const token = sessionStorage.getItem(KEY);
@@ -49,6 +53,9 @@ async function send(method, path, { body, raw, headers, signal, patience = PATIE
     }
     throw new Problem({ title: "The broker does not answer", detail: "The broker does not answer." });
   }
+  const told = Date.parse(answer.headers.get("Date"));
+  // The header counts whole seconds.
+  if (Math.abs(told - brokerNow()) > 2000) ahead = told - Date.now();
   if (answer.ok) return answer;
   // Of a token that was replaced meanwhile nothing is to be said.
   if (answer.status === 401 && token === sessionStorage.getItem(KEY)) window.dispatchEvent(new CustomEvent("token", { detail: token !== null }));

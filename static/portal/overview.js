@@ -90,7 +90,7 @@ function tiles({ values }) {
 export async function overview(page) {
   page.title("Overview");
   const [warnings, figures, runs] = [h("div"), h("div", { class: "tiles" }), h("div")];
-  const shown = plots(page.query);
+  const shown = plots(page.query, page.signal);
   const body = [h("div", { class: "row title" }, h("h1", {}, "Overview"), shown.choice), section("Needs attention", warnings),
     section("In this period", figures, shown.grid), section("Runs", runs)];
   let series;

@@ -15,23 +15,32 @@ export async function packages(page) {
   const note = h("p", { class: "hint", role: "status" }, "A .zip or .tar.gz; the same bytes are stored once.");
 
   async function send(files) {
+    const done = [];
+    const say = text => {
+      done.push(text);
+      note.textContent = done.join(" ");
+    };
     for (const file of files) {
       if (!SUFFIX.test(file.name)) {
-        note.textContent = `${file.name} is neither a .zip nor a .tar.gz.`;
+        say(`${file.name} is neither a .zip nor a .tar.gz.`);
         continue;
       }
-      note.textContent = `Sending ${file.name}, ${bytes(file.size)} …`;
+      note.textContent = `${done.join(" ")} Sending ${file.name}, ${bytes(file.size)} …`;
       try {
         const made = await upload(at("/packages", { name: file.name }), file, /\.zip$/i.test(file.name) ? "application/zip" : "application/gzip");
-        note.textContent = `${made.name ?? file.name} is stored.`;
+        say(`${made.name ?? file.name} is stored.`);
       } catch (problem) {
-        note.textContent = problem.message;
+        say(`${file.name}: ${problem.message}`);
       }
       again();
     }
   }
 
-  const input = h("input", { id: "package", type: "file", multiple: true, accept: ".zip,.tar.gz,.tgz", onchange: event => send([...event.target.files]) });
+  const input = h("input", { id: "package", type: "file", multiple: true, accept: ".zip,.tar.gz,.tgz", onchange: event => {
+    send([...event.target.files]);
+    // So that the same file may be chosen again.
+    event.target.value = "";
+  } });
   const drop = h("div", { class: "drop" }, h("label", { for: "package" }, "Upload a package: choose files, or drop them here"), input, note);
   drop.ondragover = event => {
     event.preventDefault();

@@ -101,5 +101,5 @@ export function plot({ title, lines, format, onZoom }) {
     else tell(chart.cursor.idx);
   }
 
-  return { root, show };
+  return { root, show, destroy: () => chart?.destroy() };
 }

@@ -1,6 +1,6 @@
 // What the overview plots, and for which period. The period is in the address, so that it can be linked to and Back goes back.
 
-import { at, get } from "./api.js";
+import { at, brokerNow, get } from "./api.js";
 import { address, h, link } from "./dom.js";
 import { plot } from "./plot.js";
 import { local, num, span } from "./text.js";
@@ -46,8 +46,8 @@ function periodOf(query) {
   return { length, name };
 }
 
-// The choice of a period, and the plots of it.
-export function plots(query) {
+// The choice of a period, and the plots of it, until the page is left.
+export function plots(query, signal) {
   const period = periodOf(query);
   const grid = h("div", { class: "plots" });
   const choice = h("nav", { class: "row periods", "aria-label": "Period" },
@@ -63,8 +63,10 @@ export function plots(query) {
     if (made.get(title)?.key !== key) {
       const fresh = plot({ title, lines, format, onZoom: zoom });
       const old = made.get(title);
-      if (old) old.plot.root.replaceWith(fresh.root);
-      else grid.append(fresh.root);
+      if (old) {
+        old.plot.root.replaceWith(fresh.root);
+        old.plot.destroy();
+      } else grid.append(fresh.root);
       made.set(title, { key, plot: fresh });
     }
     return made.get(title).plot;
@@ -72,7 +74,7 @@ export function plots(query) {
 
   async function load(signal) {
     const ask = period.isFixed ? { from: new Date(period.from).toISOString(), to: new Date(period.to).toISOString() }
-      : { from: new Date(Date.now() - period.length).toISOString() };
+      : { from: new Date(brokerNow() - period.length).toISOString() };
     return get(at("/series", ask), signal);
   }
 
@@ -82,7 +84,7 @@ export function plots(query) {
     const steps = values.bytes?.length ?? 0;
     const times = Array.from({ length: steps }, (_, i) => start + (i * step) / 1000);
     const none = times.map(() => null);
-    const isOpen = Date.parse(to) > Date.now();
+    const isOpen = Date.parse(to) > brokerNow();
     for (const [title, isPerStep, format, given] of PLOTS) {
       const kinds = typeof given === "string" ? Object.keys(values).filter(name => name.startsWith(given)) : [];
       const lines = typeof given === "string"
@@ -91,6 +93,11 @@ export function plots(query) {
     }
   }
 
+  // A plot listens to the window and to the pointer over the other plots.
+  signal.addEventListener("abort", () => {
+    for (const { plot: one } of made.values()) one.destroy();
+    made.clear();
+  });
   // How often it is worth to look again.
   const every = period.isFixed ? 60000 : Math.max(5000, Math.min(60000, period.length / 720));
   return { choice, grid, load, show, every };

@@ -7,6 +7,7 @@ use crate::domain::ids::BlockId;
 use crate::domain::node::Room;
 use crate::protocol::frame;
 use crate::protocol::node::{Block, ToNode};
+use crate::protocol::zstd_frame;
 use actix::Handler;
 use bytes::Bytes;
 
@@ -29,7 +30,7 @@ impl NodeActor {
 /// # Errors
 /// The stored requests are damaged.
 pub fn with_requests(mut block: Block, requests: &[u8], raw_length: u32) -> Result<Block, String> {
-    let text = zstd::bulk::decompress(requests, raw_length as usize).map_err(|e| e.to_string())?;
+    let text = zstd_frame::decompress(requests, raw_length as usize).map_err(|e| e.to_string())?;
     let text = String::from_utf8(text).map_err(|e| e.to_string())?;
     block.requests = Some(serde_json::value::RawValue::from_string(text).map_err(|e| e.to_string())?);
     Ok(block)

@@ -31,6 +31,7 @@ pub use message::{
 };
 
 pub use requests::text_of;
+pub use requeue::MOST_REQUEUED;
 
 use super::context::BrokerContext;
 use super::dispatcher::RunReady;

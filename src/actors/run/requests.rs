@@ -7,29 +7,11 @@ use crate::domain::ids::Seq;
 use crate::domain::request::{repack, unpack};
 use crate::domain::time::Timestamp;
 use crate::protocol::problem::Problem;
+use crate::protocol::zstd_frame;
 use crate::store::{NewBlock, SplitBlock, StoreResult};
 use bytes::Bytes;
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// zstd level for requests. They are many and similar, and level 1 is fast.
-const LEVEL: i32 = 1;
-
-thread_local! {
-    // The tables of a compressor are larger than a block, so all runs of an arbiter share one.
-    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-}
-
-fn compress(text: &[u8]) -> std::io::Result<Vec<u8>> {
-    COMPRESSOR.with(|cell| {
-        let mut slot = cell.borrow_mut();
-        if slot.is_none() {
-            *slot = Some(zstd::bulk::Compressor::new(LEVEL)?);
-        }
-        slot.as_mut().map_or_else(|| zstd::bulk::compress(text, LEVEL), |compressor| compressor.compress(text))
-    })
-}
 
 impl Payload {
     /// Packs the text of a block, as created by [`crate::domain::request::RequestBatch::pack`].
@@ -37,7 +19,7 @@ impl Payload {
     /// # Errors
     /// There is not enough memory for the compression.
     pub fn pack(text: &[u8], prints: Arc<[Fingerprint]>) -> Result<Self, Problem> {
-        let requests = compress(text).map_err(|error| {
+        let requests = zstd_frame::compress(text).map_err(|error| {
             log::error!("failed to compress requests: {error}");
             Problem::internal()
         })?;
@@ -103,7 +85,7 @@ impl RunActor {
 /// # Errors
 /// The stored data is damaged.
 pub fn text_of(requests: &[u8], raw_length: u32) -> Result<Vec<u8>, Problem> {
-    zstd::bulk::decompress(requests, raw_length as usize).map_err(|error| damaged(&error.to_string()))
+    zstd_frame::decompress(requests, raw_length as usize).map_err(|error| damaged(&error.to_string()))
 }
 
 impl From<NewBlock> for Payload {

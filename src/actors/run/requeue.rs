@@ -21,8 +21,8 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Maximum bytes of requests that one call requeues.
-const MOST_BYTES: usize = 64 << 20;
+/// Maximum bytes of requests that one call requeues, or that a new run begins with.
+pub const MOST_REQUEUED: usize = 64 << 20;
 
 /// The fields of a request that the frontier needs.
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ impl Repetitions {
 fn repetitions(blocks: &[FailedBlock], chosen: &BTreeMap<Seq, HashSet<Fingerprint>>) -> Result<(RequestBatch, bool), String> {
     let mut all = Repetitions::default();
     for block in blocks {
-        if all.text.len() > MOST_BYTES {
+        if all.text.len() > MOST_REQUEUED {
             return Ok((all.into_batch(), true));
         }
         let of_block = &chosen[&block.seq];

@@ -75,7 +75,7 @@ impl Scheduler {
     }
 
     /// After the clock went back, jobs whose plans contain a future time decide it again. If a write is in progress, the job that
-    /// writes detects the step itself (`Room::announce_next`).
+    /// writes detects the step itself (`JobPorts::announce`).
     fn revise(&mut self, ctx: &mut Context<Self>) {
         let read = self.context.store.read(JobsFromLater(Timestamp::now().plus_ms(SMALL_STEP_MS)));
         ctx.spawn(wrap_future(read).map(|jobs: Result<Vec<JobId>, StoreError>, this: &mut Self, ctx: &mut Context<Self>| match jobs {

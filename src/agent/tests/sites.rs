@@ -3,8 +3,10 @@
 use super::site::{Hit, Site, answer};
 use super::{config, get, rules};
 use crate::agent::download::Downloader;
+use crate::config::agent::AgentConfig;
 use crate::domain::settings::{CookieMode, DownloadSettings};
 use futures_util::future::join_all;
+use reqwest::Url;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -74,6 +76,37 @@ async fn a_client_that_nobody_uses_goes() {
     assert_eq!(downloader.clients.len(), 1);
     downloader.clients.evict_idle(now + Duration::from_secs(601));
     assert_eq!(downloader.clients.len(), 0);
+}
+
+#[actix_rt::test]
+async fn connections_of_sites_that_were_used_long_ago_are_closed() {
+    let site = Site::new(|_| answer(200, "", ""));
+    let downloader = Downloader::new(&AgentConfig { max_sites: 1, ..config() });
+    let (clients, rules) = (&downloader.clients, rules(DownloadSettings::default()));
+    let connect = |host: &str| {
+        let url = Url::parse(host).expect("a URL");
+        let site = clients.site(rules.identity, &rules.settings, &url);
+        (clients.connect(rules.identity, &url, &site), site)
+    };
+    downloader.fetch(&rules, &get(&site.url("/"))).await;
+    let (_busy, busy) = connect("http://busy.test/");
+    let (_, early) = connect("http://early.test/");
+    // 1,024 and one for each site with a pace.
+    for n in 4..=1_025 {
+        connect(&format!("http://{n}.test/"));
+        assert_eq!(clients.open(), n);
+    }
+    downloader.fetch(&rules, &get(&site.url("/"))).await;
+    assert_eq!(site.hits()[1].connection, 0, "it is still open");
+    for n in 1..=1_024 {
+        connect(&format!("http://other{n}.test/"));
+        assert_eq!(clients.open(), 1_025);
+    }
+    assert_eq!((busy.connections(), early.connections()), (1, 0), "what is in use stays");
+    downloader.fetch(&rules, &get(&site.url("/"))).await;
+    assert_eq!(site.hits()[2].connection, 1, "it was closed");
+    clients.evict_idle(tokio::time::Instant::now() + Duration::from_secs(31));
+    assert_eq!(clients.open(), 1, "idle ones go");
 }
 
 #[actix_rt::test]

@@ -14,6 +14,7 @@ use crate::edge::route::{Resource, resource};
 use crate::protocol::delivery::{self, Block, Outcome};
 use crate::protocol::problem::Problem;
 use crate::protocol::push::{AckCall, Pushed, Request, read_ack, read_push};
+use crate::protocol::zstd_frame;
 use crate::protocol::{BULK, MAX_PUSH, MAX_REPORT, RUN_STATE_HEADER, pack};
 use crate::service::PollOptions;
 use actix_web::http::StatusCode;
@@ -237,7 +238,7 @@ struct Named {
 /// Unpacks a block for a client that requested plain JSON.
 fn plain(identity: Identity, block: &DeliveredBlock) -> Result<Block, Problem> {
     let broken = |e: String| Problem::malformed(e);
-    let text = zstd::bulk::decompress(&block.requests, block.raw_length as usize).map_err(|e| broken(e.to_string()))?;
+    let text = zstd_frame::decompress(&block.requests, block.raw_length as usize).map_err(|e| broken(e.to_string()))?;
     let requests: Vec<Box<RawValue>> = serde_json::from_slice(&text).map_err(|e| broken(e.to_string()))?;
     let mut by_id = HashMap::with_capacity(requests.len());
     for request in requests {
