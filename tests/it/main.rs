@@ -27,6 +27,7 @@ mod documents;
 mod easy_job;
 mod examples;
 mod failed_requests;
+mod forward;
 mod guards;
 mod hand_over;
 mod hostile;
