@@ -3,6 +3,8 @@
 
 #[path = "tidy/asks.rs"]
 mod asks;
+#[path = "tidy/migrations.rs"]
+mod migrations;
 
 use std::path::{Path, PathBuf};
 

@@ -3,6 +3,7 @@
 use super::BootError;
 use super::wire::Wire;
 use crate::config::broker::BrokerConfig;
+use crate::edge::forward;
 use crate::edge::shell::shell;
 use crate::edge::standby::{gate, standby_routes};
 use crate::edge::traffic::Traffic;
@@ -109,7 +110,10 @@ pub(super) fn serve(config: &BrokerConfig, door: &Listener, edge: Edge) -> std::
 /// Serves the routes of a standby broker.
 pub(super) fn serve_standby(door: &Listener, edge: Edge) -> std::io::Result<Serving> {
     let (routes, traffic) = (standby_routes(edge.clone()), edge.traffic.clone());
-    start(1, door, traffic, move || App::new().wrap(from_fn(gate)).wrap(from_fn(shell)).configure(routes.clone()))
+    start(1, door, traffic, move || {
+        let client = forward::client(crate::tls::client());
+        App::new().app_data(client).wrap(from_fn(gate)).wrap(from_fn(shell)).configure(routes.clone())
+    })
 }
 
 /// Sets up an accepted connection.

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// Interval between two checks of the leader. A check reads one row and tries one lock, about ten microseconds.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same for a server: two statements over the network.
+/// The same for a server: two statements over the network. A leader that ends wakes this broker up.
 const LOOK_AT_SERVER: Duration = Duration::from_millis(200);
 
 /// How long connections of the standby's server may make one more call, after which they are closed.
@@ -149,7 +149,7 @@ impl Vigil {
                 Err(StoreError::Busy) => self.blocked(),
                 Err(error) => self.trouble(error),
             }
-            std::thread::park_timeout(self.every);
+            self.candidate.seat.wait(self.every);
         }
         if let Err(error) = self.candidate.seat.leave() {
             log::debug!("failed to announce the end to the other brokers error={error}");
@@ -163,7 +163,8 @@ impl Vigil {
 
     fn show(&mut self, can_read: bool) {
         self.told = None;
-        let leader = self.last.as_ref().map(|lease| lease.url.clone());
+        // A command that leads the store meanwhile has no address.
+        let leader = self.last.as_ref().map(|lease| lease.url.clone()).filter(|url| !url.is_empty());
         let term = self.last.as_ref().map_or(0, |lease| lease.lease.term);
         if self.brokers.set(Role::Standby { leader: leader.clone(), term, can_read }) {
             log::info!("standing by leader={} term={term} can_read={can_read}", leader.as_deref().unwrap_or("none yet"));

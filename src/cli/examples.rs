@@ -38,6 +38,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "webloom restore --from /backup/webloom-monday --database /var/lib/webloom/webloom.db",
         ],
     ),
+    ("migrate", &["webloom migrate --database /var/lib/webloom/webloom.db --check", "webloom migrate --database webloom.db"]),
+    ("store copy", &["webloom store copy --from /var/lib/webloom/webloom.db --to postgres://webloom@db.example/webloom"]),
     ("verify-history", &["webloom verify-history --database webloom.db --job nightly"]),
     (
         "completions",

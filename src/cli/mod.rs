@@ -15,6 +15,7 @@ mod group;
 mod job;
 mod local_broker;
 mod look;
+mod migrate;
 mod node;
 mod package;
 mod remote;
@@ -22,6 +23,7 @@ mod run;
 mod settings;
 mod site;
 mod status;
+mod store;
 mod table;
 mod times;
 mod value;
@@ -85,6 +87,10 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Verify a backup, and restore it to a new store file
     Restore(backup::RestoreArgs),
+    /// Bring the tables of a store to this version, or list what is pending
+    Migrate(migrate::Args),
+    /// Copy a whole store to another database
+    Store(store::Args),
     /// Verify from a store file that the ledger has every scheduled time, and nothing else
     VerifyHistory(verify_history::Args),
     /// Print a script for your shell that completes commands and flags
@@ -178,6 +184,8 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(args),
         Command::Backup(args) => backup::back_up(&args),
         Command::Restore(args) => backup::restore(&args),
+        Command::Migrate(args) => migrate::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::VerifyHistory(args) => verify_history::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

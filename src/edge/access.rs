@@ -55,7 +55,7 @@ impl Admission {
     }
 
     #[expect(clippy::result_large_err, reason = "a refusal is the answer itself, and is made once a call")]
-    fn check(self, request: &HttpRequest) -> Result<(), HttpResponse> {
+    pub(super) fn check(self, request: &HttpRequest) -> Result<(), HttpResponse> {
         let answer = refused;
         let edge = || request.app_data::<web::Data<Edge>>().ok_or_else(|| answer(Problem::internal().into()));
         let caller = match self.access {

@@ -8,6 +8,7 @@ mod attempts;
 pub mod auth;
 mod body;
 mod error;
+pub mod forward;
 mod http;
 mod masks;
 pub mod openapi;

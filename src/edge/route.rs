@@ -89,7 +89,9 @@ impl Resource {
             if part == Part::Leader || operation.is_for_standby() {
                 return service.route(route());
             }
-            service.route(web::method(operation.method.clone()).to(super::standby::refuse))
+            let admission = Admission::of(operation);
+            service
+                .route(web::method(operation.method.clone()).to(move |request, payload| super::forward::serve(admission, request, payload)))
         })
     }
 

@@ -1,4 +1,5 @@
-//! What a standby serves: it only reads stored data; everything that writes, waits or needs an actor is for the leader.
+//! What a standby serves: it only reads stored data; everything that writes, waits or needs an actor is passed on to the leader
+//! ([`super::forward`]).
 
 use super::Edge;
 use super::error::{Failure, no_such_route, query_config};
@@ -19,12 +20,6 @@ pub fn standby_routes(edge: Edge) -> impl Fn(&mut ServiceConfig) + Clone {
         app.app_data(web::Data::new(edge.clone())).app_data(query_config()).default_service(web::to(no_such_route));
         route::register(&super::table(), app, Part::Standby);
     }
-}
-
-/// Handles routes that only the leader serves.
-pub(super) async fn refuse(edge: web::Data<Edge>) -> Result<&'static str, Failure> {
-    edge.service.must_lead()?;
-    Ok("")
 }
 
 /// Wraps every request: rejects it if this program does not know the format of the tables, and closes the connection after a rejection or

@@ -136,6 +136,21 @@ impl Problem {
         let detail = leader.map_or_else(|| "no broker leads yet; retry later".to_owned(), |url| format!("the broker at {url} leads"));
         Self::new(Self::STANDBY, "This broker stands by", 503, detail)
     }
+    /// 503: this broker is a standby, and did not reach the leader to pass the call on: certainly nothing was done.
+    #[must_use]
+    pub fn leader_unreachable(leader: &str) -> Self {
+        let detail = format!("the broker at {leader} leads, and this one cannot reach it at that address; retry later");
+        Self::new(Self::STANDBY, "This broker stands by", 503, detail)
+    }
+    /// 502: the call was passed on to the leader, and its answer did not come.
+    #[must_use]
+    pub fn lost(leader: &str, why: &str) -> Self {
+        let detail = format!(
+            "the call was passed on to the broker at {leader}, and its answer did not come ({why}): it may have been carried out or not. \
+            Look before you repeat it"
+        );
+        Self::new("answer-lost", "The leader's answer is lost", 502, detail)
+    }
     /// 503: this broker is stopping; another one, or this one after a restart, will continue.
     #[must_use]
     pub fn ending() -> Self {

@@ -23,6 +23,15 @@ impl Service {
         }
     }
 
+    /// The address of the leader and its term, if another broker leads.
+    #[must_use]
+    pub fn leader(&self) -> Option<(String, i64)> {
+        match self.context.brokers.role() {
+            Role::Standby { leader: Some(leader), term, .. } => Some((leader, term)),
+            _ => None,
+        }
+    }
+
     /// Checks that this broker can read the store.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! migrates the tables only after that, so that a standby of a newer version does not change the tables of an older leader.
 
 use super::StoreConfig;
+use super::copy;
 use super::dialect::{self, Conn, sqlite};
 use super::error::StoreError;
 use super::leader::{Member, StoredLease, delete_member, stored_lease, write_lease, write_member};
@@ -56,6 +57,7 @@ pub struct Seat {
     conn: Option<Conn>,
     lock: Arc<LeaderLock>,
     has_lease: bool,
+    accepts_unfinished: bool,
 }
 
 impl std::fmt::Debug for Seat {
@@ -80,7 +82,12 @@ impl Seat {
             }
         }
         let lock = Arc::new(LeaderLock::of(&address));
-        Ok(Self { address, me, ttl_ms, conn: None, lock, has_lease: false })
+        Ok(Self { address, me, ttl_ms, conn: None, lock, has_lease: false, accepts_unfinished: false })
+    }
+
+    /// It may take over a store to which a copy was not finished.
+    pub(super) fn accept_unfinished(&mut self) {
+        self.accepts_unfinished = true;
     }
 
     /// Checks the lease once, and takes over if allowed. Only a leader keeps the lock afterwards.
@@ -141,6 +148,9 @@ impl Seat {
         if tables == Tables::Newer {
             return Err(newer(&address));
         }
+        if !self.accepts_unfinished {
+            copy::check_finished(self.conn()?, &address)?;
+        }
         let ttl_ms = if tables == Tables::Fit { self.ttl_ms } else { self.ttl_ms.max(MIGRATING_MS) };
         let term = seen.map_or(0, |lease| lease.term) + 1;
         let lease = Lease { term, renewals: 0, ttl_ms, is_locked: lock == Lock::Ours, is_released: false };
@@ -163,6 +173,14 @@ impl Seat {
             dialect::migrate(&address)?;
         }
         Ok(Some(Leadership { term, lock: Arc::clone(&self.lock) }))
+    }
+
+    /// Waits until the next look. A leader at a server that releases its lease ends this at once; so does unparking the thread, with a file.
+    pub fn wait(&mut self, limit: Duration) {
+        match &mut self.conn {
+            Some(Conn::Postgres(conn)) => dialect::postgres::wait_for_release(conn, limit),
+            _ => std::thread::park_timeout(limit),
+        }
     }
 
     /// Compares the tables with this version.

@@ -191,6 +191,7 @@ impl WriteOp for ReleaseLease {
     fn apply(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let released = (leader::renewals.eq(leader::renewals + 1), leader::is_released.eq(true));
         diesel::update(leader::table.find(ROW)).set(released).execute(tx.conn)?;
+        dialect::wake_standbys(tx.conn)?;
         delete_member(tx.conn, &self.0)
     }
 }

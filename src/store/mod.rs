@@ -9,6 +9,8 @@
 pub mod backup;
 mod candidate;
 mod columns;
+pub mod copy;
+mod custody;
 mod dialect;
 mod error;
 mod failures;
@@ -16,6 +18,7 @@ mod files;
 mod gauge;
 mod hot;
 mod lock;
+pub mod migrations;
 mod op;
 mod persistence;
 mod reader;

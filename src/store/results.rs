@@ -369,6 +369,26 @@ pub(super) fn needed_segments(conn: &mut Conn) -> Result<Vec<(i32, u64, u64)>, S
     Ok(needed.into_iter().map(|(segment, (packs, end))| (segment, packs, end)).collect())
 }
 
+/// The packs that wait for a worker, in the order in which they are stored.
+pub(super) fn needed_packs(conn: &mut Conn) -> Result<Vec<Place>, StoreError> {
+    type Columns = (Option<i32>, Option<i64>, Option<i64>, Option<i64>);
+    let mut places = Vec::new();
+    for no in open_run_numbers(conn)? {
+        let (first, last) = block_keys(no);
+        let rows: Vec<Columns> = block::table
+            .filter(block::key.between(first, last))
+            .filter(block::acked.eq(false))
+            .filter(block::segment.is_not_null())
+            .select((block::segment, block::seg_offset, block::seg_length, block::seg_check))
+            .load(conn)?;
+        places.extend(rows.into_iter().filter_map(|(segment, offset, length, check)| {
+            Some(Place { segment: segment?, offset: offset?, length: length?, check: check.map(|check| check as u32) })
+        }));
+    }
+    places.sort_by_key(|place| (place.segment, place.offset, place.length));
+    Ok(places)
+}
+
 const LAST_SEGMENT: &str = "last_segment";
 
 /// Stores the highest used segment number.

@@ -71,11 +71,11 @@ impl SegmentTables {
             None => self.begin(conn)?,
         };
         let mut places = Vec::with_capacity(packs.len());
-        let insert = format!("INSERT INTO {PREFIX}{} (start, pack) VALUES ($1, $2)", current.number);
         for pack in packs {
             let (offset, length) = (current.length as i64, pack.len() as i64);
-            diesel::sql_query(&insert).bind::<BigInt, _>(offset).bind::<Binary, _>(pack.as_ref()).execute(conn)?;
-            places.push(Place { segment: current.number, offset, length, check: Some(crc32fast::hash(pack)) });
+            let place = Place { segment: current.number, offset, length, check: Some(crc32fast::hash(pack)) };
+            put(conn, place, pack)?;
+            places.push(place);
             // Empty packs have a place of their own too.
             current.length += pack.len().max(1) as u64;
         }
@@ -85,11 +85,7 @@ impl SegmentTables {
 
     fn begin(&mut self, conn: &mut Conn) -> Result<Current, StoreError> {
         let number = self.last + 1;
-        // The packs are compressed already.
-        conn.batch_execute(&format!(
-            "CREATE TABLE {PREFIX}{number} (start BIGINT NOT NULL PRIMARY KEY, pack BYTEA NOT NULL); \
-             ALTER TABLE {PREFIX}{number} ALTER COLUMN pack SET STORAGE EXTERNAL;"
-        ))?;
+        create(conn, number)?;
         self.last = number;
         self.live.entry(number).or_insert(0);
         Ok(Current { number, length: 0 })
@@ -139,6 +135,27 @@ impl SegmentTables {
     pub(super) fn roll_at(&mut self, bytes: u64) {
         self.roll = bytes;
     }
+}
+
+/// Makes the table of a segment.
+pub(super) fn create(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
+    // The packs are compressed already.
+    Ok(conn.batch_execute(&format!(
+        "CREATE TABLE {PREFIX}{number} (start BIGINT NOT NULL PRIMARY KEY, pack BYTEA NOT NULL); \
+         ALTER TABLE {PREFIX}{number} ALTER COLUMN pack SET STORAGE EXTERNAL;"
+    ))?)
+}
+
+/// Drops the table of a segment, if it is there.
+pub(super) fn delete(conn: &mut Conn, number: i32) -> Result<(), StoreError> {
+    Ok(conn.batch_execute(&format!("DROP TABLE IF EXISTS {PREFIX}{number}"))?)
+}
+
+/// Puts a pack at its place.
+pub(super) fn put(conn: &mut Conn, place: Place, pack: &[u8]) -> Result<(), StoreError> {
+    let insert = format!("INSERT INTO {PREFIX}{} (start, pack) VALUES ($1, $2)", place.segment);
+    diesel::sql_query(insert).bind::<BigInt, _>(place.offset).bind::<Binary, _>(pack).execute(conn)?;
+    Ok(())
 }
 
 /// The segments that exist.

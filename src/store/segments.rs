@@ -257,7 +257,7 @@ fn is_deleted(_: &File) -> bool {
     false
 }
 
-fn path_of(folder: &Path, number: i32) -> PathBuf {
+pub(super) fn path_of(folder: &Path, number: i32) -> PathBuf {
     folder.join(format!("{number}.seg"))
 }
 

@@ -83,6 +83,14 @@ pub(in crate::store) fn seat(address: &DatabaseAddress) -> Result<Conn, StoreErr
     open(address, sqlite::seat, postgres::seat)
 }
 
+/// Tells the standbys that the lease is released, when the transaction is committed. With a file they see it soon enough.
+pub(in crate::store) fn wake_standbys(conn: &mut Conn) -> Result<(), StoreError> {
+    match conn {
+        Conn::Sqlite(_) => Ok(()),
+        Conn::Postgres(conn) => postgres::wake_standbys(conn),
+    }
+}
+
 /// A read-only connection for other processes than a broker; it never changes the files.
 pub(in crate::store) fn observer(address: &DatabaseAddress) -> Result<Conn, StoreError> {
     open(address, sqlite::observer, postgres::reader)
@@ -191,6 +199,37 @@ fn compare<DB: Backend, C: MigrationHarness<DB>>(conn: &mut C, migrations: &Embe
     } else {
         Tables::Fit
     })
+}
+
+/// The names of the migrations that the tables lack, the first to be applied first. With PostgreSQL the connection must be allowed to write,
+/// although nothing is written.
+pub(in crate::store) fn pending(conn: &mut Conn) -> Result<Vec<String>, StoreError> {
+    let known = known(conn)?;
+    if !has_table(conn, "__diesel_schema_migrations")? {
+        return Ok(known);
+    }
+    let done = match conn {
+        Conn::Sqlite(conn) => conn.applied_migrations(),
+        Conn::Postgres(conn) => conn.applied_migrations(),
+    };
+    let done: Vec<String> = done.map_err(not_read)?.iter().map(ToString::to_string).collect();
+    // A version is the digits of the stamp.
+    let version = |name: &str| name.split('_').next().unwrap_or_default().replace('-', "");
+    Ok(known.into_iter().filter(|name| !done.contains(&version(name))).collect())
+}
+
+/// The names of all migrations for this database, in their order.
+pub(in crate::store) fn known(conn: &Conn) -> Result<Vec<String>, StoreError> {
+    fn names<DB: Backend>(all: &EmbeddedMigrations) -> Result<Vec<String>, StoreError> {
+        let all = MigrationSource::<DB>::migrations(all).map_err(not_read)?;
+        Ok(all.iter().map(|migration| migration.name().to_string()).collect())
+    }
+    let mut names = match conn {
+        Conn::Sqlite(_) => names::<diesel::sqlite::Sqlite>(&sqlite::MIGRATIONS)?,
+        Conn::Postgres(_) => names::<diesel::pg::Pg>(&postgres::MIGRATIONS)?,
+    };
+    names.sort();
+    Ok(names)
 }
 
 /// The last migration of the tables; an empty text without migrations.

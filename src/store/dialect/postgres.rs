@@ -39,6 +39,8 @@ const WRITER: &str = "SET idle_in_transaction_session_timeout = '5s'; SET tcp_ke
 const READER: &str =
     "SET default_transaction_read_only = on; SET default_transaction_isolation = 'repeatable read'; SET client_min_messages = warning;";
 const SEAT: &str = "SET lock_timeout = '200ms'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning;";
+/// The channel on which a leader says that it has released its lease.
+const RELEASED: &str = "webloom_released";
 /// The key of the leader's lock among the advisory locks of the database: `webloom` in ASCII.
 const LOCK: i64 = 0x0077_6562_6c6f_6f6d;
 
@@ -253,7 +255,24 @@ pub(in crate::store) fn reader(url: &ServerUrl) -> Result<PgConn, StoreError> {
 
 /// The connection of a standby.
 pub(in crate::store) fn seat(url: &ServerUrl) -> Result<PgConn, StoreError> {
-    PgConn::open(url, SEAT)
+    PgConn::open(url, &format!("{SEAT} LISTEN {RELEASED};"))
+}
+
+/// Wakes up the standbys, when the transaction is committed.
+pub(in crate::store) fn wake_standbys(conn: &mut PgConn) -> Result<(), StoreError> {
+    Ok(conn.batch_execute(&format!("NOTIFY {RELEASED}"))?)
+}
+
+/// Waits for [`wake_standbys`] of the leader, and no longer than this.
+pub(in crate::store) fn wait_for_release(conn: &mut PgConn, limit: Duration) {
+    let begin = Instant::now();
+    let PgConn { inner, runtime, .. } = conn;
+    let mut notified = std::pin::pin!(inner.notifications_stream());
+    let woken = runtime.block_on(async { tokio::time::timeout(limit, notified.next()).await });
+    if !matches!(woken, Ok(Some(Ok(_)))) {
+        // A connection that is lost does not wait.
+        std::thread::sleep(limit.saturating_sub(begin.elapsed()));
+    }
 }
 
 /// Takes the lock of the leader if it is free. It is held as long as this connection lives.

@@ -32,10 +32,15 @@ const SEAT: &str = "PRAGMA page_size = 8192; PRAGMA busy_timeout = 200; PRAGMA s
 
 /// Opens the file, creating it if necessary, and migrates its tables.
 pub(in crate::store) fn migrate(path: &Path) -> Result<(), StoreError> {
+    migrated(path).map(drop)
+}
+
+/// As [`migrate`]; the connection.
+pub(in crate::store) fn migrated(path: &Path) -> Result<SqliteConnection, StoreError> {
     let mut conn = open(path, PAGE)?;
     conn.batch_execute(WRITER)?;
     conn.run_pending_migrations(MIGRATIONS).map_err(|e| StoreError::Failed(format!("migrating {}: {e}", path.display())))?;
-    Ok(())
+    Ok(conn)
 }
 
 /// The one connection that writes.

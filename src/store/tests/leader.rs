@@ -165,3 +165,24 @@ fn segment_bytes(config: &StoreConfig) -> Vec<(String, u64)> {
     };
     files.map(|name| (name.clone(), length(&name))).collect()
 }
+
+#[test]
+fn a_leader_that_releases_its_lease_wakes_up_a_standby() {
+    if server().is_none() {
+        // With a file, a standby looks often enough.
+        return;
+    }
+    with_store(|store, config| async move {
+        let mut seat = Seat::at(&config, member(), 600_000).expect("a seat");
+        assert!(matches!(seat.look(&mut Watch::default(), 0), Ok(Look::StandsBy(Some(_)))));
+        let waits = std::thread::spawn(move || {
+            let begin = std::time::Instant::now();
+            seat.wait(std::time::Duration::from_secs(60));
+            (seat.look(&mut Watch::default(), 0), begin.elapsed())
+        });
+        store.write(ReleaseLease(member())).await.expect("released");
+        let (look, waited) = waits.join().expect("no panic");
+        assert!(matches!(look, Ok(Look::Leads(_, Reason::Released))), "{look:?}");
+        assert!(waited < std::time::Duration::from_secs(30), "{waited:?}");
+    });
+}

@@ -1,6 +1,7 @@
 //! Helpers for all tests of the store.
 
 mod backup;
+mod copy;
 mod failures;
 mod hot;
 mod leader;

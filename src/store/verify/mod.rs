@@ -63,6 +63,7 @@ impl History {
         if !dialect::has_table(&mut conn, "job")? {
             return Err(StoreError::Unusable(format!("Cannot open {address}: it is not a database of a broker.")));
         }
+        super::copy::check_finished(&mut conn, address)?;
         Ok(Self { conn })
     }
 

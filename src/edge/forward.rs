@@ -1,0 +1,189 @@
+//! Passes a call that only the leader can serve on to the leader, so that a client needs to know one broker only.
+//!
+//! A call is passed on once, to one leader, and never repeated: after the connection is made, an error means that the outcome is unknown. Bodies are
+//! passed on as they come, in both directions; their limits are those of the leader.
+
+use super::Edge;
+use super::access::Admission;
+use super::error::Failure;
+use crate::protocol::problem::Problem;
+use actix_web::body::{BodyStream, BoxBody, MessageBody as _, SizedStream};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{StatusCode, Version};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse, web};
+use awc::error::SendRequestError;
+use futures_util::stream::{self, Stream};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// The header of a call that a standby passed on. Another standby refuses it, so that no call goes round in circles.
+const FORWARDED: HeaderName = HeaderName::from_static("webloom-forwarded");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Headers of one connection (RFC 9110, 7.6.1), and the length, which the body has.
+const OF_CONNECTION: [HeaderName; 10] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::EXPECT,
+    header::CONTENT_LENGTH,
+];
+/// How long the leader may need to accept a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Interval between two checks whether the leader still leads.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The client of a thread of the standby's server.
+#[must_use]
+pub fn client(tls: rustls::ClientConfig) -> awc::Client {
+    // No limit: a call that waits must not delay others.
+    let connector = awc::Connector::new().limit(0).timeout(CONNECT).max_http_version(Version::HTTP_11).rustls_0_23(Arc::new(tls));
+    awc::Client::builder().connector(connector).disable_timeout().disable_redirects().no_default_headers().finish()
+}
+
+/// Handles a route that only the leader serves.
+pub(super) async fn serve(admission: Admission, request: HttpRequest, payload: web::Payload) -> HttpResponse {
+    let Some(edge) = request.app_data::<web::Data<Edge>>().cloned() else { return refused(Problem::internal()) };
+    let Some(leader) = edge.service.leader() else { return refused(Problem::standby(None)) };
+    // A client with a socket looks for the leader itself, because it stays there.
+    let is_for_itself = request.headers().contains_key(header::UPGRADE) || request.headers().contains_key(FORWARDED);
+    if is_for_itself {
+        return refused(Problem::standby(Some(&leader.0)));
+    }
+    // Here, where the address of the caller is known: wrong tokens are counted by it.
+    if let Err(response) = admission.check(&request) {
+        return response;
+    }
+    pass_on(&edge, leader, &request, payload).await.unwrap_or_else(refused)
+}
+
+fn refused(problem: Problem) -> HttpResponse {
+    super::access::refused(Failure(problem))
+}
+
+/// The address of the leader, and its term.
+type Leader = (String, i64);
+
+async fn pass_on(edge: &Edge, leader: Leader, request: &HttpRequest, payload: web::Payload) -> Result<HttpResponse, Problem> {
+    let Some(client) = request.app_data::<awc::Client>() else { return Err(Problem::internal()) };
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let mut call = client.request(request.method().clone(), format!("{}{path}", leader.0)).no_decompress();
+    pass_headers(request.headers(), call.headers_mut());
+    add_origin(edge, request, call.headers_mut());
+    let length = length_of(request.headers());
+    let payload = payload.into_inner();
+    let sent = match length {
+        Some(0) => call.send(),
+        Some(length) => call.send_body(SizedStream::new(length, payload)),
+        None if request.chunked().unwrap_or(false) => call.send_stream(payload),
+        None => call.send(),
+    };
+    let answer = tokio::select! {
+        answer = sent => answer,
+        () = is_replaced(edge.clone(), leader.clone()) => return Err(Problem::lost(&leader.0, "another broker leads now")),
+        () = edge.traffic.ending() => return Err(Problem::lost(&leader.0, "this broker ends")),
+    };
+    let answer = answer.map_err(|error| match error {
+        SendRequestError::Url(_) | SendRequestError::Connect(_) => {
+            log::debug!("the leader cannot be reached leader={} error={error}", leader.0);
+            Problem::leader_unreachable(&leader.0)
+        }
+        error => Problem::lost(&leader.0, &error.to_string()),
+    })?;
+    let status = answer.status();
+    let mut response = HttpResponse::new(status);
+    pass_headers(answer.headers(), response.headers_mut());
+    let length = length_of(answer.headers());
+    let body = until_replaced(edge.clone(), leader, answer);
+    Ok(response.set_body(match length {
+        _ if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => BoxBody::new(()),
+        Some(length) => SizedStream::new(length, body).boxed(),
+        None => BodyStream::new(body).boxed(),
+    }))
+}
+
+fn length_of(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Copies the headers that are not of one connection.
+fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
+    let named = from.get_all(header::CONNECTION).filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let named: Vec<String> = named.map(|name| name.trim().to_ascii_lowercase()).collect();
+    for (name, value) in from {
+        if !OF_CONNECTION.contains(name) && !named.iter().any(|known| known == name.as_str()) {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Adds where the call came from. Its host stays, because it decides whether a page of another site has sent it.
+fn add_origin(edge: &Edge, request: &HttpRequest, to: &mut HeaderMap) {
+    to.insert(FORWARDED, HeaderValue::from_static("1"));
+    if let Some(peer) = request.peer_addr().and_then(|peer| HeaderValue::from_str(&peer.ip().to_string()).ok()) {
+        to.append(FORWARDED_FOR, peer);
+    }
+    if !to.contains_key(&FORWARDED_PROTO) {
+        to.insert(FORWARDED_PROTO, HeaderValue::from_static(if edge.is_tls { "https" } else { "http" }));
+    }
+}
+
+/// Completes when this leader does not lead any more. A machine without power closes no connection.
+async fn is_replaced(edge: Edge, leader: Leader) {
+    while edge.service.leader().as_ref() == Some(&leader) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A body; it breaks off when the leader is replaced.
+fn until_replaced<E: Into<Box<dyn std::error::Error>>>(
+    edge: Edge,
+    leader: Leader,
+    body: impl Stream<Item = Result<web::Bytes, E>> + 'static,
+) -> impl Stream<Item = Result<web::Bytes, io::Error>> + 'static {
+    let (mut replaced, mut body) = (Box::pin(is_replaced(edge, leader)), Box::pin(body));
+    stream::poll_fn(move |context| {
+        if pin!(&mut replaced).poll(context).is_ready() {
+            return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+        }
+        body.as_mut().poll_next(context).map_err(|error| io::Error::other(error.into().to_string()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_one_connection_stay_there() {
+        let mut from = HeaderMap::new();
+        let all = [
+            ("token", "secret"),
+            ("connection", "keep-alive, X-Private"),
+            ("x-private", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "7"),
+            ("te", "trailers"),
+            ("host", "broker.example"),
+            ("accept", "a/b"),
+            ("accept", "c/d"),
+        ];
+        for (name, value) in all {
+            from.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let mut to = HeaderMap::new();
+        pass_headers(&from, &mut to);
+        let mut passed: Vec<_> = to.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("a text"))).collect();
+        passed.sort_unstable();
+        assert_eq!(passed, [("accept", "a/b"), ("accept", "c/d"), ("host", "broker.example"), ("token", "secret")]);
+    }
+}
