@@ -25,6 +25,7 @@ mod segments;
 mod writer;
 
 mod alerts;
+mod attempts;
 mod attention;
 mod blocks;
 mod channels;
@@ -62,6 +63,7 @@ mod workflow;
 
 // The operations are re-exported flat, so that callers need not know the module of an operation.
 pub use alerts::*;
+pub use attempts::*;
 pub use attention::*;
 pub use blocks::*;
 pub use channels::*;

@@ -61,6 +61,7 @@ mod portal;
 mod portal_broker;
 mod portal_refresh;
 mod portal_requests;
+mod portal_run;
 mod postgres;
 mod programs;
 mod real_input;

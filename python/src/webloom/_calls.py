@@ -48,6 +48,13 @@ class Calls(SyncCalls):
         """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
 
+    def count_failed_requests(self, id: str) -> models.FailureCounts:
+        """`GET /api/v1/runs/{id}/requests/counts`: Counts the failed requests of a block run by kind, and by status where the site sent a complete
+        response.
+        """
+        answer: models.FailureCounts = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests/counts", returns="models.FailureCounts")
+        return answer
+
     def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
         """`POST /api/v1/alerts`: Adds a channel: a webhook or a mail address."""
         answer: models.AlertOutput = self._json("POST", "/api/v1/alerts", body=body, returns="models.AlertOutput")
@@ -221,6 +228,14 @@ class Calls(SyncCalls):
         answer: models.Channels = self._json("GET", "/api/v1/alerts", returns="models.Channels")
         return answer
 
+    def list_attempts(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.AttemptOutputPage:
+        """`GET /api/v1/runs/{id}/attempts`: Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last
+        100. The current or last attempt of a program, and of a task on several workers, is in the list of
+        instances only. A run with one attempt has none here: its times are its attempt's.
+        """
+        answer: models.AttemptOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/attempts", query={"cursor": cursor, "limit": limit}, returns="models.AttemptOutputPage")
+        return answer
+
     def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
         """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
         answer: models.BlockOutputPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
@@ -295,6 +310,14 @@ class Calls(SyncCalls):
         if more pages follow.
         """
         answer: models.FailedRequestPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
+        return answer
+
+    def list_results(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.FinishedBlockPage:
+        """`GET /api/v1/runs/{id}/results`: Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and
+        leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page
+        ends early where it becomes large.
+        """
+        answer: models.FinishedBlockPage = self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
 
     def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:
@@ -598,6 +621,13 @@ class AsyncioCalls(AsyncCalls):
         """`DELETE /api/v1/jobs/{id}/data`: Deletes the data for the next run."""
         await self._none("DELETE", f"/api/v1/jobs/{self._part(id)}/data")
 
+    async def count_failed_requests(self, id: str) -> models.FailureCounts:
+        """`GET /api/v1/runs/{id}/requests/counts`: Counts the failed requests of a block run by kind, and by status where the site sent a complete
+        response.
+        """
+        answer: models.FailureCounts = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests/counts", returns="models.FailureCounts")
+        return answer
+
     async def create_alert(self, body: models.AlertInput | models.AlertOutput | Mapping[str, Any]) -> models.AlertOutput:
         """`POST /api/v1/alerts`: Adds a channel: a webhook or a mail address."""
         answer: models.AlertOutput = await self._json("POST", "/api/v1/alerts", body=body, returns="models.AlertOutput")
@@ -771,6 +801,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.Channels = await self._json("GET", "/api/v1/alerts", returns="models.Channels")
         return answer
 
+    async def list_attempts(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.AttemptOutputPage:
+        """`GET /api/v1/runs/{id}/attempts`: Lists the attempts of a run that had more than one, by instance and attempt: of each instance the last
+        100. The current or last attempt of a program, and of a task on several workers, is in the list of
+        instances only. A run with one attempt has none here: its times are its attempt's.
+        """
+        answer: models.AttemptOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/attempts", query={"cursor": cursor, "limit": limit}, returns="models.AttemptOutputPage")
+        return answer
+
     async def list_blocks(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.BlockOutputPage:
         """`GET /api/v1/runs/{id}/blocks`: Lists the blocks of a run, in the order of their numbers."""
         answer: models.BlockOutputPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/blocks", query={"cursor": cursor, "limit": limit}, returns="models.BlockOutputPage")
@@ -845,6 +883,14 @@ class AsyncioCalls(AsyncCalls):
         if more pages follow.
         """
         answer: models.FailedRequestPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/requests", query={"cursor": cursor, "kind": kind, "limit": limit, "site": site, "state": state, "status": status}, returns="models.FailedRequestPage")
+        return answer
+
+    async def list_results(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.FinishedBlockPage:
+        """`GET /api/v1/runs/{id}/results`: Reads the results of a block run that no worker has acknowledged, in the order of their blocks, and
+        leaves them as they are. Acknowledged results, and those of a run that is over, are deleted. A page
+        ends early where it becomes large.
+        """
+        answer: models.FinishedBlockPage = await self._json("GET", f"/api/v1/runs/{self._part(id)}/results", query={"cursor": cursor, "limit": limit}, returns="models.FinishedBlockPage")
         return answer
 
     async def list_run_sites(self, id: str, *, cursor: str | None = None, limit: int | None = None) -> models.RunSiteOutputPage:

@@ -299,6 +299,38 @@ class AskInput(Model):
 
 
 @dataclass(kw_only=True)
+class AttemptOutput(Model):
+    """An attempt of a run that had more than one."""
+
+    #: The attempt, from 1.
+    attempt: int
+    #: The instance, from 0; 0 if the run has only one.
+    instance: int
+    #: How it ended; of the last one, its state when it began or ended.
+    state: RunState
+    #: When it ended; absent: it is the last one, and has not ended.
+    finish_time: datetime | None = None
+    #: The node or worker that had it. Absent: none, or the broker itself sent the request.
+    peer: str | None = None
+    #: Its name, or the last digits of its id.
+    peer_name: str | None = None
+    #: Why it ended.
+    reason: str | None = None
+    #: When it began; absent: not known, because the broker restarted during the attempt.
+    start_time: datetime | None = None
+
+
+@dataclass(kw_only=True)
+class AttemptOutputPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[AttemptOutput]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
 class BackfillFire(Model):
     """One scheduled time of a backfill."""
 
@@ -706,6 +738,30 @@ class FailedRequestPage(Model):
 
 
 @dataclass(kw_only=True)
+class FailureCount(Model):
+    """The failed requests of one kind."""
+
+    #: Number of failed requests.
+    failed: int
+    #: Number of them that were queued again.
+    requeued: int
+    #: Why there is no response, or no complete one; absent: the site responded with the status.
+    kind: FetchErrorKind | None = None
+    #: The HTTP status, if there is no kind.
+    status: int | None = None
+
+
+@dataclass(kw_only=True)
+class FailureCounts(Model):
+    """The failed requests of a run, counted."""
+
+    #: One row for each kind, and for each status of complete responses; the largest first.
+    items: list[FailureCount]
+    #: Whether there are more failures than were counted: one call reads a limited number of blocks.
+    more: bool
+
+
+@dataclass(kw_only=True)
 class FetchError(Model):
     """Why a request got no response, or no complete one."""
 
@@ -743,6 +799,16 @@ class FinishedBlock(Model):
     state: str
     #: Why it could not be downloaded completely.
     exception: str | None = None
+
+
+@dataclass(kw_only=True)
+class FinishedBlockPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[FinishedBlock]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
 
 
 @dataclass(kw_only=True)

@@ -34,7 +34,7 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 31] = files![
+static FILES: [File; 38] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "alerts.js" SCRIPT,
@@ -43,6 +43,7 @@ static FILES: [File; 31] = files![
     "dialog.js" SCRIPT,
     "dom.js" SCRIPT,
     "exact.js" SCRIPT,
+    "failures.js" SCRIPT,
     "fields.js" SCRIPT,
     "filter.js" SCRIPT,
     "groups.js" SCRIPT,
@@ -51,6 +52,7 @@ static FILES: [File; 31] = files![
     "jobform.js" SCRIPT,
     "jobs.js" SCRIPT,
     "jobspec.js" SCRIPT,
+    "log.js" SCRIPT,
     "main.js" SCRIPT,
     "nodes.js" SCRIPT,
     "overview.js" SCRIPT,
@@ -58,13 +60,18 @@ static FILES: [File; 31] = files![
     "palette.js" SCRIPT,
     "plot.js" SCRIPT,
     "plots.js" SCRIPT,
+    "progress.js" SCRIPT,
     "requests.js" SCRIPT,
+    "results.js" SCRIPT,
     "run.js" SCRIPT,
     "runs.js" SCRIPT,
+    "save.js" SCRIPT,
     "schedule.js" SCRIPT,
     "sites.js" SCRIPT,
     "style.css" STYLE,
+    "svg.js" SCRIPT,
     "text.js" SCRIPT,
+    "timeline.js" SCRIPT,
     "workers.js" SCRIPT,
 ];
 
