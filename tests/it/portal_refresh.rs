@@ -52,7 +52,7 @@ fn every_page_keeps_what_it_shows_when_it_refreshes() {
         for (page, heading, fetched) in [
             ("/".to_owned(), "Runs", "/api/v1/runs".to_owned()),
             ("/jobs".to_owned(), "Jobs", "/api/v1/jobs".to_owned()),
-            (format!("/jobs/{job}"), "Changes", format!("/api/v1/jobs/{job}/next")),
+            (format!("/jobs/{job}"), "Versions", format!("/api/v1/jobs/{job}/next")),
             ("/runs".to_owned(), "Runs", "/api/v1/runs".to_owned()),
             (format!("/runs/{run}"), "Status explained", format!("/api/v1/runs/{run}/why")),
             ("/workers".to_owned(), "Workers", "/api/v1/workers".to_owned()),

@@ -34,19 +34,22 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 38] = files![
+static FILES: [File; 43] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "alerts.js" SCRIPT,
     "api.js" SCRIPT,
     "brokers.js" SCRIPT,
+    "coming.js" SCRIPT,
     "dialog.js" SCRIPT,
     "dom.js" SCRIPT,
     "exact.js" SCRIPT,
     "failures.js" SCRIPT,
     "fields.js" SCRIPT,
     "filter.js" SCRIPT,
+    "follow.js" SCRIPT,
     "groups.js" SCRIPT,
+    "heat.js" SCRIPT,
     "icon.svg" IMAGE,
     "job.js" SCRIPT,
     "jobform.js" SCRIPT,
@@ -61,6 +64,7 @@ static FILES: [File; 38] = files![
     "plot.js" SCRIPT,
     "plots.js" SCRIPT,
     "progress.js" SCRIPT,
+    "repair.js" SCRIPT,
     "requests.js" SCRIPT,
     "results.js" SCRIPT,
     "run.js" SCRIPT,
@@ -72,6 +76,7 @@ static FILES: [File; 38] = files![
     "svg.js" SCRIPT,
     "text.js" SCRIPT,
     "timeline.js" SCRIPT,
+    "versions.js" SCRIPT,
     "workers.js" SCRIPT,
 ];
 
