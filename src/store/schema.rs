@@ -354,6 +354,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    node_connection (node_id, connect_time) {
+        node_id -> Text,
+        connect_time -> BigInt,
+        ip_address -> Text,
+        disconnect_time -> Nullable<BigInt>,
+        reason -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
     worker (id) {
         id -> BigInt,
         full_class_name -> Text,

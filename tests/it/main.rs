@@ -60,6 +60,7 @@ mod polite_web;
 mod portal;
 mod portal_broker;
 mod portal_job;
+mod portal_peers;
 mod portal_refresh;
 mod portal_requests;
 mod portal_run;

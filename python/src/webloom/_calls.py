@@ -283,9 +283,14 @@ class Calls(SyncCalls):
         answer: models.PreviewOutput = self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
         return answer
 
-    def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
+    def list_node_connections(self, id: str, *, limit: int | None = None) -> models.NodeConnectionOutputPage:
+        """`GET /api/v1/nodes/{id}/connections`: Lists the connections of a node, newest first: at most its last 100."""
+        answer: models.NodeConnectionOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/connections", query={"limit": limit}, returns="models.NodeConnectionOutputPage")
+        return answer
+
+    def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, step: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
         """`GET /api/v1/nodes/{id}/statuses`: Lists the status of a node from its heartbeats, newest first."""
-        answer: models.NodeStatusOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
+        answer: models.NodeStatusOutputPage = self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "step": step, "to": to}, returns="models.NodeStatusOutputPage")
         return answer
 
     def list_nodes(self) -> models.NodeOutputPage:
@@ -347,9 +352,9 @@ class Calls(SyncCalls):
         answer: models.Warnings = self._json("GET", "/api/v1/warnings", returns="models.Warnings")
         return answer
 
-    def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
+    def list_watches(self, *, limit: int | None = None, worker: str | None = None) -> models.WorkerWatchPage:
         """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
-        answer: models.WorkerWatchPage = self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
+        answer: models.WorkerWatchPage = self._json("GET", "/api/v1/workers/watches", query={"limit": limit, "worker": worker}, returns="models.WorkerWatchPage")
         return answer
 
     def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
@@ -469,6 +474,13 @@ class Calls(SyncCalls):
     def read_worker(self, id: str) -> models.WorkerOutput:
         """`GET /api/v1/workers/{id}`: A worker."""
         answer: models.WorkerOutput = self._json("GET", f"/api/v1/workers/{self._part(id)}", returns="models.WorkerOutput")
+        return answer
+
+    def read_worker_work(self, id: str) -> models.WorkerWorkOutput:
+        """`GET /api/v1/workers/{id}/work`: What a worker did in each of the last minutes, six hours at most, since it connected. The lists are
+        empty if it is not connected.
+        """
+        answer: models.WorkerWorkOutput = self._json("GET", f"/api/v1/workers/{self._part(id)}/work", returns="models.WorkerWorkOutput")
         return answer
 
     def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:
@@ -856,9 +868,14 @@ class AsyncioCalls(AsyncCalls):
         answer: models.PreviewOutput = await self._json("GET", f"/api/v1/jobs/{self._part(id)}/next", query={"after": after, "count": count}, returns="models.PreviewOutput")
         return answer
 
-    async def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
+    async def list_node_connections(self, id: str, *, limit: int | None = None) -> models.NodeConnectionOutputPage:
+        """`GET /api/v1/nodes/{id}/connections`: Lists the connections of a node, newest first: at most its last 100."""
+        answer: models.NodeConnectionOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/connections", query={"limit": limit}, returns="models.NodeConnectionOutputPage")
+        return answer
+
+    async def list_node_statuses(self, id: str, *, from_: datetime | None = None, limit: int | None = None, step: int | None = None, to: datetime | None = None) -> models.NodeStatusOutputPage:
         """`GET /api/v1/nodes/{id}/statuses`: Lists the status of a node from its heartbeats, newest first."""
-        answer: models.NodeStatusOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "to": to}, returns="models.NodeStatusOutputPage")
+        answer: models.NodeStatusOutputPage = await self._json("GET", f"/api/v1/nodes/{self._part(id)}/statuses", query={"from": from_, "limit": limit, "step": step, "to": to}, returns="models.NodeStatusOutputPage")
         return answer
 
     async def list_nodes(self) -> models.NodeOutputPage:
@@ -920,9 +937,9 @@ class AsyncioCalls(AsyncCalls):
         answer: models.Warnings = await self._json("GET", "/api/v1/warnings", returns="models.Warnings")
         return answer
 
-    async def list_watches(self, *, limit: int | None = None) -> models.WorkerWatchPage:
+    async def list_watches(self, *, limit: int | None = None, worker: str | None = None) -> models.WorkerWatchPage:
         """`GET /api/v1/workers/watches`: Lists which worker watched which class from when to when, newest first."""
-        answer: models.WorkerWatchPage = await self._json("GET", "/api/v1/workers/watches", query={"limit": limit}, returns="models.WorkerWatchPage")
+        answer: models.WorkerWatchPage = await self._json("GET", "/api/v1/workers/watches", query={"limit": limit, "worker": worker}, returns="models.WorkerWatchPage")
         return answer
 
     async def list_workers(self, *, cursor: str | None = None, group: str | None = None, limit: int | None = None, online: bool | None = None, state: models.WorkerState | None = None) -> models.WorkerOutputPage:
@@ -1042,6 +1059,13 @@ class AsyncioCalls(AsyncCalls):
     async def read_worker(self, id: str) -> models.WorkerOutput:
         """`GET /api/v1/workers/{id}`: A worker."""
         answer: models.WorkerOutput = await self._json("GET", f"/api/v1/workers/{self._part(id)}", returns="models.WorkerOutput")
+        return answer
+
+    async def read_worker_work(self, id: str) -> models.WorkerWorkOutput:
+        """`GET /api/v1/workers/{id}/work`: What a worker did in each of the last minutes, six hours at most, since it connected. The lists are
+        empty if it is not connected.
+        """
+        answer: models.WorkerWorkOutput = await self._json("GET", f"/api/v1/workers/{self._part(id)}/work", returns="models.WorkerWorkOutput")
         return answer
 
     async def redrive_job(self, id: str, body: models.RedriveJobInput | Mapping[str, Any] | None = None) -> models.RedriveOutput:

@@ -1442,6 +1442,30 @@ class NextFire(Model):
 
 
 @dataclass(kw_only=True)
+class NodeConnectionOutput(Model):
+    """A connection of a node."""
+
+    #: When it began.
+    connect_time: datetime
+    #: The address that the node reported.
+    ip_address: str
+    #: When the broker missed the node; absent: it is connected.
+    disconnect_time: datetime | None = None
+    #: Why it ended.
+    reason: str | None = None
+
+
+@dataclass(kw_only=True)
+class NodeConnectionOutputPage(Model):
+    """A page of a list."""
+
+    #: The items.
+    items: list[NodeConnectionOutput]
+    #: Pass it as `cursor` to get the next page; absent at the end.
+    next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
 class NodeLoad(Model):
     """The load of a node."""
 
@@ -1504,6 +1528,8 @@ class NodeOutput(Model):
     max_programs: int | None = None
     #: Why it is disabled, draining or leaving.
     reason: str | None = None
+    #: What it has of each run; lists of nodes omit it.
+    runs: list[NodeRunOutput] | None = None
     #: Who last changed its settings.
     update_by: str | None = None
 
@@ -1516,6 +1542,20 @@ class NodeOutputPage(Model):
     items: list[NodeOutput]
     #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
+class NodeRunOutput(Model):
+    """What a node has of a run."""
+
+    #: Number of its blocks that the node holds.
+    blocks: int
+    #: The run.
+    identity: str
+    #: Number of its programs on the node.
+    programs: int
+    #: The name of its job; absent if the run is gone.
+    job_name: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -2734,3 +2774,21 @@ class WorkerWatchPage(Model):
     items: list[WorkerWatch]
     #: Pass it as `cursor` to get the next page; absent at the end.
     next_cursor: str | None = None
+
+
+@dataclass(kw_only=True)
+class WorkerWorkOutput(Model):
+    """What a connected worker did in each of the last minutes, six hours at most. In the memory of the broker:
+    it begins again when the worker connects after it was lost, and when the broker restarts.
+    """
+
+    #: Tasks that failed, were stopped or refused.
+    failed: list[int]
+    #: Start of the first step.
+    from_: datetime
+    #: The highest number of tasks at one moment of each step.
+    running: list[int]
+    #: Length of a step in milliseconds: 60000.
+    step: int
+    #: Tasks that succeeded.
+    success: list[int]

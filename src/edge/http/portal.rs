@@ -34,7 +34,7 @@ macro_rules! files {
 
 /// The page that loads all others.
 const PAGE: File = File { name: "", kind: HTML, text: include_str!("../../../static/index.html") };
-static FILES: [File; 43] = files![
+static FILES: [File; 46] = files![
     "actors.js" SCRIPT,
     "acts.js" SCRIPT,
     "alerts.js" SCRIPT,
@@ -48,6 +48,7 @@ static FILES: [File; 43] = files![
     "fields.js" SCRIPT,
     "filter.js" SCRIPT,
     "follow.js" SCRIPT,
+    "grid.js" SCRIPT,
     "groups.js" SCRIPT,
     "heat.js" SCRIPT,
     "icon.svg" IMAGE,
@@ -57,6 +58,7 @@ static FILES: [File; 43] = files![
     "jobspec.js" SCRIPT,
     "log.js" SCRIPT,
     "main.js" SCRIPT,
+    "node.js" SCRIPT,
     "nodes.js" SCRIPT,
     "overview.js" SCRIPT,
     "packages.js" SCRIPT,
@@ -77,6 +79,7 @@ static FILES: [File; 43] = files![
     "text.js" SCRIPT,
     "timeline.js" SCRIPT,
     "versions.js" SCRIPT,
+    "worker.js" SCRIPT,
     "workers.js" SCRIPT,
 ];
 
